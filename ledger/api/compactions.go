@@ -65,6 +65,8 @@ type RunCompaction struct {
 	FromOriginals bool     `json:"from_originals,omitempty,omitzero"`
 	Focus         string   `json:"focus,omitempty,omitzero"`
 	WaitMS        int      `json:"wait_ms,omitempty,omitzero"`
+	Budget        uint64   `json:"budget,omitempty,omitzero"`  // tokens that the context may have, system and tools included; 0: the policy's
+	AtOnce        bool     `json:"at_once,omitempty,omitzero"` // no model is asked, and the reply has the compaction
 }
 
 // CompactionRun is compaction.run's reply: the turn, or for a dry run the plan.

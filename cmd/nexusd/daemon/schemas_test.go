@@ -60,7 +60,7 @@ func TestRepliesHoldAgainstTheServedSchemas(t *testing.T) {
 		{"turn.append", id, `{"messages":[{"role":"user","parts":[{"type":"text","content":"q"}]}],"response":null}`},
 		{"turn.get", id, `{"id":"` + turn + `"}`},
 		{"compaction.run", id, `{"dry_run":true,"policy":{"name":"balanced","set":{"keep_tokens":2000}}}`},
-		{"compaction.run", id, `{"policy":{"name":"balanced","set":{"keep_tokens":2000}}}`},
+		{"compaction.run", id, `{"policy":{"name":"balanced","set":{"keep_tokens":2000}},"budget":100000,"at_once":true}`},
 		{"compaction.list", id, `{}`},
 		{"turn.list", id, `{"full":true}`},
 		{"context.get", id, `{"explain":true}`},

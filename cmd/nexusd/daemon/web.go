@@ -38,6 +38,7 @@ func (c Config) startWeb(registry *prometheus.Registry, ready func() error, mcp,
 		return nil, err
 	}
 	guard, scheme := c.guard(host), "http"
+	guard.Connections = &web.Connections{Max: maxConnections}
 	l, err := net.Listen("tcp", c.HTTP)
 	if err != nil {
 		return nil, portInUse("http: %w", "--http", "NEXUS_HTTP", err)
@@ -66,7 +67,7 @@ func (c Config) startWeb(registry *prometheus.Registry, ready func() error, mcp,
 	mux.Handle("/v1/", v1)
 	w := &webServer{url: scheme + "://" + address, listener: l, server: &http.Server{
 		Handler: guard.Handler(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
-		ConnState: (&web.Connections{Max: maxConnections}).Changed,
+		ConnState: guard.Connections.Changed, ConnContext: guard.Connections.Context,
 	}}
 	go func() {
 		if err := w.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/go-json-experiment/json"
-
 	"nexus/cmd/nexusd/daemon/responses/window"
 	"nexus/cmd/nexusd/daemon/web"
 	"nexus/ledger/api"
@@ -61,7 +59,8 @@ const waitForSummary = 20_000
 // postCompact is POST /v1/responses/compact: the user's messages, and one item for all that
 // was said. What it covers, and the compaction itself, stay in the ledger.
 func (d *Door) postCompact(w http.ResponseWriter, r *http.Request) {
-	body, err := d.readBody(w, r)
+	body, done, err := d.readBody(w, r)
+	defer done()
 	if err != nil {
 		refuse(w, err)
 		return
@@ -80,8 +79,8 @@ func (d *Door) compact(ctx context.Context, c web.Caller, body []byte) (*compact
 		return nil, &Error{Status: http.StatusNotImplemented, Type: invalidRequest, Code: "unsupported", Message: "This server makes no compaction items.", Final: true}
 	}
 	var req compactRequest
-	if err := json.Unmarshal(body, &req); err != nil {
-		return nil, bodyFault(err)
+	if err := readJSON(body, &req); err != nil {
+		return nil, err
 	}
 	if err := req.check(); err != nil {
 		return nil, err
@@ -147,26 +146,28 @@ func errItem() *Error {
 	return withCode("invalid_compaction_item", invalid("input", "The encrypted content of the compaction item could not be verified."))
 }
 
-// unseal returns the messages that a compaction item stands for.
-func (d *Door) unseal(ctx context.Context, c web.Caller, sealed string) ([]turns.Message, error) {
+// unseal returns the messages that a compaction item stands for, and whether it stands for all
+// that is before it.
+func (d *Door) unseal(ctx context.Context, c web.Caller, sealed string) (ms []turns.Message, alone bool, err error) {
 	w, ok, err := d.sealer.Open(c.Tenant, c.Agent, sealed)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if !ok {
-		return nil, errItem()
+		return nil, false, errItem()
 	}
-	ms, err := window.Expand(ctx, d.client(c), w)
+	ms, err = window.Expand(ctx, d.client(c), w)
 	if ofCode(err, api.NotFound, api.Erased) {
-		return nil, errItem()
+		return nil, false, errItem()
 	}
-	return ms, err
+	return ms, w.Users == window.Alone, err
 }
 
 // postInputTokens is POST /v1/responses/input_tokens: about how many tokens the model would
 // read. Nothing is stored and no model is asked.
 func (d *Door) postInputTokens(w http.ResponseWriter, r *http.Request) {
-	body, err := d.readBody(w, r)
+	body, done, err := d.readBody(w, r)
+	defer done()
 	if err != nil {
 		refuse(w, err)
 		return

@@ -12,7 +12,7 @@ import (
 	"nexus/turns"
 )
 
-func encode(t *testing.T, v any) string {
+func encode(t testing.TB, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestCompactionIsAWindow(t *testing.T) {
 	}
 	for _, store := range []bool{true, false} {
 		next := r.ok("POST", "/v1/responses", encode(t, map[string]any{"model": "m", "store": store, "input": append(output, map[string]any{"role": "user", "content": "exactly: go on"})}))
-		if said(next) != "go on" {
+		if textIn(next) != "go on" {
 			t.Errorf("%v", next)
 		}
 		got := strings.Join(r.model.texts(-1), "\n")
@@ -149,7 +149,7 @@ func TestForgedCompactionItemsAreRefused(t *testing.T) {
 		t.Errorf("the refusals say %v, and the model was asked %d times", messages, r.model.calls()-calls)
 	}
 	c := r.dial()
-	if _, code := last(r.turn(c, strings.TrimPrefix(strings.TrimSuffix(ask(foreign), "}"), `{"model":"m"`))); code != "invalid_compaction_item" {
+	if _, code := last(r.turn(c, `,"input":[{"type":"compaction","encrypted_content":"`+foreign+`"},{"role":"user","content":"and?"}]`)); code != "invalid_compaction_item" {
 		t.Errorf("over a WebSocket: %q", code)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/go-json-experiment/json"
 
@@ -41,13 +40,14 @@ func (d *Door) readConversation(w http.ResponseWriter, r *http.Request) (*conver
 	if r.ContentLength == 0 { // some clients send no body for an empty conversation
 		return new(conversationRequest), nil
 	}
-	body, err := d.readBody(w, r)
+	body, done, err := d.readBody(w, r)
+	defer done()
 	if err != nil {
 		return nil, err
 	}
 	req := new(conversationRequest)
-	if err := json.Unmarshal(body, req); err != nil {
-		return nil, bodyFault(err)
+	if err := readJSON(body, req); err != nil {
+		return nil, err
 	}
 	if len(req.Items) > maxNewItems {
 		return nil, invalid("items", "There are at most %d items in a request.", maxNewItems)
@@ -75,7 +75,7 @@ func conversationOf(s *api.Session) *conversation {
 // findConversation returns the session of a conversation that was not deleted. What is
 // another agent's looks like what never was.
 func (d *Door) findConversation(ctx context.Context, client *api.Client, id string) (*api.Session, error) {
-	session, err := conversationID(turns.RawText(id))
+	session, err := parseConversationID(id)
 	if err != nil {
 		return nil, err
 	}
@@ -114,52 +114,58 @@ func (d *Door) postConversation(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, conversationOf(s))
 }
 
-func (d *Door) getConversation(w http.ResponseWriter, r *http.Request) {
-	s, err := d.findConversation(r.Context(), d.client(caller(r)), r.PathValue("id"))
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	reply(w, http.StatusOK, conversationOf(s))
+// conversationCall is a request on a conversation that is there.
+type conversationCall struct {
+	w       http.ResponseWriter
+	r       *http.Request
+	client  *api.Client
+	session *api.Session
 }
 
-func (d *Door) setConversation(w http.ResponseWriter, r *http.Request) {
-	client := d.client(caller(r))
-	s, err := d.findConversation(r.Context(), client, r.PathValue("id"))
+// onConversation makes a handler of what answers a request on a conversation.
+func (d *Door) onConversation(answer func(conversationCall) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		client := d.client(caller(r))
+		var out any
+		s, err := d.findConversation(r.Context(), client, r.PathValue("id"))
+		if err == nil {
+			out, err = answer(conversationCall{w, r, client, s})
+		}
+		if err != nil {
+			refuse(w, inputFault(err))
+			return
+		}
+		reply(w, http.StatusOK, out)
+	}
+}
+
+func (d *Door) getConversation(c conversationCall) (any, error) {
+	return conversationOf(c.session), nil
+}
+
+func (d *Door) setConversation(c conversationCall) (any, error) {
+	req, err := d.readConversation(c.w, c.r)
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
-	req, err := d.readConversation(w, r)
-	if err == nil && req.Metadata.Kind() != '{' {
-		err = withCode("missing_required_parameter", invalid("metadata", "The member 'metadata' is missing."))
+	if req.Metadata.Kind() != '{' {
+		return nil, withCode("missing_required_parameter", invalid("metadata", "The member 'metadata' is missing."))
 	}
-	if err == nil {
-		s, err = client.Set(r.Context(), s.ID, api.SetSession{SessionSettings: api.SessionSettings{Meta: req.meta()}})
-	}
+	s, err := c.client.Set(c.r.Context(), c.session.ID, api.SetSession{SessionSettings: api.SessionSettings{Meta: req.meta()}})
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
-	reply(w, http.StatusOK, conversationOf(s))
+	return conversationOf(s), nil
 }
 
 // deleteConversation closes the session. Its turns stay, until they are erased.
-func (d *Door) deleteConversation(w http.ResponseWriter, r *http.Request) {
-	client := d.client(caller(r))
-	s, err := d.findConversation(r.Context(), client, r.PathValue("id"))
-	if err == nil {
-		_, err = client.Close(r.Context(), s.ID, api.CloseSession{})
-	}
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	reply(w, http.StatusOK, struct {
+func (d *Door) deleteConversation(c conversationCall) (any, error) {
+	_, err := c.client.Close(c.r.Context(), c.session.ID, api.CloseSession{})
+	return struct {
 		ID      string `json:"id"`
 		Object  string `json:"object"`
 		Deleted bool   `json:"deleted"`
-	}{r.PathValue("id"), "conversation.deleted", true})
+	}{c.r.PathValue("id"), "conversation.deleted", true}, err
 }
 
 // parseItems reads items that a client adds.
@@ -174,68 +180,65 @@ func (d *Door) parseItems(r *http.Request, client *api.Client, items []turns.Raw
 // addItems appends items as a turn, and returns them as a client reads them.
 func addItems(ctx context.Context, client *api.Client, session turns.ID, in *input) ([]Item, error) {
 	id := api.NewID()
-	meta := encode(metaOf[requestMeta]{Responses: &requestMeta{Version: metaVersion, Items: in.marks}})
+	meta := encode(metaOf[requestMeta]{Responses: &requestMeta{Version: metaVersion, Items: in.marks()}})
 	if _, err := client.Append(ctx, session, api.AppendTurn{ID: id, Messages: in.messages, Meta: meta}); err != nil {
 		return nil, err
 	}
-	return inputItems(turns.Ref{Session: session, Turn: id}, in.messages, in.marks), nil
+	return inputItems(turns.Ref{Session: session, Turn: id}, in.messages, in.marks()), nil
 }
 
-func (d *Door) postItems(w http.ResponseWriter, r *http.Request) {
-	client := d.client(caller(r))
-	s, err := d.findConversation(r.Context(), client, r.PathValue("id"))
+func (d *Door) postItems(c conversationCall) (any, error) {
+	req, err := d.readConversation(c.w, c.r)
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
-	req, err := d.readConversation(w, r)
-	if err == nil && len(req.Items) == 0 {
-		err = withCode("missing_required_parameter", invalid("items", "The member 'items' is missing or empty."))
+	if len(req.Items) == 0 {
+		return nil, withCode("missing_required_parameter", invalid("items", "The member 'items' is missing or empty."))
 	}
-	var in *input
-	if err == nil {
-		in, err = d.parseItems(r, client, req.Items)
-	}
-	var items []Item
-	if err == nil {
-		items, err = addItems(r.Context(), client, s.ID, in)
-	}
+	in, err := d.parseItems(c.r, c.client, req.Items)
 	if err != nil {
-		refuse(w, inputFault(err))
-		return
+		return nil, err
 	}
-	list, err := pageItems(items, map[string][]string{"order": {"asc"}, "limit": {"100"}})
+	items, err := addItems(c.r.Context(), c.client, c.session.ID, in)
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
-	reply(w, http.StatusOK, list)
+	return listOf(items, false), nil
 }
 
-// turnItems are the items of a turn, in order.
-func turnItems(t *api.Turn) []Item {
+// turnItems are the items of a turn, in order. A turn that holds the beginning of another
+// one's input has none of its own.
+func turnItems(ctx context.Context, client *api.Client, t *api.Turn) ([]Item, error) {
 	ref := turns.Ref{Session: t.Session, Turn: t.ID}
-	var marks []mark
-	if m := readMeta[requestMeta](t.Meta); m != nil {
-		marks = m.Items
+	meta := readMeta[requestMeta](t.Meta)
+	switch {
+	case meta == nil:
+		meta = new(requestMeta)
+	case !meta.PartOf.IsZero():
+		return nil, nil
 	}
-	if marks == nil {
+	if meta.Items == nil {
 		for i := range t.Messages {
-			marks = append(marks, mark{Type: "message", Parts: len(t.Messages[i].Parts)})
+			meta.Items = append(meta.Items, mark{Type: "message", Parts: len(t.Messages[i].Parts)})
 		}
 	}
-	items := inputItems(ref, t.Messages, marks)
-	if t.Response == nil {
-		return items
-	}
-	var said []mark
-	if m := readMeta[answerMeta](t.Meta); m != nil {
-		said = m.Items
+	items, err := inputOf(ctx, client, t, meta)
+	if err != nil || t.Response == nil {
+		return items, err
 	}
 	if len(t.Messages) == 0 && t.Parent != nil { // an answer: its items have the ids of the response
 		ref.Turn = *t.Parent
+		if answerID(ref.Turn) != t.ID {
+			request, err := normalAt(ctx, client, t.Session, ref.Turn)
+			if err != nil {
+				return nil, err
+			}
+			if request != nil {
+				ref.Turn = request.ID
+			}
+		}
 	}
-	return append(items, outputItems(ref, t.Response, said, true)...)
+	return append(items, answerItems(ref, t.Response, readMeta[answerMeta](t.Meta), true)...), nil
 }
 
 // eachItem passes the items of a conversation to visit, until it returns false. What was
@@ -251,7 +254,10 @@ func eachItem(ctx context.Context, client *api.Client, session turns.ID, order s
 		if t.Type != "normal" {
 			continue
 		}
-		items := turnItems(&t)
+		items, err := turnItems(ctx, client, &t)
+		if err != nil {
+			return err
+		}
 		if order == "desc" {
 			slices.Reverse(items)
 		}
@@ -273,62 +279,39 @@ func itemKey(session turns.ID, item string) string {
 	return conversationPrefix + session.String() + "/" + item
 }
 
-func (d *Door) getItems(w http.ResponseWriter, r *http.Request) {
-	client, q := d.client(caller(r)), r.URL.Query()
-	s, err := d.findConversation(r.Context(), client, r.PathValue("id"))
+func (d *Door) getItems(c conversationCall) (any, error) {
+	p, err := readPage(c.r.URL.Query())
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
-	if _, err := pageItems(nil, map[string][]string{"order": q["order"], "limit": q["limit"]}); err != nil {
-		refuse(w, err)
-		return
-	}
-	limit, order, after := 20, "desc", q.Get("after")
-	if n, err := strconv.Atoi(q.Get("limit")); err == nil {
-		limit = n
-	}
-	if q.Get("order") == "asc" {
-		order = "asc"
-	}
-	var page []Item
-	found := after == ""
-	if s.Head != nil {
-		err = eachItem(r.Context(), client, s.ID, order, func(it Item) bool {
+	var items []Item
+	found := p.after == ""
+	if c.session.Head != nil {
+		err = eachItem(c.r.Context(), c.client, c.session.ID, p.order, func(it Item) bool {
 			if !found {
-				found = idOf(it) == after
+				found = idOf(it) == p.after
 				return true
 			}
-			page = append(page, it)
-			return len(page) <= limit
+			items = append(items, it)
+			return len(items) <= p.limit
 		})
 	}
-	if err == nil && !found {
-		err = invalid("after", "No item has the id '%s'.", clip(after))
-	}
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
-	list := &itemList{Object: "list", Data: []Item{}, HasMore: len(page) > limit}
-	list.Data = append(list.Data, page[:min(limit, len(page))]...)
-	if n := len(list.Data); n > 0 {
-		first, last := idOf(list.Data[0]), idOf(list.Data[n-1])
-		list.FirstID, list.LastID = &first, &last
+	if !found {
+		return nil, errAfter(p.after)
 	}
-	reply(w, http.StatusOK, list)
+	return listOf(items[:min(p.limit, len(items))], len(items) > p.limit), nil
 }
 
 var errNoItem = &Error{Status: http.StatusNotFound, Type: notFoundType, Code: "item_not_found", Message: "The item was not found.", Param: "item_id"}
 
-// conversationItem finds an item of a conversation.
-func (d *Door) conversationItem(r *http.Request, client *api.Client) (s *api.Session, it Item, err error) {
-	if s, err = d.findConversation(r.Context(), client, r.PathValue("id")); err != nil {
-		return nil, nil, err
-	}
-	if s.Head != nil {
-		want := r.PathValue("item")
-		err = eachItem(r.Context(), client, s.ID, "desc", func(at Item) bool {
+// item finds the item of a conversation that a request names.
+func (c conversationCall) item() (it Item, err error) {
+	if c.session.Head != nil {
+		want := c.r.PathValue("item")
+		err = eachItem(c.r.Context(), c.client, c.session.ID, "desc", func(at Item) bool {
 			if idOf(at) == want {
 				it = at
 			}
@@ -338,33 +321,20 @@ func (d *Door) conversationItem(r *http.Request, client *api.Client) (s *api.Ses
 	if err == nil && it == nil {
 		err = errNoItem
 	}
-	return s, it, err
+	return it, err
 }
 
-func (d *Door) getItem(w http.ResponseWriter, r *http.Request) {
-	_, it, err := d.conversationItem(r, d.client(caller(r)))
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	reply(w, http.StatusOK, it)
-}
+func (d *Door) getItem(c conversationCall) (any, error) { return c.item() }
 
 // deleteItem hides an item from this door. The turn stays, and the model sees it: a context
 // is what was said.
-func (d *Door) deleteItem(w http.ResponseWriter, r *http.Request) {
-	client := d.client(caller(r))
-	s, it, err := d.conversationItem(r, client)
-	if err == nil {
-		key := itemKey(s.ID, idOf(it))
-		_, err = client.AppendEvent(r.Context(), api.AppendEvent{ID: deletedID(key), Channel: deletedChannel, Kind: "responses.deleted", Body: encode(map[string]string{"item": key})})
-	}
-	if err == nil {
-		s, err = client.Session(r.Context(), s.ID)
-	}
+func (d *Door) deleteItem(c conversationCall) (any, error) {
+	it, err := c.item()
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
-	reply(w, http.StatusOK, conversationOf(s))
+	if err := hide(c.r.Context(), c.client, itemKey(c.session.ID, idOf(it)), "item"); err != nil {
+		return nil, err
+	}
+	return conversationOf(c.session), nil
 }

@@ -39,7 +39,7 @@ func TestConversation(t *testing.T) {
 		t.Fatalf("%v", c)
 	}
 	first := r.ok("POST", "/v1/responses", `{"model":"m","input":"and?","conversation":"`+id+`"}`)
-	if said(first) != "3 messages" || first["conversation"].(map[string]any)["id"] != id {
+	if textIn(first) != "3 messages" || first["conversation"].(map[string]any)["id"] != id {
 		t.Fatalf("%v", first)
 	}
 	added := r.ok("POST", "/v1/conversations/"+id+"/items", `{"items":[{"role":"user","content":"one more"}]}`)
@@ -124,4 +124,21 @@ func TestConversationsThatAreRefused(t *testing.T) {
 	r.refused(http.StatusBadRequest, "missing_required_parameter", "POST", "/v1/conversations/"+id, `{}`)
 	r.refused(http.StatusBadRequest, "invalid_value", "POST", "/v1/conversations", `{"metadata":{"a":1}}`)
 	r.refused(http.StatusForbidden, "insufficient_permissions", "POST", "/v1/conversations", `{}`, "X-Agent", "reader")
+}
+
+// A request to a conversation with store: false goes on with it, and its turns are recorded
+// there; the response can't be retrieved. Before, the model saw nothing of the conversation.
+func TestUnstoredRequestGoesOnWithItsConversation(t *testing.T) {
+	r := newRig(t)
+	id, _ := r.ok("POST", "/v1/conversations", `{"items":[{"role":"user","content":"the first"}]}`)["id"].(string)
+	body := `{"model":"m","store":false,"input":"the second","conversation":"` + id + `"}`
+	response, _ := r.ok("POST", "/v1/responses", body)["id"].(string)
+	if got := strings.Join(r.model.texts(-1), "; "); got != "user: the first; user: the second" {
+		t.Errorf("the model saw %s", got)
+	}
+	r.refused(http.StatusNotFound, "response_not_found", "GET", "/v1/responses/"+response, "")
+	items, _ := r.ok("GET", "/v1/conversations/"+id+"/items", "")["data"].([]any)
+	if len(items) != 3 {
+		t.Errorf("%d items", len(items))
+	}
 }

@@ -25,6 +25,12 @@ func isDeleted(ctx context.Context, client *api.Client, response string) (bool, 
 	return err == nil, err
 }
 
+// hide notes that what has a name, a response or an item, was deleted.
+func hide(ctx context.Context, client *api.Client, name, kind string) error {
+	_, err := client.AppendEvent(ctx, api.AppendEvent{ID: deletedID(name), Channel: deletedChannel, Kind: "responses.deleted", Body: encode(map[string]string{kind: name})})
+	return err
+}
+
 // delete is DELETE /v1/responses/{id}. It is durable on return.
 func (d *Door) delete(w http.ResponseWriter, r *http.Request) {
 	id, client := r.PathValue("id"), d.client(caller(r))
@@ -37,8 +43,7 @@ func (d *Door) delete(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "response_in_progress", Message: "The response is in progress; cancel it first.", Final: true})
 		return
 	}
-	_, err = client.AppendEvent(r.Context(), api.AppendEvent{ID: deletedID(id), Channel: deletedChannel, Kind: "responses.deleted", Body: encode(map[string]string{"response": id})})
-	if err != nil {
+	if err := hide(r.Context(), client, id, "response"); err != nil {
 		refuse(w, err)
 		return
 	}

@@ -10,18 +10,24 @@
 //
 // # What a crash leaves
 //
-// The order is: the key's claim, the request's turn, its settings, the file of events, the
-// event response.created, each further event (file first, then clients), the answer's turn,
+// The order is: the key's claim, turns that hold the beginning of a long input, the request's
+// turn, its settings, the compaction that it asked for, the file of events, the event response.created, each further event (file first, then clients), the answer's turn,
 // the last event, the end of the file. So a kill leaves one of these:
 //
 //	before the request's turn    nothing, or a session without turns. No client has an id.
 //	                             The key's claim stands: a retry stores the turn.
 //	after it, before the file    a pending turn. No client has its id. A retry with the key
 //	                             asks the model; without, the next continuation forks.
+//	after the beginning of a     a new session with a few turns. No client has its id, and a
+//	long input                   retry with the key stores each of them once.
+//	after the compaction         the head is the compaction of the pending turn. A retry with
+//	                             the key finds it by its id, and makes the same item.
 //	after the file               a pending turn and the events that clients saw, or a few
 //	                             more. GET tells them, then response.failed, answer_lost.
 //	                             A retry with the key asks the model again and says so in
-//	                             nexus.lost_answers.
+//	                             nexus.lost_answers. With store: false the file has no
+//	                             events: it says that the answer will not come, so the next
+//	                             request of the session steps over the turn.
 //	after the answer's turn      the answer. GET and a retry make its stream again of the
 //	                             turn; a file that is left is removed.
 //
@@ -30,7 +36,10 @@
 // its file keeps how it ended for 30 days, and the head of the session goes back to the turn
 // before.
 //
-// Begin at [Door.Handler] in door.go, then create.go, which has the order above. stream.go
-// makes events and makes them again, spool.go has the file, items.go maps items and messages,
-// get.go reads a response.
+// Begin at [Door.Handler] in door.go, then create.go: a request becomes a beginning, which
+// target.go gives its place, known.go what is new of its input, store.go its turn, manage.go a
+// compaction where the request asks for one, and ask.go its question to the model; the beginning
+// becomes a flight (flight.go), whose run has the order above (run.go). retry.go has keys,
+// meta.go what the turns say, stream.go makes events and makes them again, spool.go has the
+// file, input.go reads items and items.go writes them, get.go reads a response.
 package responses

@@ -15,6 +15,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"nexus/cmd/nexusd/daemon/provider"
+	"nexus/cmd/nexusd/daemon/responses/socket"
+	"nexus/cmd/nexusd/daemon/responses/window"
 	"nexus/cmd/nexusd/daemon/web"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -34,16 +36,15 @@ type Config struct {
 	Client func(web.Caller) *api.Client
 	// Spool is the folder of the files of answers that are not stored yet.
 	Spool string
-	// Unseal returns the messages that a compaction item stands for; nil: items of that type are refused.
-	Unseal func(ctx context.Context, c web.Caller, sealed string) ([]turns.Message, error)
 	// Key returns the ledger's own key, under which compaction items are sealed; nil: there are none.
 	Key    func() (seal.Key, error)
 	Logger *slog.Logger // nil: silent
 	Now    func() time.Time
 
 	MaxBody        int64         // bytes of a request's body; 0: 32 MiB
-	BodyProgress   time.Duration // for each piece of a body; 0: 10 s
+	BodyProgress   time.Duration // for each 64 KiB of a body; 0: 10 s
 	MaxGenerations int           // of one agent at a time; 0: 64
+	Memory         int64         // bytes of all requests that are read or under way; one agent has half at most; 0: 256 MiB
 }
 
 // Bounds of a request.
@@ -51,6 +52,8 @@ const (
 	defaultMaxBody     = 32 << 20
 	defaultProgress    = 10 * time.Second
 	defaultGenerations = 64
+	defaultMemory      = 256 << 20
+	maxMessage         = 8 << 20 // of a WebSocket
 	// maxGeneration bounds the call of a model. A response without an answer and without a
 	// file on this daemon is another daemon's for so long; then it is lost.
 	maxGeneration = time.Hour
@@ -62,18 +65,23 @@ const (
 
 // Door serves the responses of all agents. Safe for concurrent use.
 type Door struct {
-	cfg Config
-	more
-	log    *slog.Logger
-	ctx    context.Context // of the calls of models
-	cancel context.CancelCauseFunc
-	work   sync.WaitGroup
+	cfg     Config
+	sockets *socket.Server
+	sealer  window.Sealer // without a key there are no compaction items
+	log     *slog.Logger
+	room    *room
+	ctx     context.Context // of the calls of models
+	cancel  context.CancelCauseFunc
+	work    sync.WaitGroup
 
+	id      turns.ID // of the door, through all its restarts
 	mu      sync.Mutex
 	flights map[string]*flight // by the id of the response
 	busy    map[[2]string]int  // generations by tenant and agent
-	keys    map[turns.ID]*keyLock
-	force   map[turns.ID]string // hash of the settings that a session was last given
+	locks   map[turns.ID]*lock
+	// settings are hashes of what sessions were last given here. A session that is not in it
+	// is given them again.
+	settings map[turns.ID]string
 }
 
 // New makes a door. It creates the folder of its files.
@@ -96,15 +104,25 @@ func New(c Config) (*Door, error) {
 	if c.MaxGenerations == 0 {
 		c.MaxGenerations = defaultGenerations
 	}
+	if c.Memory == 0 {
+		c.Memory = defaultMemory
+	}
 	if err := os.MkdirAll(c.Spool, 0o700); err != nil {
 		return nil, err
 	}
 	if err := sweepSpool(c.Spool, c.Now()); err != nil {
 		return nil, err
 	}
-	d := &Door{cfg: c, log: c.Logger, flights: make(map[string]*flight), busy: make(map[[2]string]int), keys: make(map[turns.ID]*keyLock), force: make(map[turns.ID]string)}
+	id, err := readDoorID(c.Spool)
+	if err != nil {
+		return nil, err
+	}
+	d := &Door{id: id, cfg: c, log: c.Logger, room: newRoom(c.Memory), flights: make(map[string]*flight), busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock), settings: make(map[turns.ID]string)}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
-	d.newMore()
+	d.sockets = socket.New(socket.Config{MaxMessage: min(c.MaxBody, maxMessage), Expired: socket.Limit.Event(), TooLarge: socket.Large.Event(), NoRoom: failure(errNoRoom).Event(), Take: d.room.take, Give: d.room.give})
+	if c.Key != nil {
+		d.sealer = window.Sealer{Key: c.Key}
+	}
 	return d, nil
 }
 
@@ -112,7 +130,7 @@ func New(c Config) (*Door, error) {
 // does. Their responses are what a kill of the process would leave.
 func (d *Door) Close(ctx context.Context) error {
 	d.cancel(errClosing)
-	if err := d.closeMore(ctx); err != nil {
+	if err := d.sockets.Close(ctx); err != nil {
 		return err
 	}
 	done := make(chan struct{})
@@ -147,7 +165,17 @@ func (d *Door) Handler() http.Handler {
 }
 
 func (d *Door) routes(mux *http.ServeMux) {
-	d.moreRoutes(mux)
+	mux.HandleFunc("GET /v1/responses", d.getSocket)
+	mux.HandleFunc("POST /v1/responses/compact", d.postCompact)
+	mux.HandleFunc("POST /v1/responses/input_tokens", d.postInputTokens)
+	mux.HandleFunc("POST /v1/conversations", d.postConversation)
+	mux.HandleFunc("GET /v1/conversations/{id}", d.onConversation(d.getConversation))
+	mux.HandleFunc("POST /v1/conversations/{id}", d.onConversation(d.setConversation))
+	mux.HandleFunc("DELETE /v1/conversations/{id}", d.onConversation(d.deleteConversation))
+	mux.HandleFunc("POST /v1/conversations/{id}/items", d.onConversation(d.postItems))
+	mux.HandleFunc("GET /v1/conversations/{id}/items", d.onConversation(d.getItems))
+	mux.HandleFunc("GET /v1/conversations/{id}/items/{item}", d.onConversation(d.getItem))
+	mux.HandleFunc("DELETE /v1/conversations/{id}/items/{item}", d.onConversation(d.deleteItem))
 	mux.HandleFunc("POST /v1/responses", d.post)
 	mux.HandleFunc("GET /v1/responses/{id}", d.get)
 	mux.HandleFunc("DELETE /v1/responses/{id}", d.delete)
@@ -169,8 +197,16 @@ func caller(r *http.Request) web.Caller {
 func (d *Door) client(c web.Caller) *api.Client { return d.cfg.Client(c).Within(callTime) }
 
 // readBody reads the body of a request. It is bounded, also when it is decompressed, and
-// each piece of it must come in time.
-func (d *Door) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// each piece of it must come in time: see [paced].
+//
+// Its bytes are taken from the door's room until done is called, which is never nil.
+func (d *Door) readBody(w http.ResponseWriter, r *http.Request) (_ []byte, done func(), err error) {
+	t := &taking{room: d.room, owner: ownerOf(caller(r))}
+	b, err := d.readInto(t, w, r)
+	return b, sync.OnceFunc(t.done), err
+}
+
+func (d *Door) readInto(t *taking, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		return nil, &Error{Status: http.StatusUnsupportedMediaType, Type: invalidRequest, Code: "unsupported_media_type", Message: "The Content-Type is application/json.", Final: true}
 	}
@@ -188,11 +224,14 @@ func (d *Door) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 	default:
 		return nil, &Error{Status: http.StatusUnsupportedMediaType, Type: invalidRequest, Code: "unsupported_encoding", Message: "The Content-Encoding is zstd or none.", Final: true}
 	}
-	b, err := io.ReadAll(io.LimitReader(body, d.cfg.MaxBody+1))
+	t.r = body
+	b, err := io.ReadAll(io.LimitReader(t, d.cfg.MaxBody+1))
 	tooLarge := (*http.MaxBytesError)(nil)
 	switch {
 	case int64(len(b)) > d.cfg.MaxBody, errors.As(err, &tooLarge), errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Type: invalidRequest, Code: "request_too_large", Message: "The body is too large.", Final: true}
+	case errors.Is(err, errNoRoom):
+		return nil, err
 	case err != nil:
 		return nil, &Error{Status: http.StatusBadRequest, Type: invalidRequest, Code: "invalid_body", Message: "The body did not come whole, or not in time.", Final: true}
 	}
@@ -200,15 +239,25 @@ func (d *Door) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 	return b, nil
 }
 
-// paced gives each read of a body its time.
+// pieceBytes is how much of a body has to come in its time.
+const pieceBytes = 64 << 10
+
+// paced gives each piece of a body its time, not each read: a client that sends a byte now
+// and then would hold a connection for as long as it likes.
 type paced struct {
 	r      io.Reader
+	left   int // bytes until the next piece begins
 	extend func()
 }
 
 func (p *paced) Read(b []byte) (int, error) {
-	p.extend()
-	return p.r.Read(b)
+	if p.left <= 0 {
+		p.left = pieceBytes
+		p.extend()
+	}
+	n, err := p.r.Read(b[:min(len(b), p.left)])
+	p.left -= n
+	return n, err
 }
 
 // admit counts a generation of c until release is called.
@@ -229,19 +278,20 @@ func (d *Door) admit(c web.Caller) (release func(), err error) {
 	}), nil
 }
 
-// keyLock is held by the request that begins the response of a key.
-type keyLock struct {
+// lock is held by the request that begins the response of a key, or the next one of a
+// session.
+type lock struct {
 	sem  chan struct{}
 	uses int
 }
 
-// lockKey waits until no other request begins the response of a key.
-func (d *Door) lockKey(ctx context.Context, id turns.ID) (unlock func(), err error) {
+// lock waits until no other request of this door holds the lock of a key or a session.
+func (d *Door) lock(ctx context.Context, id turns.ID) (unlock func(), err error) {
 	d.mu.Lock()
-	l := d.keys[id]
+	l := d.locks[id]
 	if l == nil {
-		l = &keyLock{sem: make(chan struct{}, 1)}
-		d.keys[id] = l
+		l = &lock{sem: make(chan struct{}, 1)}
+		d.locks[id] = l
 	}
 	l.uses++
 	d.mu.Unlock()
@@ -249,7 +299,7 @@ func (d *Door) lockKey(ctx context.Context, id turns.ID) (unlock func(), err err
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if l.uses--; l.uses == 0 {
-			delete(d.keys, id)
+			delete(d.locks, id)
 		}
 	}
 	select {
@@ -261,26 +311,34 @@ func (d *Door) lockKey(ctx context.Context, id turns.ID) (unlock func(), err err
 	}
 }
 
+// flight returns the response that is under way, and nil if it has ended: then the ledger or
+// its file has it.
 func (d *Door) flight(id string) *flight {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.flights[id]
+	f := d.flights[id]
+	d.mu.Unlock()
+	if f == nil || f.hasEnded() {
+		return nil
+	}
+	return f
 }
 
-// settings returns whether a session was last given the settings with hash, and notes that
-// it is.
-func (d *Door) settings(session turns.ID, hash string) (same bool) {
+// hasSettings reports whether a session was last given the settings with hash.
+func (d *Door) hasSettings(session turns.ID, hash string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.settings[session] == hash
+}
+
+// noteSettings notes that a session was given the settings with hash.
+func (d *Door) noteSettings(session turns.ID, hash string) {
 	const most = 4096
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if same = d.force[session] == hash; same {
-		return true
+	if len(d.settings) >= most {
+		clear(d.settings)
 	}
-	if len(d.force) >= most {
-		clear(d.force)
-	}
-	d.force[session] = hash
-	return false
+	d.settings[session] = hash
 }
 
 // model is a model as a client reads it.

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"nexus/cmd/nexusd/daemon/provider"
@@ -38,5 +41,17 @@ func TestABodyThatStopsIsRefused(t *testing.T) {
 	defer a.Body.Close()
 	if a.StatusCode != http.StatusBadRequest || !a.Close {
 		t.Errorf("%s, closed %v", a.Status, a.Close)
+	}
+}
+
+// What has its time is a piece of 64 KiB: a client gains nothing by sending single bytes.
+func TestBytesOfABodyThatDripGainNoTime(t *testing.T) {
+	extended := 0
+	body := &paced{r: iotest.OneByteReader(strings.NewReader(strings.Repeat(" ", 2*pieceBytes+1))), extend: func() { extended++ }}
+	if n, err := io.Copy(io.Discard, body); err != nil || n != 2*pieceBytes+1 {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	if extended != 3 {
+		t.Errorf("the time was extended %d times, want 3", extended)
 	}
 }

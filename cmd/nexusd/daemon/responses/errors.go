@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"nexus/cmd/nexusd/daemon/provider"
@@ -35,7 +36,7 @@ type errorBody struct {
 }
 
 func (e *Error) body() errorBody {
-	b := errorBody{Type: e.Type, Message: e.Message}
+	b := errorBody{Type: e.Type, Message: strings.ToValidUTF8(e.Message, "\uFFFD")} // it may quote what clip has not seen
 	if e.Code != "" {
 		b.Code = &e.Code
 	}
@@ -95,13 +96,14 @@ var errClosing = errors.New("the server is ending")
 // errCancelled is the cause of a cancelled response.
 var errCancelled = errors.New("cancelled")
 
-// clip bounds what an error quotes of a request.
+// clip bounds what an error quotes of a request. A path or a header may be no UTF-8, which a
+// reply can't hold; a character that the bound would cut in two is left out.
 func clip(s string) string {
 	const most = 100
 	if len(s) > most {
-		return s[:most] + "…"
+		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
-	return s
+	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 // asError is err as a client of this door reads it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -18,22 +19,23 @@ var noDeadline time.Time
 
 // view is a response as the ledger and this daemon know it.
 type view struct {
-	ref    turns.Ref
-	turn   *api.Turn // of the request
-	meta   *requestMeta
-	answer *api.Turn // nil: there is none
-	said   *answerMeta
-	live   *flight // nil: this daemon does not generate it
-	head   *spoolHead
-	events []Event // of its file
-	now    time.Time
-	echo   *Response
+	ref        turns.Ref
+	turn       *api.Turn // of the request
+	meta       *requestMeta
+	answer     *api.Turn // nil: there is none
+	answerMeta *answerMeta
+	live       *flight // nil: this daemon does not generate it
+	head       *spoolHead
+	events     []Event // of its file
+	now        time.Time
+	mine       bool // this daemon began it
+	echo       *Response
 }
 
 // How much load reads.
 const (
 	loadWhole = iota // a response that can be retrieved
-	loadAny          // also one that was deleted, or that was not to be stored
+	loadAny          // also one that was not to be stored
 )
 
 // load reads a response. What is another agent's, what was deleted and what never was are
@@ -55,22 +57,20 @@ func (d *Door) load(ctx context.Context, client *api.Client, id string, what int
 	if v.meta = readMeta[requestMeta](v.turn.Meta); v.meta == nil || v.meta.Echo == nil || v.turn.Session != ref.Session {
 		return nil, errNoResponse(id)
 	}
-	if what == loadWhole {
-		if !v.meta.Echo.Store {
-			return nil, errNoResponse(id)
-		}
-		if gone, err := isDeleted(ctx, client, id); err != nil || gone {
-			if err == nil {
-				err = errNoResponse(id)
-			}
-			return nil, err
-		}
+	if what == loadWhole && !v.meta.Echo.Store {
+		return nil, errNoResponse(id)
 	}
-	v.live = d.flight(id)
+	if gone, err := isDeleted(ctx, client, id); err != nil || gone {
+		if err == nil {
+			err = errNoResponse(id)
+		}
+		return nil, err
+	}
+	v.live, v.mine = d.flight(id), v.meta.Door == d.id
 	v.answer, err = client.Turn(ctx, ref.Session, answerID(ref.Turn))
 	switch {
 	case err == nil:
-		if v.said = readMeta[answerMeta](v.answer.Meta); v.said == nil || v.answer.Response == nil {
+		if v.answerMeta = readMeta[answerMeta](v.answer.Meta); v.answerMeta == nil || v.answer.Response == nil {
 			return nil, fmt.Errorf("%w: the answer of %s says nothing of its response", turns.ErrCorrupt, id)
 		}
 		if v.live == nil {
@@ -128,9 +128,9 @@ func (v *view) lost() int {
 	}
 	f := fold(v.events)
 	switch {
-	case len(v.events) == 0: // the model was not asked
+	case len(v.events) == 0 && v.meta.Echo.Store: // the model was not asked
 		return v.head.Lost
-	case f.terminal && len(f.items) == 0 && f.response.Error != nil && !contains([]string{"lost", "timeout"}, f.response.Error.Code):
+	case f.terminal && !slices.ContainsFunc(f.items, isOfModel) && f.response.Error != nil && !contains([]string{"lost", "timeout", "invalid_answer"}, f.response.Error.Code):
 		return v.head.Lost // the provider refused
 	}
 	return v.head.Lost + 1
@@ -140,10 +140,10 @@ func (v *view) lost() int {
 func (v *view) response(encrypted bool) *Response {
 	switch {
 	case v.answer != nil:
-		return finalResponse(v.echo, v.ref, v.answer, v.said, encrypted || v.meta.Encrypt, true)
+		return finalResponse(v.echo, v.ref, v.answer, v.answerMeta, encrypted || v.meta.Encrypt, true)
 	case v.live != nil:
 		return v.live.now()
-	case v.head == nil && v.now.Sub(time.Time(v.turn.Recorded)) < maxGeneration:
+	case v.head == nil && !v.mine && v.now.Sub(time.Time(v.turn.Recorded)) < maxGeneration:
 		return v.echo // another daemon may be at it
 	}
 	f := fold(v.events)
@@ -179,23 +179,14 @@ func (v *view) follow(ctx context.Context, after int, encrypted bool, sink func(
 		return v.rest(later)
 	}
 	em := newEmitter(v.ref, toolChoice{}, encrypted || v.meta.Encrypt, later)
-	kinds := []string{"response.created", "response.in_progress"}
-	if v.echo.Background {
-		kinds = []string{"response.created", "response.queued", "response.in_progress"}
-	}
-	for i, k := range kinds {
-		r := *v.echo
-		if v.echo.Background && i < 2 {
-			r.Status = queued
-		}
-		if err := em.lifecycle(k, &r); err != nil {
-			return err
-		}
-	}
-	if err := em.replay(v.answer.Response, v.said.Items, v.said.Ops); err != nil {
+	em.front = frontItem(v.ref, v.answerMeta.Sealed)
+	if err := em.announce(v.echo, v.echo.Background); err != nil {
 		return err
 	}
-	return em.lifecycle("response."+v.said.Status, v.response(encrypted))
+	if err := em.replay(v.answer.Response, v.answerMeta.Items, v.answerMeta.Ops); err != nil {
+		return err
+	}
+	return em.lifecycle("response."+v.answerMeta.Status, v.response(encrypted))
 }
 
 // rest passes on the events of the file of a response without an answer. One that was cut
@@ -221,7 +212,7 @@ func (v *view) rest(sink func(Event) error) error {
 // finished is the flight of a response that has ended.
 func (d *Door) finished(v *view) (*flight, error) {
 	f := &flight{door: d, recorded: true, echo: v.echo, ref: v.ref, grew: make(chan struct{}), ended: true, final: v.response(false), users: 1}
-	err := v.follow(context.Background(), -1, false, func(e Event) error { f.events = append(f.events, e); return nil })
+	err := v.follow(context.Background(), -1, false, func(e Event) error { f.events = append(f.events, e.withoutLong()); return nil })
 	return f, err
 }
 
@@ -272,7 +263,15 @@ func (d *Door) inputItems(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	list, err := pageItems(inputItems(v.ref, v.turn.Messages, v.meta.Items), r.URL.Query())
+	p, err := readPage(r.URL.Query())
+	var items []Item
+	if err == nil {
+		items, err = inputOf(r.Context(), d.client(caller(r)), v.turn, v.meta)
+	}
+	var list *itemList
+	if err == nil {
+		list, err = p.cut(items)
+	}
 	if err != nil {
 		refuse(w, err)
 		return
@@ -289,45 +288,63 @@ type itemList struct {
 	HasMore bool    `json:"has_more"`
 }
 
-// pageItems cuts a page out of items, which are in their order: limit (1 to 100, default
-// 20), order (desc, the default, or asc) and after, an id.
-func pageItems(items []Item, q map[string][]string) (*itemList, error) {
-	one := func(name string) string {
-		if v := q[name]; len(v) > 0 {
-			return v[0]
+// itemPage is the part of a list of items that a request asks for.
+type itemPage struct {
+	limit int    // 1 to 100, default 20
+	order string // desc, the default, or asc
+	after string // the id of the item before the first; "": from the beginning
+}
+
+func readPage(q url.Values) (p itemPage, err error) {
+	p = itemPage{limit: 20, order: "desc", after: q.Get("after")}
+	if s := q.Get("limit"); s != "" {
+		if p.limit, err = strconv.Atoi(s); err != nil || p.limit < 1 || p.limit > 100 {
+			return p, invalid("limit", "limit is from 1 to 100.")
 		}
-		return ""
 	}
-	limit := 20
-	if s := one("limit"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 || n > 100 {
-			return nil, invalid("limit", "limit is from 1 to 100.")
-		}
-		limit = n
+	if s := q.Get("order"); s != "" {
+		p.order = s
 	}
+	if p.order != "desc" && p.order != "asc" {
+		return p, invalid("order", "order is asc or desc.")
+	}
+	return p, nil
+}
+
+func errAfter(id string) *Error { return invalid("after", "No item has the id '%s'.", clip(id)) }
+
+// cut returns the page of items, which are in their order.
+func (p itemPage) cut(items []Item) (*itemList, error) {
 	items = slices.Clone(items)
-	switch one("order") {
-	case "", "desc":
+	if p.order == "desc" {
 		slices.Reverse(items)
-	case "asc":
-	default:
-		return nil, invalid("order", "order is asc or desc.")
 	}
-	if after := one("after"); after != "" {
-		at := slices.IndexFunc(items, func(it Item) bool { return idOf(it) == after })
+	if p.after != "" {
+		at := slices.IndexFunc(items, func(it Item) bool { return idOf(it) == p.after })
 		if at < 0 {
-			return nil, invalid("after", "No item has the id '%s'.", clip(after))
+			return nil, errAfter(p.after)
 		}
 		items = items[at+1:]
 	}
-	out := &itemList{Object: "list", Data: []Item{}, HasMore: len(items) > limit}
-	out.Data = append(out.Data, items[:min(limit, len(items))]...)
-	if n := len(out.Data); n > 0 {
-		a, b := idOf(out.Data[0]), idOf(out.Data[n-1])
-		out.FirstID, out.LastID = &a, &b
+	return listOf(items[:min(p.limit, len(items))], len(items) > p.limit), nil
+}
+
+// listOf is a page as a client reads it.
+func listOf(items []Item, more bool) *itemList {
+	out := &itemList{Object: "list", Data: append([]Item{}, items...), HasMore: more}
+	if n := len(items); n > 0 {
+		first, last := idOf(items[0]), idOf(items[n-1])
+		out.FirstID, out.LastID = &first, &last
 	}
-	return out, nil
+	return out
+}
+
+// isOfModel reports whether an item of an output is the model's.
+func isOfModel(it Item) bool {
+	var o struct {
+		Type string `json:"type"`
+	}
+	return json.Unmarshal(it, &o) != nil || o.Type != "compaction"
 }
 
 func idOf(it Item) string {
@@ -348,9 +365,12 @@ func (d *Door) findItem(ctx context.Context, client *api.Client, id string) (Ite
 	if err != nil {
 		return nil, err
 	}
-	items := inputItems(v.ref, v.turn.Messages, v.meta.Items)
+	items, err := inputOf(ctx, client, v.turn, v.meta)
+	if err != nil {
+		return nil, err
+	}
 	if v.answer != nil {
-		items = append(items, outputItems(v.ref, v.answer.Response, v.said.Items, true)...)
+		items = append(items, answerItems(v.ref, v.answer.Response, v.answerMeta, true)...)
 	}
 	for _, it := range items {
 		if idOf(it) == id {

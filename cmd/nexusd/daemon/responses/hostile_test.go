@@ -4,18 +4,21 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
 	"github.com/klauspost/compress/zstd"
 )
 
 // alive checks that a neighbour of a hostile request is answered.
 func (r *rig) alive() {
 	r.t.Helper()
-	if got := said(r.ok("POST", "/v1/responses", `{"model":"m","store":false,"input":"exactly: alive"}`)); got != "alive" {
+	if got := textIn(r.ok("POST", "/v1/responses", `{"model":"m","store":false,"input":"exactly: alive"}`)); got != "alive" {
 		r.t.Errorf("a neighbour is answered %q", got)
 	}
 }
@@ -111,4 +114,137 @@ func TestRequestsOfOtherSitesAndSmugglersAreRefused(t *testing.T) {
 		t.Errorf("the model was asked %d times", n)
 	}
 	r.alive()
+}
+
+// A number behind all events is a valid one: the stream has what comes, which is nothing, and
+// the response goes on.
+func TestStreamAfterTheLargestNumberLeavesTheResponseAlone(t *testing.T) {
+	r := newRig(t)
+	id, _ := r.ok("POST", "/v1/responses", `{"model":"m","input":"wait, then say exactly: done","background":true}`)["id"].(string)
+	res, err := http.Get(r.URL + "/v1/responses/" + id + "?stream=true&starting_after=" + strconv.Itoa(math.MaxInt))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	close(r.model.hold)
+	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "data: [DONE]\n\n" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	if got := r.ok("GET", "/v1/responses/"+id, ""); got["status"] != "completed" || textIn(got) != "done" {
+		t.Errorf("%v", got)
+	}
+}
+
+// What a refusal quotes may be cut within a character, or be no UTF-8 in a path or a header.
+// It stays a typed refusal.
+func TestRefusalsOfWhatIsNoUTF8HaveTheirType(t *testing.T) {
+	r := newRig(t)
+	cut := strings.Repeat("a", 99) + "é" // which the bound of a quotation halves
+	id, _ := r.ok("POST", "/v1/responses", `{"model":"m","input":"x"}`)["id"].(string)
+	conversation, _ := r.ok("POST", "/v1/conversations", `{}`)["id"].(string)
+	r.refused(http.StatusBadRequest, "previous_response_not_found", "POST", "/v1/responses", `{"model":"m","input":"x","previous_response_id":"`+cut+`"}`)
+	r.refused(http.StatusBadRequest, "unsupported_item", "POST", "/v1/responses", `{"model":"m","input":[{"type":"`+cut+`"}]}`)
+	r.refused(http.StatusBadRequest, "invalid_value", "POST", "/v1/responses", `{"model":"m","input":"x"}`, "X-Nexus-Session", "\xff")
+	for path, code := range map[string]string{
+		"/v1/%ff": "unknown_url", "/v1/responses/%ff": "response_not_found", "/v1/models/%ff": "model_not_found",
+		"/v1/conversations/%ff": "conversation_not_found", "/v1/conversations/" + conversation + "/items/%ff": "item_not_found",
+	} {
+		r.refused(http.StatusNotFound, code, "GET", path, "")
+	}
+	r.refused(http.StatusBadRequest, "invalid_value", "GET", "/v1/responses/"+id+"/input_items?after=%ff", "")
+	r.refused(http.StatusBadRequest, "invalid_value", "GET", "/v1/conversations/"+conversation+"/items?after=%ff", "")
+	r.alive()
+}
+
+// A schema or a tool may nest as deep as the decoder allows. What the response repeats of it
+// stands deeper, and is refused before: nothing panics, and each refusal gives the place back
+// that the agent has for responses under way.
+func TestDeepSchemasAreRefusedBeforeTheyAreRepeated(t *testing.T) {
+	r := newRig(t)
+	nested := func(n int) string { return strings.Repeat(`[`, n) + strings.Repeat(`]`, n) }
+	for _, store := range []string{"true", "false"} {
+		for _, n := range []int{100, 9_994, 9_995, 9_996, 9_997} {
+			for _, member := range []string{
+				`"text":{"format":{"type":"json_schema","name":"x","schema":` + nested(n) + `}}`,
+				`"tools":[{"type":"function","name":"f","parameters":{"a":` + nested(n-1) + `}}]`,
+			} {
+				r.refused(http.StatusBadRequest, "invalid_json", "POST", "/v1/responses", `{"model":"m","input":"x","store":`+store+`,`+member+`}`)
+			}
+		}
+	}
+	for range 65 { // more than an agent has under way
+		r.refused(http.StatusBadRequest, "invalid_json", "POST", "/v1/responses", `{"model":"m","input":"x","text":{"format":{"type":"json_schema","name":"x","schema":`+nested(9_996)+`}}}`)
+	}
+	r.ok("POST", "/v1/responses", `{"model":"m","input":"brackets in a text: `+strings.Repeat(`[\"`, 200)+`","store":false,"text":{"format":{"type":"json_schema","name":"x","schema":`+nested(60)+`}}}`)
+	r.alive()
+}
+
+// A key stands for its response, also when the response before it was deleted since. A new
+// request can't follow the deleted one, and another agent gets nothing by the same key.
+func TestRetryOfAStoredRequestOutlivesThePreviousResponse(t *testing.T) {
+	r := newRig(t)
+	before, _ := r.ok("POST", "/v1/responses", `{"model":"m","input":"x"}`)["id"].(string)
+	body := `{"model":"m","input":"exactly: y","previous_response_id":"` + before + `"}`
+	stored := r.ok("POST", "/v1/responses", body, "Idempotency-Key", "k")
+	calls := r.model.calls()
+	r.ok("DELETE", "/v1/responses/"+before, "")
+	if again := r.ok("POST", "/v1/responses", body, "Idempotency-Key", "k"); again["id"] != stored["id"] || textIn(again) != "y" {
+		t.Errorf("%v, want %v", again, stored)
+	}
+	for range 2 { // a key that has no turn yet, and its retry
+		r.refused(http.StatusBadRequest, "previous_response_not_found", "POST", "/v1/responses", body, "Idempotency-Key", "new")
+	}
+	r.refused(http.StatusBadRequest, "previous_response_not_found", "POST", "/v1/responses", body, "Idempotency-Key", "k", "X-Agent", "other")
+	if n := r.model.calls(); n != calls {
+		t.Errorf("the model was asked %d times, want %d", n, calls)
+	}
+}
+
+// The requests of an agent that are read or under way take a part of the memory that there is.
+// One more is refused until some ended, and another agent has its own part.
+func TestRequestsTakeABoundedPartOfTheMemory(t *testing.T) {
+	r := newRigOf(t, 64<<10)
+	long := strings.Repeat("x", 20<<10)
+	waits := `{"model":"m","background":true,"input":"wait, then say exactly: done","instructions":"` + long + `"}`
+	id, _ := r.ok("POST", "/v1/responses", waits)["id"].(string)
+	at := `{"model":"m","input":"exactly: y","instructions":"` + long + `"}`
+	for _, path := range []string{"/v1/responses", "/v1/responses/input_tokens", "/v1/responses/compact"} {
+		r.refused(http.StatusTooManyRequests, "rate_limit_exceeded", "POST", path, at)
+	}
+	c := r.dial()
+	if err := c.Write(t.Context(), websocket.MessageText, []byte(`{"type":"response.create",`+at[1:])); err != nil {
+		t.Fatal(err)
+	}
+	if _, code := last(r.events(c)); code != "rate_limit_exceeded" {
+		t.Errorf("over a WebSocket: %s", code)
+	}
+	if _, _, err := c.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusTryAgainLater {
+		t.Errorf("the connection ends with %v", err)
+	}
+	r.ok("POST", "/v1/responses", at, "X-Agent", "other")
+	r.alive()
+	close(r.model.hold)
+	r.ok("GET", "/v1/responses/"+id+"?stream=false", "")
+	res, err := http.Get(r.URL + "/v1/responses/" + id + "?stream=true") // until it ended
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		t.Fatal(err)
+	}
+	// The memory is given back behind the last event.
+	for {
+		status, out := r.call("POST", "/v1/responses", at)
+		if status == http.StatusOK {
+			break
+		}
+		if status != http.StatusTooManyRequests {
+			t.Fatalf("%d %v", status, out)
+		}
+	}
+	c = r.dial()
+	if response, code := last(r.turn(c, `,"store":false,"input":"exactly: z","instructions":"`+long+`"`)); code != "" || textIn(response) != "z" {
+		t.Errorf("over a WebSocket: %s %v", code, response)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -27,25 +28,31 @@ import (
 // scripted is a model that repeats what follows "exactly: " in the last message, calls the
 // tool that the text names behind "call: ", fails at "fail", and else counts the messages.
 type scripted struct {
-	mu    sync.Mutex
-	asked []*provider.Request
-	hold  chan struct{} // what "wait" waits for
+	mu      sync.Mutex
+	asked   []*provider.Request
+	hold    chan struct{} // what "wait" waits for
+	sound   bool          // nothing fails any more
+	started chan struct{} // closed when a call waits
 }
 
 func (s *scripted) Generate(ctx context.Context, r *provider.Request, emit func(provider.Event) error) (*provider.Answer, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, r)
-	s.mu.Unlock()
 	last := r.Messages[len(r.Messages)-1]
 	said := last.Parts[len(last.Parts)-1].Content
+	failing := strings.Contains(said, "fail") && !s.sound
+	s.mu.Unlock()
 	if strings.Contains(said, "wait") {
+		if s.started != nil {
+			close(s.started)
+		}
 		select {
 		case <-s.hold:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
-	if strings.Contains(said, "fail") {
+	if failing {
 		return nil, &provider.Error{Status: 500, Code: "server_error", Message: "the model failed"}
 	}
 	part := turns.TextPart(fmt.Sprintf("%d messages", len(r.Messages)))
@@ -85,6 +92,12 @@ func (s *scripted) texts(n int) (out []string) {
 	return out
 }
 
+func (s *scripted) heal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sound = true
+}
+
 func (s *scripted) calls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,12 +107,27 @@ func (s *scripted) calls() int {
 // rig is a door on a ledger of its own. Requests with x-agent act for that agent.
 type rig struct {
 	*httptest.Server
-	t      *testing.T
+	t      testing.TB
 	model  *scripted
 	ledger *api.Client
+	daemon *daemon.Daemon
+	config responses.Config
+	door   atomic.Pointer[responses.Door]
 }
 
-func newRig(t *testing.T) *rig {
+// crash ends the door as a kill of the process would, and opens the next one.
+func (r *rig) crash() {
+	r.t.Helper()
+	if err := r.door.Load().Close(context.Background()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.door.Store(must(responses.New(r.config))(r.t))
+}
+
+func newRig(t testing.TB) *rig { return newRigOf(t, 0) }
+
+// newRigOf is newRig with a bound on the memory of requests.
+func newRigOf(t testing.TB, memory int64) *rig {
 	t.Helper()
 	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	if err != nil {
@@ -109,8 +137,8 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, model: &scripted{hold: make(chan struct{})}, ledger: api.NewClient(nc, "default", "main")}
-	door, err := responses.New(responses.Config{
+	r := &rig{t: t, model: &scripted{hold: make(chan struct{})}, ledger: api.NewClient(nc, "default", "main"), daemon: d}
+	r.config = responses.Config{
 		Provider: func(model string) (provider.Client, string, error) {
 			if model != "m" {
 				return nil, "", fmt.Errorf("no model %s", model)
@@ -120,25 +148,12 @@ func newRig(t *testing.T) *rig {
 		Client: func(c web.Caller) *api.Client { return r.ledger.For(c.Tenant, c.Agent) },
 		Key:    func() (seal.Key, error) { return sha256.Sum256([]byte("the ledger's")), nil },
 		Spool:  t.TempDir(),
-	})
-	if err != nil {
-		t.Fatal(err)
+		Memory: memory,
 	}
-	guard := func(agent string, scope web.Scope) http.Handler {
-		return (&web.Guard{Anyone: &web.Caller{Tenant: "default", Agent: agent, Scope: scope}}).Handler(door.Handler())
-	}
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		switch agent := q.Header.Get("X-Agent"); agent {
-		case "":
-			guard("main", web.Write).ServeHTTP(w, q)
-		case "reader":
-			guard("main", web.Read).ServeHTTP(w, q)
-		default:
-			guard(agent, web.Write).ServeHTTP(w, q)
-		}
-	}))
+	r.door.Store(must(responses.New(r.config))(t))
+	r.Server = httptest.NewServer(guarded(r.door.Load))
 	t.Cleanup(func() {
-		if err := door.Close(context.Background()); err != nil {
+		if err := r.door.Load().Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 		r.Close()
@@ -150,8 +165,33 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// call sends a request and returns the status and the reply. headers are names and values.
-func (r *rig) call(method, path, body string, headers ...string) (int, map[string]any) {
+// another is another door of the rig's ledger, with the same files.
+func (r *rig) another(client *api.Client) *responses.Door {
+	r.t.Helper()
+	c := r.config
+	c.Client = func(c web.Caller) *api.Client { return client.For(c.Tenant, c.Agent) }
+	return must(responses.New(c))(r.t)
+}
+
+// guarded is the handler of a door, behind the guard of its listener.
+func guarded(door func() *responses.Door) http.Handler {
+	guard := func(agent string, scope web.Scope) http.Handler {
+		return (&web.Guard{Anyone: &web.Caller{Tenant: "default", Agent: agent, Scope: scope}}).Handler(door().Handler())
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		switch agent := q.Header.Get("X-Agent"); agent {
+		case "":
+			guard("main", web.Write).ServeHTTP(w, q)
+		case "reader":
+			guard("main", web.Read).ServeHTTP(w, q)
+		default:
+			guard(agent, web.Write).ServeHTTP(w, q)
+		}
+	})
+}
+
+// send sends a request. headers are names and values.
+func (r *rig) send(method, path, body string, headers ...string) *http.Response {
 	r.t.Helper()
 	q, err := http.NewRequestWithContext(r.t.Context(), method, r.URL+path, bytes.NewReader([]byte(body)))
 	if err != nil {
@@ -167,6 +207,13 @@ func (r *rig) call(method, path, body string, headers ...string) (int, map[strin
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return res
+}
+
+// call sends a request and returns the status and the reply.
+func (r *rig) call(method, path, body string, headers ...string) (int, map[string]any) {
+	r.t.Helper()
+	res := r.send(method, path, body, headers...)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
@@ -259,8 +306,8 @@ func last(events []map[string]any) (response map[string]any, code string) {
 	return response, code
 }
 
-// said is the text of a response.
-func said(response map[string]any) (text string) {
+// textIn is the text of a response.
+func textIn(response map[string]any) (text string) {
 	items, _ := response["output"].([]any)
 	for _, it := range items {
 		content, _ := it.(map[string]any)["content"].([]any)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus/ledger/api"
 	"nexus/turns"
 )
 
@@ -62,6 +63,12 @@ func openSpool(dir string, h spoolHead) (*spool, error) {
 func (s *spool) line(b []byte) error {
 	if s == nil {
 		return nil
+	}
+	if len(b) > maxHeldData { // without a copy; what a kill leaves between the two is a line without an end
+		if _, err := s.f.Write(b); err != nil {
+			return err
+		}
+		b = nil
 	}
 	_, err := s.f.Write(append(bytes.Clone(b), '\n'))
 	return err
@@ -146,6 +153,29 @@ func sweepSpool(dir string, now time.Time) error {
 	return nil
 }
 
+// doorFile names a door: a turn that waits for its answer says which door began it. One
+// without a file, of this door, was cut off before the model was asked; one of another door
+// may be at work.
+const doorFile = "door"
+
+// readDoorID reads the door's id, or makes one.
+func readDoorID(dir string) (id turns.ID, err error) {
+	name := filepath.Join(dir, doorFile)
+	b, err := os.ReadFile(name)
+	if err == nil {
+		if id, err = turns.ParseID(strings.TrimSpace(string(b))); err == nil {
+			return id, nil
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return id, err
+	}
+	id = api.NewID()
+	if err := os.WriteFile(name+".new", []byte(id.String()+"\n"), 0o600); err != nil {
+		return id, err
+	}
+	return id, os.Rename(name+".new", name)
+}
+
 // folded is what the events of a response add up to.
 type folded struct {
 	response *Response // of the newest event that has it
@@ -159,7 +189,9 @@ func fold(events []Event) folded {
 	items := make(map[int]*partial)
 	for _, ev := range events {
 		var w wireEvent
-		if json.Unmarshal(ev.Data, &w) != nil {
+		if ev.of != nil {
+			w = *ev.of
+		} else if json.Unmarshal(ev.Data, &w) != nil {
 			continue
 		}
 		if w.Response != nil {

@@ -20,7 +20,30 @@ import (
 type Event struct {
 	Seq  int // from 0, one more each
 	Type string
-	Data []byte // its JSON, in one line
+	Data []byte // its JSON, in one line; nil: held keeps it as what it is made from
+
+	of *wireEvent // of an event with the whole response
+}
+
+// maxHeldData is how long the JSON of an event with the whole response may be that a flight
+// keeps. A response repeats the instructions and tools of its request, in three or four
+// events: longer ones are made again from the one copy of those.
+const maxHeldData = 16 << 10
+
+// withoutLong is e without JSON that can be made again, where that is long: as a flight keeps it.
+func (e Event) withoutLong() Event {
+	if e.of != nil && len(e.Data) > maxHeldData {
+		e.Data = nil
+	}
+	return e
+}
+
+// whole is e with its JSON.
+func (e Event) whole() Event {
+	if e.Data == nil && e.of != nil {
+		e.Data = encode(e.of)
+	}
+	return e
 }
 
 // isTerminal reports whether e ends a response.
@@ -71,6 +94,7 @@ type emitter struct {
 	choice  toolChoice
 	out     func(Event) error
 	include bool // encrypted reasoning is part of items
+	front   Item // the compaction item before those of the model; nil: none
 
 	seq    int
 	parts  map[int]*outPart // by the provider's index
@@ -81,7 +105,8 @@ type emitter struct {
 
 // outPart is a part of the answer while it comes.
 type outPart struct {
-	index   int // of the item
+	index   int // of the part in the answer
+	output  int // of the item: one more behind a compaction item
 	from    int // the provider's
 	kind    turns.PartType
 	id      string
@@ -107,6 +132,9 @@ func (e *emitter) send(w wireEvent) error {
 		return fmt.Errorf("event %s: %w", w.Type, err)
 	}
 	ev := Event{Seq: e.seq, Type: w.Type, Data: b}
+	if w.Response != nil {
+		ev.of = &w
+	}
 	e.seq++
 	return e.out(ev)
 }
@@ -200,6 +228,9 @@ func (e *emitter) begin(ev provider.Event) *outPart {
 		return p
 	}
 	e.order = append(e.order, p)
+	if p.output = p.index; e.front != nil {
+		p.output++
+	}
 	switch p.kind {
 	case turns.ToolCall:
 		p.item = itemID("function_call", e.ref, outputHalf, p.index)
@@ -222,10 +253,10 @@ func (e *emitter) added(p *outPart) error {
 	default:
 		item = encode(messageItem{Type: "message", ID: p.item, Status: inProgress, Role: "assistant", Content: []turns.Raw{}})
 	}
-	return e.send(wireEvent{Type: "response.output_item.added", OutputIndex: &p.index, Item: item})
+	return e.send(wireEvent{Type: "response.output_item.added", OutputIndex: &p.output, Item: item})
 }
 
-var first = 0 // the index of an item's only content part
+var first = 0 // the index of an item's only content part, and that of a compaction item
 
 // content is the content part of p with a text.
 func (p *outPart) content(text string) *textPart {
@@ -247,7 +278,7 @@ func (e *emitter) open(p *outPart) error {
 		return nil
 	}
 	p.begun = true
-	return e.send(wireEvent{Type: "response.content_part.added", OutputIndex: &p.index, ItemID: p.item, ContentIndex: &first, Part: p.content("")})
+	return e.send(wireEvent{Type: "response.content_part.added", OutputIndex: &p.output, ItemID: p.item, ContentIndex: &first, Part: p.content("")})
 }
 
 func (e *emitter) delta(p *outPart, text string) error {
@@ -281,7 +312,7 @@ func (e *emitter) pass(p *outPart, text string) error {
 		return err
 	}
 	p.text.WriteString(text)
-	w := wireEvent{OutputIndex: &p.index, ItemID: p.item, ContentIndex: &first, Delta: &text}
+	w := wireEvent{OutputIndex: &p.output, ItemID: p.item, ContentIndex: &first, Delta: &text}
 	switch {
 	case p.kind == turns.ToolCall:
 		w.Type, w.ContentIndex = "response.function_call_arguments.delta", nil
@@ -308,7 +339,7 @@ func (e *emitter) summary(p *outPart, n int, text string) error {
 			}
 		}
 		p.sums = append(p.sums, new(strings.Builder))
-		if err := e.send(wireEvent{Type: "response.reasoning_summary_part.added", OutputIndex: &p.index, ItemID: p.item, SummaryIndex: &n, Part: summaryPart("")}); err != nil {
+		if err := e.send(wireEvent{Type: "response.reasoning_summary_part.added", OutputIndex: &p.output, ItemID: p.item, SummaryIndex: &n, Part: summaryPart("")}); err != nil {
 			return err
 		}
 	}
@@ -316,17 +347,17 @@ func (e *emitter) summary(p *outPart, n int, text string) error {
 	if text == "" {
 		return nil
 	}
-	return e.send(wireEvent{Type: "response.reasoning_summary_text.delta", OutputIndex: &p.index, ItemID: p.item, SummaryIndex: &n, Delta: &text})
+	return e.send(wireEvent{Type: "response.reasoning_summary_text.delta", OutputIndex: &p.output, ItemID: p.item, SummaryIndex: &n, Delta: &text})
 }
 
 func summaryPart(text string) *textPart { return &textPart{Type: "summary_text", Text: &text} }
 
 func (e *emitter) endSummary(p *outPart, n int) error {
 	text := p.sums[n].String()
-	if err := e.send(wireEvent{Type: "response.reasoning_summary_text.done", OutputIndex: &p.index, ItemID: p.item, SummaryIndex: &n, Text: &text}); err != nil {
+	if err := e.send(wireEvent{Type: "response.reasoning_summary_text.done", OutputIndex: &p.output, ItemID: p.item, SummaryIndex: &n, Text: &text}); err != nil {
 		return err
 	}
-	return e.send(wireEvent{Type: "response.reasoning_summary_part.done", OutputIndex: &p.index, ItemID: p.item, SummaryIndex: &n, Part: summaryPart(text)})
+	return e.send(wireEvent{Type: "response.reasoning_summary_part.done", OutputIndex: &p.output, ItemID: p.item, SummaryIndex: &n, Part: summaryPart(text)})
 }
 
 // end ends an item. What the provider did not stream of it comes as one delta before.
@@ -360,12 +391,12 @@ func (e *emitter) end(p *outPart, final *turns.Part) error {
 			return err
 		}
 	}
-	return e.send(wireEvent{Type: "response.output_item.done", OutputIndex: &p.index, Item: outputItemOf(e.ref, p.index, final, e.mark(p), e.include)})
+	return e.send(wireEvent{Type: "response.output_item.done", OutputIndex: &p.output, Item: outputItemOf(e.ref, p.index, final, e.mark(p), e.include)})
 }
 
 // done ends the content of an item.
 func (e *emitter) done(p *outPart, whole string) error {
-	w := wireEvent{OutputIndex: &p.index, ItemID: p.item, ContentIndex: &first}
+	w := wireEvent{OutputIndex: &p.output, ItemID: p.item, ContentIndex: &first}
 	switch {
 	case p.kind == turns.ToolCall:
 		w.Type, w.ContentIndex, w.Name, w.Arguments = "response.function_call_arguments.done", nil, p.name, &whole
@@ -380,7 +411,7 @@ func (e *emitter) done(p *outPart, whole string) error {
 	if err := e.send(w); err != nil {
 		return err
 	}
-	return e.send(wireEvent{Type: "response.content_part.done", OutputIndex: &p.index, ItemID: p.item, ContentIndex: &first, Part: p.content(whole)})
+	return e.send(wireEvent{Type: "response.content_part.done", OutputIndex: &p.output, ItemID: p.item, ContentIndex: &first, Part: p.content(whole)})
 }
 
 // contentText is what the deltas of a part add up to.
@@ -498,14 +529,41 @@ func (e *emitter) replay(m *turns.Message, marks []mark, ops string) error {
 			ev.Kind, ev.Part = provider.End, part
 		}
 		if err == nil {
-			err = e.again(ev)
+			err = e.takeStored(ev)
 		}
 	}
 	return err
 }
 
-// again is take for what was emitted before: deltas are as long as they were.
-func (e *emitter) again(ev provider.Event) error {
+// announce emits the events before the model is asked: a compaction item comes before the
+// items of the model. A response in the background is queued first.
+func (e *emitter) announce(echo *Response, background bool) error {
+	kinds := []string{"response.created", "response.in_progress"}
+	if background {
+		kinds = []string{"response.created", "response.queued", "response.in_progress"}
+	}
+	for i, k := range kinds {
+		r := *echo
+		if background && i < 2 {
+			r.Status = queued
+		}
+		if err := e.lifecycle(k, &r); err != nil {
+			return err
+		}
+	}
+	if e.front == nil {
+		return nil
+	}
+	for _, k := range []string{"response.output_item.added", "response.output_item.done"} {
+		if err := e.send(wireEvent{Type: k, OutputIndex: &first, Item: e.front}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeStored is take for what was emitted before: deltas are as long as they were.
+func (e *emitter) takeStored(ev provider.Event) error {
 	if err := check(ev); err != nil {
 		return err
 	}
@@ -539,8 +597,8 @@ func (e *emitter) coarse(m *turns.Message, marks []mark) []byte {
 	return c.ops
 }
 
-// compact is b without white space between its values.
-func compact(b []byte) ([]byte, error) {
+// withoutSpace is b without white space between its values.
+func withoutSpace(b []byte) ([]byte, error) {
 	v := jsontext.Value(bytes.Clone(b))
 	err := v.Compact()
 	return v, err

@@ -4,8 +4,11 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json"
 
 	"nexus/cmd/nexusd/daemon/provider"
 	"nexus/turns"
@@ -65,6 +68,14 @@ func TestAStreamIsMadeAgainOfItsTurn(t *testing.T) {
 		m, events := answerOf(rng)
 		var first, again []string
 		live := newEmitter(ref, toolChoice{}, true, func(e Event) error { first = append(first, string(e.Data)); return nil })
+		var sealed string
+		if seed%2 == 1 {
+			sealed = "sealed"
+		}
+		live.front = frontItem(ref, sealed)
+		if err := live.announce(&Response{}, false); err != nil {
+			t.Fatal(err)
+		}
 		for _, e := range events {
 			if err := live.take(e); err != nil {
 				t.Fatal(err)
@@ -75,11 +86,30 @@ func TestAStreamIsMadeAgainOfItsTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := newEmitter(ref, toolChoice{}, true, func(e Event) error { again = append(again, string(e.Data)); return nil })
+		e.front = frontItem(ref, sealed)
+		if err := e.announce(&Response{}, false); err != nil {
+			t.Fatal(err)
+		}
 		if err := e.replay(&stored, live.marks(), base64.RawStdEncoding.EncodeToString(live.ops)); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := strings.Join(again, "\n"), strings.Join(first, "\n"); got != want {
 			t.Fatalf("seed %d:\n%s\nwant\n%s", seed, got, want)
+		}
+		// The items of the response stand where its events say, the compaction item first.
+		meta := &answerMeta{Items: live.marks(), Sealed: sealed}
+		whole, streamed := answerItems(ref, &stored, meta, true), make([]Item, len(stored.Parts)+len(sealed)/len("sealed"))
+		for _, data := range first {
+			var w wireEvent
+			if err := json.Unmarshal([]byte(data), &w); err != nil {
+				t.Fatal(err)
+			}
+			if w.Type == "response.output_item.done" {
+				streamed[*w.OutputIndex] = w.Item
+			}
+		}
+		if !reflect.DeepEqual(whole, streamed) {
+			t.Fatalf("seed %d: the items %s, streamed %s", seed, whole, streamed)
 		}
 	}
 }

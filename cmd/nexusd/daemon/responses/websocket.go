@@ -19,6 +19,8 @@ import (
 type memory struct {
 	// messages are what a continuation begins with, of a response that is not stored.
 	messages []turns.Message
+	// after is the turn of one that is not stored but recorded in the named session.
+	after turns.ID
 	// warm is the request of a warm-up, which has no answer: the next request says it first.
 	warm *warmUp
 }
@@ -27,6 +29,7 @@ type warmUp struct {
 	input    []turns.Raw
 	previous *string // what the warm-up continued
 	messages []turns.Message
+	after    turns.ID
 }
 
 // getSocket is GET /v1/responses with an upgrade to a WebSocket.
@@ -41,7 +44,7 @@ func (d *Door) getSocket(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &Error{Status: http.StatusForbidden, Type: invalidRequest, Code: "insufficient_permissions", Message: "The token's scope is " + c.Scope.String() + "; this needs write.", Final: true})
 		return
 	}
-	switch err := d.sockets.Serve(w, r, socket.Turns(d.socketTurn(c, r.Header.Get("X-Nexus-Session")), failure)); {
+	switch err := d.sockets.Serve(w, r, ownerOf(c), socket.Turns(d.socketTurn(c, r.Header), failure)); {
 	case errors.Is(err, socket.ErrFull):
 		refuse(w, &Error{Status: http.StatusTooManyRequests, Type: tooMany, Code: "too_many_connections", Message: "Too many WebSocket connections are at work.", RetryAfter: time.Second})
 	case errors.Is(err, socket.ErrClosed):
@@ -58,13 +61,15 @@ func failure(err error) *socket.Failure {
 }
 
 // socketTurn makes the responses of a connection.
-func (d *Door) socketTurn(c web.Caller, session string) socket.Create[memory] {
+func (d *Door) socketTurn(c web.Caller, header http.Header) socket.Create[memory] {
 	return func(ctx context.Context, t socket.Turn[memory], send func([]byte) error) (id string, m memory, sent bool, err error) {
 		r, err := parseCreate(t.Body)
 		if err != nil {
 			return "", m, false, err
 		}
-		r.Session = session
+		if err := r.readHeader(header); err != nil {
+			return "", m, false, err
+		}
 		if t.Prior != nil {
 			if err := r.follow(t.Prior); err != nil {
 				return "", m, false, err
@@ -85,6 +90,10 @@ func (d *Door) socketTurn(c web.Caller, session string) socket.Create[memory] {
 		if r.recorded() && r.stored() {
 			return res.Response.ID, m, sent, nil
 		}
+		if n := res.Response.Nexus; n != nil {
+			m.after = n.Turn
+			return res.Response.ID, m, sent, nil
+		}
 		if m.messages = res.Messages; sizeOf(m.messages) > d.cfg.MaxBody {
 			return "", memory{}, sent, nil // too long to be kept: a continuation is not found
 		}
@@ -100,10 +109,10 @@ func (r *CreateRequest) follow(m *memory) error {
 			return err
 		}
 		r.Input = encode(append(append([]turns.Raw{}, w.input...), items...))
-		r.PreviousResponseID, r.history = w.previous, w.messages
+		r.PreviousResponseID, r.history, r.after = w.previous, w.messages, w.after
 		return nil
 	}
-	r.history = m.messages
+	r.history, r.after = m.messages, m.after
 	return nil
 }
 
@@ -130,7 +139,7 @@ func (d *Door) warmUp(ctx context.Context, c web.Caller, r *CreateRequest, sink 
 	if _, err := parseInput(r.Input, b.resolver(ctx)); err != nil {
 		return "", m, err
 	}
-	w := &warmUp{previous: r.PreviousResponseID, messages: r.history}
+	w := &warmUp{previous: r.PreviousResponseID, messages: r.history, after: r.after}
 	if r.PreviousResponseID != nil && r.history == nil {
 		if err := b.target(ctx); err != nil {
 			return "", m, err

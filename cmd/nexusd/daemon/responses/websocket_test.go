@@ -16,7 +16,7 @@ func TestWebSocketContinuesWithoutStoring(t *testing.T) {
 	c := r.dial()
 	events := r.turn(c, `,"store":false,"input":"The word is cobalt, exactly: fine"`)
 	first, _ := last(events)
-	if said(first) != "fine" || first["store"] != false || len(events) < 8 {
+	if textIn(first) != "fine" || first["store"] != false || len(events) < 8 {
 		t.Fatalf("%v", events)
 	}
 	for n, e := range events {
@@ -26,7 +26,7 @@ func TestWebSocketContinuesWithoutStoring(t *testing.T) {
 	}
 	id := first["id"].(string)
 	second, _ := last(r.turn(c, `,"store":false,"input":"and?","previous_response_id":"`+id+`"`))
-	if said(second) != "3 messages" || second["previous_response_id"] != id {
+	if textIn(second) != "3 messages" || second["previous_response_id"] != id {
 		t.Errorf("%v", second)
 	}
 	if got := strings.Join(r.model.texts(-1), "|"); got != "user: The word is cobalt, exactly: fine|assistant: fine|user: and?" {
@@ -39,7 +39,7 @@ func TestWebSocketContinuesWithoutStoring(t *testing.T) {
 	if _, code := last(r.turn(other, `,"store":false,"input":"x","previous_response_id":"`+id+`"`)); code != "previous_response_not_found" {
 		t.Errorf("another connection: %q", code)
 	}
-	if response, _ := last(r.turn(other, `,"store":false,"input":"exactly: here"`)); said(response) != "here" {
+	if response, _ := last(r.turn(other, `,"store":false,"input":"exactly: here"`)); textIn(response) != "here" {
 		t.Errorf("the connection behind an error: %v", response)
 	}
 	for s, err := range r.ledger.Sessions(t.Context()) {
@@ -53,16 +53,16 @@ func TestWebSocketGoesOnWithStoredResponses(t *testing.T) {
 	http1 := r.ok("POST", "/v1/responses", `{"model":"m","input":"exactly: one"}`)
 	c := r.dial()
 	two, _ := last(r.turn(c, `,"input":"exactly: two","previous_response_id":"`+http1["id"].(string)+`"`))
-	if said(two) != "two" {
+	if textIn(two) != "two" {
 		t.Fatalf("%v", two)
 	}
 	three := r.ok("POST", "/v1/responses", `{"model":"m","input":"how many?","previous_response_id":"`+two["id"].(string)+`"}`)
-	if said(three) != "5 messages" {
+	if textIn(three) != "5 messages" {
 		t.Errorf("%v", three)
 	}
 	// The latest one of the connection is known there, whatever store says.
 	four, code := last(r.turn(c, `,"store":false,"input":"how many?","previous_response_id":"`+two["id"].(string)+`"`))
-	if said(four) != "5 messages" {
+	if textIn(four) != "5 messages" {
 		t.Errorf("%v %s", four, code)
 	}
 }
@@ -95,7 +95,7 @@ func TestWebSocketWarmUp(t *testing.T) {
 			t.Fatalf("%v", events)
 		}
 		response, code := last(r.turn(c, `,"store":`+store+`,"input":"go","previous_response_id":"`+warm["id"].(string)+`"`))
-		if said(response) != "2 messages" {
+		if textIn(response) != "2 messages" {
 			t.Errorf("store %s: %v %s", store, response, code)
 		}
 		if got := strings.Join(r.model.texts(-1), "|"); got != "user: prepare|user: go" {
@@ -126,7 +126,7 @@ func TestWebSocketThatClosesLeavesStoredResponses(t *testing.T) {
 	for {
 		got := r.ok("GET", "/v1/responses/"+id, "")
 		if got["status"] == "completed" {
-			if said(got) != "done" {
+			if textIn(got) != "done" {
 				t.Errorf("%v", got)
 			}
 			return

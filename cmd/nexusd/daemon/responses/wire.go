@@ -45,15 +45,22 @@ type CreateRequest struct {
 
 	// What is not in the body.
 
-	Session string `json:"-"` // the header x-nexus-session: id or label of the session to append to
-	Key     string `json:"-"` // the header Idempotency-Key
-	digest  string // of the request, for Key
+	Session   string `json:"-"` // the header x-nexus-session: id or label of the session to append to
+	InputMode string `json:"-"` // the header x-nexus-input: whole, new; "" is for the server to find
+	Key       string `json:"-"` // the header Idempotency-Key
+	digest    string // of the request, for Key
+	done      func() // gives back the memory that the request takes; nil: nothing
 	// history are messages before Input that no session has: those of an unstored
 	// response that the same WebSocket continues.
 	history []turns.Message
+	// after is the answer in Session that the same WebSocket continues, of an unstored response
+	// that was recorded.
+	after turns.ID
 	// session is the session that the request goes on in, of a conversation; zero: none.
 	session turns.ID
-	// compactAt asks for a compaction past so many tokens; 0: none was asked for.
+	// compacts says that context_management asks for a compaction, of a context of more than
+	// compactAt tokens; 0: of one that the model's window does not hold.
+	compacts  bool
 	compactAt uint64
 }
 
@@ -77,7 +84,9 @@ type reasoningParam struct {
 func (r *CreateRequest) stored() bool { return r.Store == nil || *r.Store }
 
 // recorded reports whether the request becomes turns.
-func (r *CreateRequest) recorded() bool { return r.stored() || r.Session != "" || !r.session.IsZero() }
+func (r *CreateRequest) recorded() bool {
+	return r.stored() || r.Session != "" || !r.session.IsZero() || !isNull(r.Conversation)
+}
 
 func (r *CreateRequest) streams() bool      { return r.Stream != nil && *r.Stream }
 func (r *CreateRequest) inBackground() bool { return r.Background != nil && *r.Background }
@@ -85,7 +94,7 @@ func (r *CreateRequest) inBackground() bool { return r.Background != nil && *r.B
 // mayDrop reports whether the window is the policy's business: compactions keep the context
 // within it. Else a context that is too long is refused.
 func (r *CreateRequest) mayDrop() bool {
-	return r.Truncation != nil && *r.Truncation == "auto" || !r.session.IsZero() || r.compactAt > 0
+	return r.Truncation != nil && *r.Truncation == "auto" || !r.session.IsZero()
 }
 
 func (r *CreateRequest) includes(what string) bool { return contains(r.Include, what) }
@@ -102,8 +111,8 @@ func contains(list []string, s string) bool {
 // parseCreate reads the body of a request and checks what does not need the ledger.
 func parseCreate(body []byte) (*CreateRequest, error) {
 	r := new(CreateRequest)
-	if err := json.Unmarshal(body, r); err != nil {
-		return nil, bodyFault(err)
+	if err := readJSON(body, r); err != nil {
+		return nil, err
 	}
 	if err := r.check(); err != nil {
 		return nil, err
@@ -111,6 +120,31 @@ func parseCreate(body []byte) (*CreateRequest, error) {
 	d, err := digestOf(body)
 	r.digest = d
 	return r, err
+}
+
+// readJSON reads a body. One that nests deeper than the ledger allows is refused here: what
+// is repeated of it stands deeper in a turn or an event, where the encoder would fail.
+func readJSON(body []byte, to any) error {
+	if err := json.Unmarshal(body, to); err != nil {
+		return bodyFault(err)
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(body); i++ { // which is valid JSON
+		switch c := body[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > turns.MaxNesting {
+				return withCode("invalid_json", invalid("", "The body is nested deeper than %d levels.", turns.MaxNesting))
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
 }
 
 // bodyFault is the refusal of a body that can't be read. It quotes nothing of it but the
@@ -204,6 +238,9 @@ func (r *CreateRequest) check() error {
 	}
 	if r.Text != nil && r.Text.Format != nil && !contains([]string{"text", "json_object", "json_schema"}, r.Text.Format.Type) {
 		return invalid("text.format.type", "text.format.type is text, json_object or json_schema.")
+	}
+	if err := r.readContextManagement(); err != nil {
+		return err
 	}
 	return r.checkMetadata()
 }
@@ -374,13 +411,13 @@ func (r *CreateRequest) echo(id string, now time.Time) *Response {
 	if c, err := r.toolChoice(); err == nil && c.echo != nil {
 		out.ToolChoice = c.echo
 	}
-	set(&out.Truncation, r.Truncation)
-	set(&out.ParallelToolCalls, r.ParallelToolCalls)
-	set(&out.TopP, r.TopP)
-	set(&out.Temperature, r.Temperature)
-	set(&out.PresencePenalty, r.PresencePenalty)
-	set(&out.FrequencyPenalty, r.FrequencyPenalty)
-	set(&out.TopLogprobs, r.TopLogprobs)
+	fill(&out.Truncation, r.Truncation)
+	fill(&out.ParallelToolCalls, r.ParallelToolCalls)
+	fill(&out.TopP, r.TopP)
+	fill(&out.Temperature, r.Temperature)
+	fill(&out.PresencePenalty, r.PresencePenalty)
+	fill(&out.FrequencyPenalty, r.FrequencyPenalty)
+	fill(&out.TopLogprobs, r.TopLogprobs)
 	if r.ServiceTier != nil && *r.ServiceTier != "auto" {
 		out.ServiceTier = *r.ServiceTier
 	}
@@ -412,7 +449,8 @@ func (t *textParam) echo() turns.Raw {
 	return encode(m)
 }
 
-func set[T any](to *T, v *T) {
+// fill sets what a request states.
+func fill[T any](to *T, v *T) {
 	if v != nil {
 		*to = *v
 	}

@@ -49,16 +49,19 @@ func (cm *Compactions) Compact(ctx context.Context, c reader.Caller, session tur
 	}
 	k := Spec{
 		Request: writer.Request{ID: req.ID, Verb: "compaction.run", Canonical: canonical}, policy: req.Policy,
-		Trigger: turns.Trigger{Kind: "manual"}, Opts: plan.Options{Focus: req.Focus, FromOriginals: req.FromOriginals},
+		Trigger: turns.Trigger{Kind: "manual"}, Opts: plan.Options{Focus: req.Focus, FromOriginals: req.FromOriginals, Budget: req.Budget}, Local: req.AtOnce,
 	}
 	var ref turns.Ref
 	var err error
-	if cm.hasModelTier() {
+	if cm.hasModelTier() && !req.AtOnce {
 		if ref, err = cm.runQueued(ctx, c, session, &k, req.WaitMS); err == nil && ref.IsZero() {
 			return &api.CompactionRun{ID: k.Request.ID, State: "running"}, nil
 		}
 	} else {
 		ref, err = cm.Run(ctx, c, session, k)
+	}
+	if req.AtOnce && errors.Is(err, compactor.ErrFailed) { // so it fails the next time
+		return nil, &api.Error{Code: api.Unprocessable, Message: "the policy accepts no summary but a model's: " + err.Error()}
 	}
 	if err != nil {
 		return nil, err
@@ -318,7 +321,7 @@ func (cm *Compactions) preview(ctx context.Context, c reader.Caller, session tur
 		return nil, err
 	}
 	w, err := cm.planAt(ctx, s, head, Spec{policy: req.Policy, Trigger: turns.Trigger{Kind: "manual"},
-		Opts: plan.Options{Focus: req.Focus, FromOriginals: req.FromOriginals}})
+		Opts: plan.Options{Focus: req.Focus, FromOriginals: req.FromOriginals, Budget: req.Budget}})
 	return w.plan, err
 }
 

@@ -18,9 +18,10 @@ import (
 
 // Config is what a server is made from. The zero value of a field is its default.
 type Config struct {
-	// Max bounds the connections. Where there is no room for a new one, the connection goes
-	// that has had no request at work for longest; if all are at work, the new one is refused.
-	// Default: 128.
+	// Max bounds the connections. Where there is no room for a new one, a connection without
+	// a request at work goes: of the owner that has most connections among those who have such
+	// a one, the one that has had none for longest. If all are at work, the new one is
+	// refused. Default: 128.
 	Max int
 	// MaxMessage bounds a message, in bytes. Default: 8 MiB.
 	MaxMessage int64
@@ -34,7 +35,12 @@ type Config struct {
 	Slow time.Duration
 	// Expired is the event that a connection gets at the end of its lifetime; TooLarge the one
 	// for a message over MaxMessage. Then the connection is closed.
-	Expired, TooLarge []byte
+	// NoRoom is the one where Take refuses.
+	Expired, TooLarge, NoRoom []byte
+	// Take takes the bytes of an owner's message that comes or waits or is at work, and Give
+	// gives them back. Where Take refuses, the connection ends. nil: they are not counted.
+	Take func(owner string, n int64) bool
+	Give func(owner string, n int64)
 
 	// after returns a channel that gets a value after d, and frees it. nil: the clock's.
 	after func(d time.Duration) (<-chan time.Time, func() bool)
@@ -46,6 +52,9 @@ func (c Config) withDefaults() Config {
 	c.MaxWaiting = cmp.Or(c.MaxWaiting, 16)
 	c.Lifetime = cmp.Or(c.Lifetime, time.Hour)
 	c.Slow = cmp.Or(c.Slow, 30*time.Second)
+	if c.Take == nil {
+		c.Take, c.Give = func(string, int64) bool { return true }, func(string, int64) {}
+	}
 	if c.after == nil {
 		c.after = func(d time.Duration) (<-chan time.Time, func() bool) {
 			t := time.NewTimer(d)
@@ -99,16 +108,16 @@ func headerHas(h http.Header, name, word string) bool {
 	})
 }
 
-// Serve upgrades a request and serves the connection until it ends. handle gets its
-// messages one after the other. Requests of pages of other origins are refused.
+// Serve upgrades a request and serves the connection of an owner until it ends. handle gets
+// its messages one after the other. Requests of pages of other origins are refused.
 //
 // The error says why nothing was upgraded. With [ErrFull] and [ErrClosed] nothing was
 // written to w; with another one, a refusal was.
-func (s *Server) Serve(w http.ResponseWriter, r *http.Request, handle Handler) error {
+func (s *Server) Serve(w http.ResponseWriter, r *http.Request, owner string, handle Handler) error {
 	// The request's context ends with the server's handler, not with the connection.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
-	c := &conn{server: s, cancel: cancel, room: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	c := &conn{server: s, owner: owner, cancel: cancel, room: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	before, err := s.admit(c)
 	if err != nil {
 		return err
@@ -190,12 +199,7 @@ func (s *Server) admit(c *conn) (oldest *conn, err error) {
 		return nil, ErrClosed
 	}
 	if len(s.idle)+len(s.busy) >= s.cfg.Max {
-		for o, at := range s.idle {
-			if oldest == nil || at < s.idle[oldest] {
-				oldest = o
-			}
-		}
-		if oldest == nil {
+		if oldest = s.leaver(c.owner); oldest == nil {
 			return nil, ErrFull
 		}
 		delete(s.idle, oldest)
@@ -204,6 +208,23 @@ func (s *Server) admit(c *conn) (oldest *conn, err error) {
 	s.idle[c] = s.change
 	s.serves.Add(1)
 	return oldest, nil
+}
+
+// leaver returns the connection that gives way to a new one of an owner; nil: none.
+func (s *Server) leaver(owner string) (out *conn) {
+	count := map[string]int{owner: 1}
+	for c := range s.idle {
+		count[c.owner]++
+	}
+	for c := range s.busy {
+		count[c.owner]++
+	}
+	for c, at := range s.idle {
+		if out == nil || count[c.owner] > count[out.owner] || count[c.owner] == count[out.owner] && at < s.idle[out] {
+			out = c
+		}
+	}
+	return out
 }
 
 func (s *Server) leave(c *conn) {
@@ -237,6 +258,7 @@ func (s *Server) mark(c *conn, busy bool) bool {
 // conn is one connection. Serve owns it: one goroutine reads, one works.
 type conn struct {
 	server *Server
+	owner  string
 	ws     *websocket.Conn
 	cancel context.CancelFunc
 	once   sync.Once
@@ -247,7 +269,7 @@ type conn struct {
 	raw     net.Conn // nil before the upgrade
 	waiting [][]byte
 	bytes   int64
-	over    bool          // reading ended
+	over    error         // why reading ended; nil: it goes on, or the peer is gone
 	room    chan struct{} // has a value after each change of what is above
 }
 
@@ -279,6 +301,9 @@ func (c *conn) serve(ctx context.Context, handle Handler) {
 	}
 	c.cancel()
 	<-read
+	for _, message := range c.waiting {
+		c.server.cfg.Give(c.owner, int64(len(message)))
+	}
 }
 
 // work serves the messages one after the other until the connection has to end. It returns
@@ -299,17 +324,24 @@ func (c *conn) work(ctx context.Context, arrived <-chan struct{}, handle Handler
 			return websocket.StatusGoingAway, ""
 		default:
 		}
-		message, large, ok := c.next()
+		message, over, ok := c.next()
 		switch {
-		case large:
+		case over == errLarge:
 			_ = send(cfg.TooLarge)
 			return websocket.StatusMessageTooBig, "the message is too large"
+		case over != nil:
+			_ = send(cfg.NoRoom)
+			return websocket.StatusTryAgainLater, "too much is under way"
 		case ok:
-			if !c.server.mark(c, true) {
+			stays := c.server.mark(c, true)
+			if stays {
+				handle(ctx, message, send)
+				c.server.mark(c, false)
+			}
+			cfg.Give(c.owner, int64(len(message)))
+			if !stays {
 				return websocket.StatusGoingAway, "the server ends this connection"
 			}
-			handle(ctx, message, send)
-			c.server.mark(c, false)
 			continue
 		}
 		if !c.wait(ctx, arrived, expired) {
@@ -360,19 +392,21 @@ func (c *conn) send(ctx context.Context, event []byte) error {
 func (c *conn) read(ctx context.Context, arrived chan<- struct{}) {
 	for {
 		message, err := c.message(ctx)
-		large := errors.Is(err, errLarge)
-		if err != nil && !large {
+		var over error
+		if errors.Is(err, errLarge) || errors.Is(err, errNoRoom) {
+			over = err
+		} else if err != nil {
 			return
 		}
 		c.mu.Lock()
-		c.waiting, c.bytes, c.over = append(c.waiting, message), c.bytes+int64(len(message)), large
+		c.waiting, c.bytes, c.over = append(c.waiting, message), c.bytes+int64(len(message)), over
 		full := len(c.waiting) >= c.server.cfg.MaxWaiting || c.bytes >= c.server.cfg.MaxMessage
 		c.mu.Unlock()
 		select {
 		case arrived <- struct{}{}:
 		default: // it is going to look
 		}
-		if large { // nothing more of this peer is read; its end is ours to say
+		if over != nil { // nothing more of this peer is read; its end is ours to say
 			<-ctx.Done()
 			return
 		}
@@ -389,7 +423,11 @@ func (c *conn) read(ctx context.Context, arrived chan<- struct{}) {
 	}
 }
 
-var errLarge = errors.New("the message is too large")
+// Why reading ended.
+var (
+	errLarge  = errors.New("the message is too large")
+	errNoRoom = errors.New("the messages of the owner take too much")
+)
 
 // message reads one message. The peer may take its time to begin, and not to end.
 func (c *conn) message(ctx context.Context) ([]byte, error) {
@@ -407,19 +445,40 @@ func (c *conn) message(ctx context.Context) ([]byte, error) {
 		case <-done:
 		}
 	}()
-	b, err := io.ReadAll(io.LimitReader(r, c.server.cfg.MaxMessage+1))
+	t := &taking{r: r, conn: c}
+	b, err := io.ReadAll(io.LimitReader(t, c.server.cfg.MaxMessage+1))
 	if err == nil && int64(len(b)) > c.server.cfg.MaxMessage {
-		return nil, errLarge
+		err = errLarge
 	}
-	return b, err
+	if err != nil {
+		c.server.cfg.Give(c.owner, t.n)
+		return nil, err
+	}
+	return b, nil
 }
 
-// next takes the first message that waits. large: it was too large.
-func (c *conn) next() (message []byte, large, ok bool) {
+// taking is a message whose bytes are taken as they come.
+type taking struct {
+	r    io.Reader
+	conn *conn
+	n    int64
+}
+
+func (t *taking) Read(b []byte) (int, error) {
+	n, err := t.r.Read(b)
+	if !t.conn.server.cfg.Take(t.conn.owner, int64(n)) {
+		return 0, errNoRoom
+	}
+	t.n += int64(n)
+	return n, err
+}
+
+// next takes the first message that waits. over is why there is none behind those before.
+func (c *conn) next() (message []byte, over error, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.waiting) == 0 {
-		return nil, false, false
+		return nil, nil, false
 	}
 	message, c.waiting = c.waiting[0], c.waiting[1:]
 	c.bytes -= int64(len(message))
@@ -427,5 +486,8 @@ func (c *conn) next() (message []byte, large, ok bool) {
 	case c.room <- struct{}{}:
 	default:
 	}
-	return message, c.over && len(c.waiting) == 0, true
+	if len(c.waiting) == 0 {
+		over = c.over
+	}
+	return message, over, true
 }

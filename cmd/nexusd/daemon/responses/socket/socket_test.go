@@ -78,7 +78,7 @@ func start(t *testing.T, cfg Config, handle Handler) *world {
 	cfg.after, cfg.Expired, cfg.TooLarge = w.clock.after, []byte("expired"), []byte("too large")
 	w.Server = New(cfg)
 	h := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		err := w.Serve(rw, r, handle)
+		err := w.Serve(rw, r, r.Header.Get("X-Owner"), handle)
 		if errors.Is(err, ErrFull) || errors.Is(err, ErrClosed) {
 			http.Error(rw, err.Error(), http.StatusServiceUnavailable)
 		}
@@ -94,9 +94,11 @@ func start(t *testing.T, cfg Config, handle Handler) *world {
 	return w
 }
 
-func (w *world) dial(t *testing.T) *websocket.Conn {
+func (w *world) dial(t *testing.T) *websocket.Conn { return w.dialAs(t, "") }
+
+func (w *world) dialAs(t *testing.T, owner string) *websocket.Conn {
 	t.Helper()
-	c, res, err := websocket.Dial(t.Context(), w.url, nil)
+	c, res, err := websocket.Dial(t.Context(), w.url, &websocket.DialOptions{HTTPHeader: http.Header{"X-Owner": {owner}}})
 	if err != nil {
 		t.Fatalf("%v, %v", err, res)
 	}
@@ -360,6 +362,21 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 		if got := hear(t, c); got != "stay" {
 			t.Errorf("%q", got)
 		}
+	}
+}
+
+// An owner that opens connections takes the room of its own: another's, which is idle for
+// longer, stays.
+func TestIdleConnectionsOfTheBusiestOwnerGiveWay(t *testing.T) {
+	const most = 4
+	w := start(t, Config{Max: most}, echo)
+	quiet := w.dialAs(t, "quiet")
+	for range 5 * most {
+		w.dialAs(t, "busy")
+	}
+	say(t, quiet, "hello")
+	if got := hear(t, quiet); got != "hello" {
+		t.Errorf("%q", got)
 	}
 }
 

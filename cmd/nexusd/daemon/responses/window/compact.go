@@ -41,7 +41,7 @@ func Compact(ctx context.Context, l *api.Client, r Request) (*Result, error) {
 		return nil, err
 	}
 	head := s.Head
-	for _, t := range steps(r.Input) {
+	for _, t := range Steps(r.Input) {
 		t.Model = r.Model
 		a, err := l.Append(ctx, s.ID, t)
 		if err != nil {
@@ -62,6 +62,10 @@ func Compact(ctx context.Context, l *api.Client, r Request) (*Result, error) {
 		out.Usage = t.Compaction.Usage
 	case !errors.Is(err, api.ErrNothing):
 		return nil, err
+	case len(r.Input) == 0: // the fork is for nobody
+		if _, err := l.Close(ctx, s.ID, api.CloseSession{Cause: "nothing to compact"}); err != nil {
+			return nil, err
+		}
 	}
 	out.Users, err = users(ctx, l, out.At, -1)
 	out.Window.Users = uint32(len(out.Users))
@@ -89,9 +93,9 @@ func open(ctx context.Context, l *api.Client, r Request) (*api.Session, error) {
 	return l.Create(ctx, api.CreateSession{SessionSettings: settings})
 }
 
-// steps cuts a history behind each answer of the assistant, so that a compaction can cut
-// there.
-func steps(ms []turns.Message) (out []api.AppendTurn) {
+// Steps cuts a history behind each answer of the assistant, so that a compaction can cut
+// there. The messages and responses of the turns, one after the other, are the history.
+func Steps(ms []turns.Message) (out []api.AppendTurn) {
 	var sent []turns.Message
 	for i := range ms {
 		if ms[i].Role == turns.Assistant && len(sent) > 0 && (i+1 == len(ms) || ms[i+1].Role != turns.Assistant) {
@@ -159,9 +163,11 @@ func Expand(ctx context.Context, l *api.Client, w Window) ([]turns.Message, erro
 	if err != nil {
 		return nil, err
 	}
-	beside, err := users(ctx, l, w.At, int(w.Users))
-	if err != nil {
-		return nil, err
+	var beside []turns.Message
+	if w.Users != Alone {
+		if beside, err = users(ctx, l, w.At, int(w.Users)); err != nil {
+			return nil, err
+		}
 	}
 	made := 0 // messages at the beginning that the compaction wrote
 	for _, s := range c.Sources {

@@ -12,9 +12,13 @@
 package window
 
 import (
-	"crypto/rand"
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
+	"math"
 	"strings"
 
 	"nexus/turns"
@@ -26,9 +30,12 @@ type Window struct {
 	At turns.Ref
 	// Users is how many messages of the user the compaction returned beside the item: the
 	// latest ones of the turn's path. The item leaves them out, since the client sends them
-	// again before it.
+	// again before it. [Alone]: the item stands for everything before it.
 	Users uint32
 }
+
+// Alone is the [Window.Users] of an item that stands for everything before it in a list.
+const Alone = math.MaxUint32
 
 const size = 2*len(turns.ID{}) + 4
 
@@ -41,7 +48,8 @@ type Sealer struct {
 	Key func() (seal.Key, error)
 }
 
-// Seal returns the encrypted_content of a window for an agent.
+// Seal returns the encrypted_content of a window for an agent. The same window has the same
+// one: the nonce is a hash, under the key, of all that is sealed, so none is used for two texts.
 func (s Sealer) Seal(tenant, agent string, w Window) (string, error) {
 	k, err := s.Key()
 	if err != nil {
@@ -50,7 +58,10 @@ func (s Sealer) Seal(tenant, agent string, w Window) (string, error) {
 	b := make([]byte, 0, size)
 	b = append(append(b, w.At.Session[:]...), w.At.Turn[:]...)
 	b = binary.BigEndian.AppendUint32(b, w.Users)
-	token, err := seal.Token(k, b, rand.Reader, "compaction item", tenant, agent)
+	h := hmac.New(sha256.New, k[:])
+	fmt.Fprintf(h, "compaction item %q %q ", tenant, agent)
+	h.Write(b)
+	token, err := seal.Token(k, b, bytes.NewReader(h.Sum(nil)), "compaction item", tenant, agent)
 	return base64.RawURLEncoding.EncodeToString(token), err
 }
 

@@ -25,6 +25,17 @@ func TestCompactionItemOpensForItsAgentOnly(t *testing.T) {
 	if got, ok, err := s.Open("default", "main", sealed); err != nil || !ok || got != w {
 		t.Fatalf("%+v, %v, %v", got, ok, err)
 	}
+	if again, err := s.Seal("default", "main", w); err != nil || again != sealed {
+		t.Errorf("the same window again is %q, %v, not %q", again, err, sealed)
+	}
+	for _, other := range []struct {
+		owner string
+		w     Window
+	}{{"other", w}, {"main", Window{At: w.At, Users: Alone}}} { // no nonce is used for two texts
+		if got, err := s.Seal("default", other.owner, other.w); err != nil || got[:16] == sealed[:16] {
+			t.Errorf("%v is sealed as %q, %v, with the nonce of %q", other, got, err, sealed)
+		}
+	}
 	refused := func(what string, s Sealer, tenant, agent, sealed string) {
 		t.Helper()
 		if got, ok, err := s.Open(tenant, agent, sealed); ok || err != nil || got != (Window{}) {

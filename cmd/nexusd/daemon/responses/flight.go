@@ -1,0 +1,229 @@
+package responses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/cmd/nexusd/daemon/provider"
+	"nexus/cmd/nexusd/daemon/web"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// flight is a response from its beginning to its end.
+type flight struct {
+	door      *Door
+	caller    web.Caller
+	client    *api.Client
+	request   *CreateRequest
+	beginning *beginning
+	provider  provider.Client
+	ask       *provider.Request
+	ref       turns.Ref
+	choice    toolChoice
+	recorded  bool
+	meta      *requestMeta
+	echo      *Response
+	context   *api.Context
+	depth     uint64
+	lost      int
+	sealed    string // of its compaction item; "": none
+	spool     *spool
+	quiet     bool // the file has no events
+	release   func()
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+
+	mu      sync.Mutex
+	grew    chan struct{} // closed when events or the end came
+	events  []Event
+	size    int
+	tooMany bool
+	ended   bool
+	err     error // of the end; nil: final is whole
+	final   *Response
+	answer  *turns.Message
+	users   int
+	queued  bool
+}
+
+func (b *beginning) newFlight(ctx context.Context, ref turns.Ref, choice toolChoice, ask *provider.Request) *flight {
+	f := &flight{door: b.door, caller: b.caller, client: b.client, request: b.request, beginning: b, provider: b.provider, ask: ask, ref: ref, choice: choice,
+		grew: make(chan struct{}), users: 1, queued: b.request.inBackground(), release: func() {}}
+	f.ctx, f.cancel = context.WithCancelCause(b.door.ctx)
+	return f
+}
+
+// use takes the context as what the model is asked.
+func (f *flight) use(cx *api.Context) (err error) {
+	if f.ask.Messages, err = messagesOf(cx); err != nil {
+		return err
+	}
+	f.ask.System = nil
+	var sections []turns.Section
+	if cx.System.Kind() == '[' && json.Unmarshal(cx.System, &sections) == nil {
+		for _, s := range sections {
+			f.ask.System = append(f.ask.System, s.Content)
+		}
+	}
+	return nil
+}
+
+// launch starts the call. From here on a retry finds the response.
+func (f *flight) launch() {
+	d := f.door
+	d.mu.Lock()
+	d.flights[f.echo.ID] = f
+	d.mu.Unlock()
+	d.work.Add(1)
+	go func() {
+		defer d.work.Done()
+		defer f.release()
+		f.run()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.flights[f.echo.ID] == f { // a retry may have begun another one
+			delete(d.flights, f.echo.ID)
+		}
+	}()
+}
+
+// join is leave's counterpart, of one who follows f too.
+func (f *flight) join() { f.mu.Lock(); f.users++; f.mu.Unlock() }
+
+// leave says that a client follows no more. An answer that is not to be stored is for
+// nobody then.
+func (f *flight) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.users--; f.users == 0 && !f.recorded {
+		f.cancel(errCancelled)
+	}
+}
+
+// emit keeps an event and shows it. The file has it first.
+func (f *flight) emit(e Event) error {
+	if f.size += len(e.Data); f.size > maxSpool && !f.tooMany {
+		f.tooMany = true // said once: the events that end the response are sent
+		return fmt.Errorf("%w: the events of a response have over %d bytes", turns.ErrTooLarge, maxSpool)
+	}
+	if !f.quiet {
+		if err := f.spool.line(e.Data); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, e.withoutLong())
+	f.wake()
+	return nil
+}
+
+func (f *flight) wake() { close(f.grew); f.grew = make(chan struct{}) }
+
+// follow passes the events after number after to sink, until the last one. It returns why
+// there is no last one.
+func (f *flight) follow(ctx context.Context, after int, sink func(Event) error) error {
+	for {
+		f.mu.Lock()
+		var next []Event
+		if after < len(f.events)-1 { // after is a client's, and may be the largest number
+			next = f.events[after+1:]
+		}
+		ended, err, grew := f.ended, f.err, f.grew
+		f.mu.Unlock()
+		for _, e := range next {
+			if err := sink(e.whole()); err != nil {
+				return err
+			}
+			after++
+		}
+		if len(next) > 0 {
+			continue
+		}
+		if ended {
+			if errors.Is(err, errClosing) {
+				return err
+			}
+			return nil
+		}
+		select {
+		case <-grew:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// wait returns the response when it is whole.
+func (f *flight) wait(ctx context.Context) (*Response, error) {
+	for {
+		f.mu.Lock()
+		ended, err, final, grew := f.ended, f.err, f.final, f.grew
+		f.mu.Unlock()
+		if ended {
+			return final, err
+		}
+		select {
+		case <-grew:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// now is the response as it is.
+func (f *flight) now() *Response {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.final != nil {
+		return f.final
+	}
+	out := *f.echo
+	if f.queued {
+		out.Status = queued
+	}
+	out.Output = fold(f.events).items
+	if out.Output == nil {
+		out.Output = []Item{}
+	}
+	return &out
+}
+
+// messages are what a continuation begins with.
+func (f *flight) messages() []turns.Message {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := append([]turns.Message{}, f.ask.Messages...)
+	if f.answer != nil {
+		m := *f.answer
+		m.FinishReason = ""
+		out = append(out, m)
+	}
+	return out
+}
+
+// tips are the ends of other paths of the session.
+func (f *flight) tips() []turns.ID {
+	if f.meta == nil {
+		return nil
+	}
+	return f.meta.Tips
+}
+
+func (f *flight) hasEnded() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
+}
+
+func (f *flight) end(final *Response, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.final, f.err, f.ended = final, err, true
+	f.wake()
+}

@@ -1,0 +1,243 @@
+package responses
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Clients that keep a conversation themselves send all of it with each request. Where they
+// name a session, the ledger has most of it: what is here finds how much, so that a turn has
+// what is new, and stands where the client went on.
+
+// How a request gives its input to a session that it names: the header x-nexus-input.
+const (
+	inputWhole = "whole" // all that the model shall read
+	inputNew   = "new"   // what comes after the session's head
+)
+
+// maxTips bounds the ends of other paths of a session that a turn remembers.
+const maxTips = 8
+
+// sendsWhole reports whether the input is the whole conversation. Where the request does not
+// say so, one that stores nothing and repeats answers means it (sure); else only an input that
+// begins with what the session has, answers too, is taken for it.
+func (r *CreateRequest) sendsWhole(in *input) (whole, sure bool) {
+	if r.InputMode != "" && r.after.IsZero() {
+		return r.InputMode == inputWhole, true
+	}
+	answers := slices.ContainsFunc(in.messages, func(m turns.Message) bool { return m.Role == turns.Assistant })
+	return answers || !r.after.IsZero(), answers && !r.stored() || !r.after.IsZero()
+}
+
+// place finds the turn of a named session that the request follows, and returns what of its
+// input is new. The caller holds the lock of the session and has called follow.
+func (b *beginning) place(ctx context.Context, in *input) (*input, error) {
+	whole, sure := b.request.sendsWhole(in)
+	b.whole = whole && sure && b.request.Session != ""
+	if b.request.Session == "" || b.request.PreviousResponseID != nil && b.request.after.IsZero() || !whole || b.parent.IsZero() && len(b.tips) == 0 {
+		return in, nil
+	}
+	best := known{at: b.request.after}
+	if best.at.IsZero() {
+		var err error
+		if best, err = b.longest(ctx, in.items); err != nil {
+			return nil, err
+		}
+		if !sure && !best.answered {
+			return in, nil
+		}
+		in = in.from(best.items)
+	}
+	if best.at != b.parent {
+		b.leave(best.at)
+	}
+	return in, nil
+}
+
+// leave makes the request follow another turn than the head.
+func (b *beginning) leave(to turns.ID) {
+	tips := make([]turns.ID, 0, maxTips)
+	for _, t := range append([]turns.ID{b.parent}, b.tips...) {
+		if !t.IsZero() && t != to && len(tips) < maxTips && !slices.Contains(tips, t) {
+			tips = append(tips, t)
+		}
+	}
+	b.left, b.moves, b.parent, b.tips = b.parent, true, to, tips
+}
+
+// known is how much of an input a path has.
+type known struct {
+	at       turns.ID // the last turn of which the input has everything
+	items    int      // how many items that is, from the first
+	answered bool     // an answer is among them
+}
+
+// longest finds the path that has most of an input, among that of the head and those that end
+// at the tips.
+func (b *beginning) longest(ctx context.Context, items []item) (best known, err error) {
+	compaction, after, err := b.compactedBy(items)
+	if err != nil {
+		return best, err
+	}
+	for {
+		for i, tip := range append([]turns.ID{b.parent}, b.tips...) {
+			if tip.IsZero() {
+				continue
+			}
+			k, err := b.known(ctx, tip, compaction, items[after:])
+			if err != nil && i == 0 { // another path may be gone with its key
+				return best, err
+			}
+			if k.items += after; err == nil && !k.at.IsZero() && k.items > best.items {
+				best = k
+			}
+			if best.at == b.parent && !best.at.IsZero() {
+				return best, nil // nothing is longer
+			}
+		}
+		if compaction.IsZero() || !best.at.IsZero() {
+			return best, nil
+		}
+		compaction, after = turns.ID{}, 0 // what it stands for may be on a path of its own
+	}
+}
+
+// compactedBy finds the last item of an input that stands for a compaction of this session, and
+// returns its turn and how many items it ends.
+func (b *beginning) compactedBy(items []item) (at turns.ID, n int, err error) {
+	for i := len(items) - 1; i >= 0; i-- {
+		m := &items[i].mark
+		if m.Type != "compaction" || m.Said == nil {
+			continue
+		}
+		w, ok, err := b.door.sealer.Open(b.caller.Tenant, b.caller.Agent, *m.Said)
+		if err != nil {
+			return at, 0, err
+		}
+		if ok && w.At.Session == b.session {
+			return w.At.Turn, i + 1, nil
+		}
+	}
+	return at, 0, nil
+}
+
+// known compares items with the path of a turn, or with what is behind a compaction on it.
+// Something of the input stays: what the model is asked.
+func (b *beginning) known(ctx context.Context, tip, compaction turns.ID, items []item) (k known, err error) {
+	units := unitsOf(items)
+	n, answered, prev := 0, !compaction.IsZero(), turns.ID{}
+	for t, err := range b.client.Turns(ctx, b.session, api.ListTurns{At: tip, Full: true}) {
+		if err != nil {
+			return k, err
+		}
+		last := prev
+		prev = t.ID
+		switch {
+		case !compaction.IsZero():
+			if t.ID == compaction {
+				k, compaction = known{t.ID, 0, true}, turns.ID{}
+			}
+			continue
+		case t.Type != "normal":
+			if !last.IsZero() && k.at == last && b.request.mayDrop() { // a compaction of what is known stays in force
+				k.at = t.ID
+			}
+			continue
+		}
+		if t.Error != "" { // nobody knows what it said
+			return k, nil
+		}
+		ms := t.Messages
+		if t.Response != nil {
+			ms = append(append([]turns.Message{}, ms...), *t.Response)
+		}
+		for _, u := range unitsOf([]item{{messages: ms}}) {
+			if n == len(units) {
+				return k, nil
+			}
+			same, err := b.same(ctx, &t, u, units[n])
+			if err != nil || !same {
+				return k, err
+			}
+			answered = answered || u.role == turns.Assistant
+			n++
+		}
+		// An item is not parted, and a request's turn is followed by its answer's.
+		if m := readMeta[requestMeta](t.Meta); n < len(units) && (n == 0 || units[n].item != units[n-1].item) && (m == nil || m.Echo == nil) {
+			k = known{t.ID, itemAt(units, n), answered}
+		}
+	}
+	return k, nil
+}
+
+// unit is a part of an item, with what matters of it for whether two are the same.
+type unit struct {
+	role turns.Role
+	part *turns.Part
+	item int // the number of its item
+}
+
+// unitsOf are the units of items. Reasoning is none: clients leave it out, or cut it. Nor is
+// an empty text.
+func unitsOf(items []item) (out []unit) {
+	for i := range items {
+		for j := range items[i].messages {
+			m := &items[i].messages[j]
+			for p := range m.Parts {
+				if part := &m.Parts[p]; part.Type != turns.Reasoning && (part.Type != turns.Text || part.Content != "" || part.Ref != nil) {
+					out = append(out, unit{m.Role, part, i})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// itemAt is the number of the item that unit n is of, with the reasoning before it.
+func itemAt(units []unit, n int) int {
+	switch {
+	case n == 0:
+		return 0
+	case units[n].role == turns.Assistant:
+		return units[n-1].item + 1
+	}
+	return units[n].item
+}
+
+// same reports whether a stored part and one of the input say the same. A large one is
+// stored beside its turn, and read if it has the same size.
+func (b *beginning) same(ctx context.Context, t *api.Turn, stored, given unit) (bool, error) {
+	p, q := stored.part, given.part
+	if stored.role != given.role || p.Type != q.Type || p.ID != q.ID || p.Name != q.Name || p.MimeType != q.MimeType || p.Modality != q.Modality {
+		return false, nil
+	}
+	want := q.ContentBytes()
+	if p.Ref == nil {
+		return sameContent(p.ContentBytes(), want, p.Type), nil
+	}
+	if p.Ref.Size != uint64(len(want)) {
+		return false, nil
+	}
+	have, err := b.client.Content(ctx, t.Session, p.Ref)
+	return err == nil && sameContent(have, want, p.Type), err
+}
+
+// sameContent compares texts by their bytes, and what is JSON in a call and its output as JSON.
+func sameContent(a, b []byte, of turns.PartType) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	if of != turns.ToolCall && of != turns.ToolCallResponse {
+		return false
+	}
+	x, err := turns.CanonicalJSON(a)
+	if err != nil {
+		return false
+	}
+	y, err := turns.CanonicalJSON(b)
+	return err == nil && bytes.Equal(x, y)
+}

@@ -1,0 +1,26 @@
+package responses
+
+import (
+	"testing"
+
+	"nexus/turns"
+)
+
+// A response that failed says whether the model may have been asked in vain: a refusal costs
+// nothing, an answer that broke off or that nobody could read does.
+func TestAnAnswerThatCouldNotBeReadIsALostOne(t *testing.T) {
+	for code, want := range map[string]int{"rate_limit_exceeded": 1, "provider_denied": 1, "server_error": 1, "lost": 2, "timeout": 2, "invalid_answer": 2} {
+		v := &view{head: &spoolHead{Lost: 1}}
+		em := newEmitter(turns.Ref{}, toolChoice{}, false, func(e Event) error { v.events = append(v.events, e); return nil })
+		if err := em.announce(&Response{Status: inProgress}, false); err != nil {
+			t.Fatal(err)
+		}
+		r := &Response{Status: failed, Error: &responseError{code, "x"}}
+		if err := em.fail(&Error{Code: code, Message: "x"}, r); err != nil {
+			t.Fatal(err)
+		}
+		if got := v.lost(); got != want {
+			t.Errorf("%s: %d, want %d", code, got, want)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package responses
+
+import (
+	"github.com/go-json-experiment/json"
+
+	"nexus/turns"
+)
+
+// requestMeta is what the turn of a request says of its response, beside its messages.
+type requestMeta struct {
+	Version int       `json:"v"`
+	Digest  string    `json:"digest"`
+	Echo    *Response `json:"echo"`
+	Items   []mark    `json:"items,omitzero"`
+	Forked  *place    `json:"forked_from,omitzero"`
+	Encrypt bool      `json:"encrypted,omitzero"`
+	// Left was the head before, where the request follows another turn. Tips are ends of other
+	// paths of the session, that one too, the newest first. See place.
+	Left     turns.ID   `json:"left,omitzero"`
+	Tips     []turns.ID `json:"tips,omitzero"`
+	CutTools bool       `json:"cut_tools,omitzero"` // they are too large for here: the session's settings have them
+	CutText  bool       `json:"cut_instructions,omitzero"`
+	Door     turns.ID   `json:"door,omitzero"`    // which began it: see readDoorID
+	Before   int        `json:"before,omitzero"`  // how many turns before it hold the beginning of its input
+	PartOf   turns.ID   `json:"part_of,omitzero"` // of such a turn, which is no response: that of the request
+}
+
+// answerMeta is what the turn of an answer says of its response, beside its message.
+type answerMeta struct {
+	Version    int        `json:"v"`
+	Status     string     `json:"status"`
+	Reason     string     `json:"reason,omitzero"` // of an incomplete one
+	At         int64      `json:"at"`
+	Items      []mark     `json:"items,omitzero"`
+	Ops        string     `json:"ops,omitzero"`
+	Lost       int        `json:"lost,omitzero"`
+	Compaction turns.ID   `json:"compaction,omitzero"`
+	Tips       []turns.ID `json:"tips,omitzero"`   // those of the request
+	Sealed     string     `json:"sealed,omitzero"` // the encrypted_content of its compaction item; "": it has none
+}
+
+// metaOf is the meta of a turn: ours, and what others read of it.
+type metaOf[T any] struct {
+	Responses *T                  `json:"responses"`
+	Usage     *turns.UsageDetails `json:"usage,omitzero"`
+}
+
+func readMeta[T any](raw turns.Raw) *T {
+	var m metaOf[T]
+	if raw.Kind() != '{' || json.Unmarshal(raw, &m) != nil {
+		return nil
+	}
+	return m.Responses
+}
+
+// Bounds of what a turn's meta has.
+const (
+	maxEchoTools = 64 << 10
+	maxEchoText  = 64 << 10
+	maxMeta      = 512 << 10
+	maxKeptSaid  = 32 << 10
+)
+
+const metaVersion = 1
+
+func (b *beginning) meta(in *input) *requestMeta {
+	r := b.request
+	m := &requestMeta{Version: metaVersion, Door: b.door.id, Digest: r.digest, Echo: r.echo("", b.door.cfg.Now()), Items: in.marks(), Left: b.left, Tips: b.tips, Encrypt: r.includes("reasoning.encrypted_content")}
+	if !r.session.IsZero() {
+		m.Echo.Conversation = &conversationRef{conversationPrefix + r.session.String()}
+	}
+	size := 0
+	for _, t := range m.Echo.Tools {
+		size += len(t)
+	}
+	if size > maxEchoTools {
+		m.Echo.Tools, m.CutTools = []turns.Raw{}, true
+	}
+	if r.Instructions != nil && len(*r.Instructions) > maxEchoText {
+		m.Echo.Instructions, m.CutText = nil, true
+	}
+	for i := range m.Items {
+		if s := m.Items[i].Said; s != nil && len(*s) > maxKeptSaid {
+			m.Items[i].Said = nil
+		}
+	}
+	return m
+}
+
+// whole is the echo of m with what was cut from it.
+func (r *CreateRequest) whole(m *requestMeta) *Response {
+	out := *m.Echo
+	full := r.echo(out.ID, noDeadline)
+	if m.CutTools {
+		out.Tools = full.Tools
+	}
+	if m.CutText {
+		out.Instructions = full.Instructions
+	}
+	return &out
+}

@@ -1,0 +1,363 @@
+package responses
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// settingsHash tells whether two requests have the same instructions and tools.
+func (r *CreateRequest) settingsHash() string {
+	return hashOf(encode(struct {
+		I *string
+		T []turns.Raw
+		M string
+	}{r.Instructions, r.Tools, r.Model}))
+}
+
+// fits refuses what is longer than the model's window, where the request wants nothing
+// dropped. Nothing is stored of it. Where nobody knows the window, the provider decides.
+// What context_management will compact is looked at when it is.
+func (b *beginning) fits(ctx context.Context, in *input) error {
+	r := b.request
+	compacts := r.compacts && r.recorded()
+	if r.mayDrop() && !compacts {
+		return nil
+	}
+	need, budget, known, err := b.size(ctx, in)
+	if err != nil {
+		return err
+	}
+	b.past = compacts && need > r.threshold(budget, known)
+	if r.mayDrop() || b.past || !known || need <= budget {
+		return nil
+	}
+	return errLength(r.Model, need, budget)
+}
+
+func errLength(model string, need, budget uint64) error {
+	return withCode(codeLength, invalid("input", "The input has about %d tokens, the context of %s holds %d. With truncation: \"auto\" older turns are summarized.", need, clip(model), budget))
+}
+
+// size is about how many tokens the model would read, and how many it may; known is false
+// where nobody knows the latter.
+func (b *beginning) size(ctx context.Context, in *input) (need, budget uint64, known bool, err error) {
+	if b.door.cfg.Budget != nil {
+		budget, known = b.door.cfg.Budget(b.request.Model)
+	}
+	if !b.session.IsZero() && !(b.moves && b.parent.IsZero()) {
+		s, err := b.client.Session(ctx, b.session)
+		if err != nil {
+			return 0, 0, false, err
+		}
+		if !known && !s.WindowGuess {
+			budget, known = s.Budget, true
+		}
+		need = max(s.Tokens+s.Overhead, s.Reported)
+		if (known || b.request.compacts) && !b.parent.IsZero() && (s.Head == nil || *s.Head != b.parent) {
+			cx, err := b.client.Context(ctx, b.session, api.GetContext{At: b.parent, Recorded: true})
+			if err != nil {
+				return 0, 0, false, err
+			}
+			need = max(cx.Tokens+cx.Overhead, cx.Reported)
+		}
+	} else {
+		counter := tokens.Approx{}
+		if b.request.Instructions != nil {
+			need += counter.Text(*b.request.Instructions)
+		}
+		for _, t := range b.request.Tools {
+			need += counter.Text(string(t))
+		}
+	}
+	for i := range in.messages {
+		need += tokens.Approx{}.Message(&in.messages[i])
+	}
+	return need, budget, known, nil
+}
+
+// store appends the request as a turn: to the session it names, to a fork where the
+// session went on elsewhere, or to a new session. Where that fails, the head is what it was.
+func (b *beginning) store(ctx context.Context, id turns.ID, in *input) (depth uint64, session turns.ID, meta *requestMeta, err error) {
+	r := b.request
+	// Only what a retry finds again is divided: see divide.
+	divisible := b.session.IsZero() && b.label == ""
+	if b.session.IsZero() {
+		if err := b.open(ctx); err != nil {
+			return 0, session, nil, err
+		}
+		if b.label != "" { // other requests may have found or made it, too
+			if b.unlock, err = b.join(ctx, &in); err != nil {
+				return 0, session, nil, err
+			}
+		}
+	}
+	// Once something is stored, the rest of it does not depend on whether the client waits.
+	ctx = context.WithoutCancel(ctx)
+	if b.moves {
+		m := api.MoveSession{IfHead: b.left, Note: "the client went on elsewhere"}
+		if !b.parent.IsZero() {
+			m.To = &b.parent
+		}
+		if _, err := b.client.Move(ctx, b.session, m); ofCode(err, api.Conflict) {
+			return 0, session, nil, errLocked
+		} else if err != nil {
+			b.undo(id)
+			return 0, session, nil, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			b.undo(id)
+		}
+	}()
+	meta = b.meta(in)
+	sent := in.messages
+	if divisible = divisible || b.whole && b.parent.IsZero(); divisible && b.past {
+		if sent, meta.Before, err = b.divide(ctx, id, sent); err != nil {
+			return 0, session, nil, err
+		}
+	}
+	add := func() (*api.Appended, error) {
+		meta.Echo.ID = ResponseID(turns.Ref{Session: b.session, Turn: id})
+		meta.Forked = b.forked
+		return b.client.Append(ctx, b.session, api.AppendTurn{ID: id, Parent: b.parent, Messages: sent, Meta: encode(metaOf[requestMeta]{Responses: meta})})
+	}
+	a, err := add()
+	if b.inPlace && ofCode(err, api.Conflict) {
+		return 0, session, nil, errLocked
+	}
+	if !b.parent.IsZero() && ofCode(err, api.Conflict, api.Closed) {
+		f, ferr := b.client.Fork(ctx, b.session, api.CreateFork{ID: b.ids.fork, Turn: b.parent, Mode: "as_seen"})
+		if ferr != nil {
+			return 0, session, nil, ferr
+		}
+		b.forked, b.session = &place{b.session, b.parent}, f.ID
+		a, err = add()
+	}
+	if err != nil {
+		return 0, session, nil, inputFault(err)
+	}
+	if b.parent.IsZero() && a.Parent != nil { // another door's turn came between
+		b.parent, b.moves = *a.Parent, false
+		return 0, session, nil, errLocked
+	}
+	if hash := r.settingsHash(); !b.door.hasSettings(b.session, hash) {
+		if err := b.applySettings(ctx, r); err != nil {
+			return 0, session, nil, err
+		}
+		b.door.noteSettings(b.session, hash)
+	}
+	return a.Depth, b.session, meta, nil
+}
+
+// errLocked: the session waits for the answer of another request, or went on meanwhile. A
+// client may try again.
+var errLocked = &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "conversation_locked", RetryAfter: time.Second,
+	Message: "The conversation waits for the answer of another request."}
+
+// join makes the request the next one of the session that it names, whose lock it holds until
+// unlock, whatever err is, and leaves in in what is new of its input.
+func (b *beginning) join(ctx context.Context, in **input) (unlock func(), err error) {
+	unlock, err = b.door.lock(ctx, b.session)
+	if err != nil {
+		return func() {}, err
+	}
+	if err = b.follow(ctx); err == nil {
+		*in, err = b.place(ctx, *in)
+	}
+	return unlock, err
+}
+
+// follow makes the request the next one of a session that it names. Where the head waits for
+// an answer of its own, that answer would have no place any more: the request is refused,
+// before a model is asked. A head whose answer failed or was lost is stepped over.
+//
+// The caller holds the lock of the session. Of two doors that are at it at once, one finds
+// its parent moved. Of the first two of a session or a path that come to two doors, the
+// second gives way when it sees the first's turn.
+func (b *beginning) follow(ctx context.Context) error {
+	s, err := b.client.Session(ctx, b.session)
+	if err != nil || s.Head == nil {
+		return err
+	}
+	b.parent, b.inPlace = *s.Head, true
+	t, err := normalAt(ctx, b.client, b.session, b.parent)
+	if err != nil || t == nil {
+		return err
+	}
+	if b.tips, err = b.ends(ctx, t); err != nil {
+		return err
+	}
+	m := readMeta[requestMeta](t.Meta)
+	if !t.Pending || m == nil || m.Echo == nil {
+		return nil
+	}
+	v, err := b.door.load(ctx, b.client, ResponseID(turns.Ref{Session: t.Session, Turn: t.ID}), loadAny)
+	switch {
+	case err != nil && asError(err).Status != http.StatusNotFound:
+		return err
+	case err == nil && (v.status() == inProgress || v.status() == queued):
+		return errLocked
+	}
+	b.stepBack(b.session, t.ID)
+	if b.parent = (turns.ID{}); before(t) != nil {
+		b.parent = *before(t)
+	}
+	return nil
+}
+
+// ends are the ends of other paths that the newest request or answer up to a turn remembers.
+// Turns of others after it say nothing of them.
+func (b *beginning) ends(ctx context.Context, head *api.Turn) ([]turns.ID, error) {
+	if tips, ok := tipsOf(head); ok {
+		return tips, nil
+	}
+	read := 0
+	for t, err := range b.client.Turns(ctx, b.session, api.ListTurns{At: head.ID, Order: "desc"}) {
+		if err != nil {
+			return nil, err
+		}
+		if tips, ok := tipsOf(&t); ok {
+			return tips, nil
+		}
+		if read++; read == maxOthers {
+			break
+		}
+	}
+	return nil, nil
+}
+
+// maxOthers is how many turns of others hide what the turns before them remember.
+const maxOthers = 100
+
+// tipsOf are the ends of other paths that a turn remembers; ok: it is a request or an answer.
+func tipsOf(t *api.Turn) (tips []turns.ID, ok bool) {
+	q, a := readMeta[requestMeta](t.Meta), readMeta[answerMeta](t.Meta)
+	switch {
+	case q != nil && q.Echo != nil:
+		tips = q.Tips
+	case a != nil && a.Status != "":
+		tips = a.Tips
+	default:
+		return nil, false
+	}
+	return tips[:min(len(tips), maxTips)], true
+}
+
+// inputFault says of a turn that the ledger refused what a client understands.
+func inputFault(err error) error {
+	if a := (*api.Error)(nil); errors.As(err, &a) && a.Code == api.Malformed {
+		return invalid("input", "The input is not accepted: %s", clip(a.Message))
+	}
+	return err
+}
+
+// open makes a new session with the settings of the request. Where another request was faster
+// with its label, that one's is taken.
+func (b *beginning) open(ctx context.Context) error {
+	id := b.ids.session
+	if id.IsZero() {
+		id = api.NewID()
+	}
+	c := api.CreateSession{ID: id, SessionSettings: b.request.settings()}
+	c.Meta = turns.Raw(`{"source":"responses"}`)
+	if b.label != "" {
+		c.Label = &b.label
+	}
+	s, err := b.client.Create(ctx, c)
+	if b.label != "" && ofCode(err, api.Conflict) { // another request was faster
+		s, err = b.client.Resolve(ctx, b.label)
+	}
+	if err != nil {
+		return inputFault(err)
+	}
+	if b.session = s.ID; s.ID == id {
+		b.door.noteSettings(id, b.request.settingsHash())
+	}
+	return nil
+}
+
+// settings are the request's settings of a session.
+func (r *CreateRequest) settings() (s api.SessionSettings) {
+	s.Model = &r.Model
+	system, list := api.System{}, []turns.Raw{}
+	if r.Instructions != nil && *r.Instructions != "" {
+		system = api.System{{Content: *r.Instructions}}
+	}
+	if r.Tools != nil {
+		list = r.Tools
+	}
+	s.System, s.Tools = &system, &list
+	return s
+}
+
+// applySettings gives a session the request's settings. One that the caller named keeps its own
+// instructions where the request has none.
+func (b *beginning) applySettings(ctx context.Context, r *CreateRequest) error {
+	s := r.settings()
+	if r.PreviousResponseID == nil && r.Instructions == nil {
+		s.System = nil
+	}
+	_, err := b.client.Set(ctx, b.session, api.SetSession{SessionSettings: s})
+	return inputFault(err)
+}
+
+// before is what was the head before a request's turn; nil: nothing.
+func before(t *api.Turn) *turns.ID {
+	if m := readMeta[requestMeta](t.Meta); m != nil && !m.Left.IsZero() {
+		return &m.Left
+	}
+	return t.Parent
+}
+
+// undo makes the head what it was before the request, whose turn may be stored or not: an
+// answer to it will not come. If it fails, the next request steps over the turn.
+func (b *beginning) undo(id turns.ID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.door.ctx), callTime)
+	defer cancel()
+	s, err := b.client.Session(ctx, b.session)
+	if err == nil {
+		to, head := b.parent, turns.ID{}
+		if b.moves {
+			to = b.left
+		}
+		if s.Head != nil {
+			head = *s.Head
+		}
+		if head != id && !(b.moves && head == b.parent) {
+			return
+		}
+		m := api.MoveSession{IfHead: head, Note: "no answer"}
+		if !to.IsZero() {
+			m.To = &to
+		}
+		_, err = b.client.Move(ctx, b.session, m)
+	}
+	if err != nil {
+		b.door.log.Debug("responses: the head stays at a request without an answer", "session", b.session, "err", err)
+	}
+}
+
+// stepBack makes the turn before a request without an answer the head again, so that the
+// next one does not have to fork. If it fails, that one forks.
+func (b *beginning) stepBack(session, id turns.ID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.door.ctx), callTime)
+	defer cancel()
+	s, err := b.client.Session(ctx, session)
+	if err != nil || s.Head == nil {
+		return
+	}
+	t, err := normalAt(ctx, b.client, session, *s.Head) // the request may have been compacted
+	if err != nil || t == nil || t.ID != id {
+		return
+	}
+	if _, err = b.client.Move(ctx, session, api.MoveSession{To: before(t), IfHead: *s.Head, Note: "no answer"}); err != nil {
+		b.door.log.Debug("responses: the head stays at a request without an answer", "session", session, "err", err)
+	}
+}
