@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
@@ -161,9 +163,9 @@ func codex(t *testing.T, base, model string, socket bool, s *providertest.Server
 	}))
 	defer proxy.Close()
 	base = proxy.URL + "/v1"
-	home, work := t.TempDir(), t.TempDir()
+	home, work, label := t.TempDir(), t.TempDir(), fmt.Sprintf("codex %s %v", model, socket)
 	write := func(limit string) {
-		text := fmt.Sprintf("model = %q\nmodel_provider = \"nexus\"\n%s\n[model_providers.nexus]\nname = \"nexus\"\nbase_url = %q\nenv_key = \"NEXUS_KEY\"\nwire_api = \"responses\"\nsupports_websockets = %v\n", model, limit, base, socket)
+		text := fmt.Sprintf("model = %q\nmodel_provider = \"nexus\"\n%s\n[model_providers.nexus]\nname = \"nexus\"\nbase_url = %q\nenv_key = \"NEXUS_KEY\"\nwire_api = \"responses\"\nsupports_websockets = %v\nhttp_headers = { \"x-nexus-session\" = %q, \"x-nexus-input\" = \"whole\" }\n", model, limit, base, socket, label)
 		if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -178,6 +180,7 @@ func codex(t *testing.T, base, model string, socket bool, s *providertest.Server
 	write("")
 	run("exactly: the first answer")
 	run("resume", "--last", "exactly: the second answer")
+	storedOnce(t, base, model, label)
 	// A threshold that is passed already: the next turn begins with a compaction.
 	write("model_auto_compact_token_limit = 10")
 	run("resume", "--last", "exactly: the third answer")
@@ -196,7 +199,7 @@ func pi(t *testing.T, base, model string) {
 		t.Skipf("SKIPPED: there is no pi: %v", err)
 	}
 	home, work := t.TempDir(), t.TempDir()
-	text := fmt.Sprintf(`{"providers":{"nexus":{"baseUrl":%q,"api":"openai-responses","apiKey":"none","models":[{"id":%q}]}}}`, base, model)
+	text := fmt.Sprintf(`{"providers":{"nexus":{"baseUrl":%q,"api":"openai-responses","apiKey":"none","headers":{"x-nexus-session":"pi %[2]s","x-nexus-input":"whole"},"models":[{"id":%[2]q}]}}}`, base, model)
 	if err := os.WriteFile(filepath.Join(home, "models.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -211,6 +214,57 @@ func pi(t *testing.T, base, model string) {
 		out, err := command(t, work, []string{"PI_CODING_AGENT_DIR=" + home, "PI_OFFLINE=1"}, bin, append([]string{"--provider", "nexus", "--model", model, "-p"}, c.args...)...)
 		if err != nil || !strings.Contains(out, c.want) {
 			t.Fatalf("pi %q: %v\n%s", c.args, err, out)
+		}
+		if c.want == "the second answer" {
+			storedOnce(t, base, model, "pi "+model)
+		}
+	}
+}
+
+// storedOnce checks that a client that sends its history with each request has each question
+// and answer once in the session of label. It adds a turn of its own, beside the client's path.
+func storedOnce(t *testing.T, base, model, label string) {
+	t.Helper()
+	send := func(method, path, body string) (out struct {
+		Nexus struct {
+			Session string `json:"session"`
+		} `json:"nexus"`
+		Data []struct {
+			Role    string `json:"role"`
+			Content []struct {
+				Text string `json:"text"`
+			} `json:"content"`
+		} `json:"data"`
+	}) {
+		t.Helper()
+		q, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Content-Type", "application/json")
+		q.Header.Set("X-Nexus-Session", label)
+		q.Header.Set("X-Nexus-Input", "new")
+		r, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		b, err := io.ReadAll(r.Body)
+		if err != nil || r.StatusCode != http.StatusOK || json.Unmarshal(b, &out) != nil {
+			t.Fatalf("%s %s: %v %s %.500s", method, path, err, r.Status, b)
+		}
+		return out
+	}
+	session := send("POST", "/responses", fmt.Sprintf(`{"model":%q,"input":"exactly: the end"}`, model)).Nexus.Session
+	count := make(map[string]int)
+	for _, it := range send("GET", "/conversations/conv_"+session+"/items?limit=100", "").Data {
+		for _, c := range it.Content {
+			count[it.Role+": "+c.Text]++
+		}
+	}
+	for _, text := range []string{"user: exactly: the first answer", "assistant: the first answer", "user: exactly: the second answer", "assistant: the second answer"} {
+		if count[text] != 1 {
+			t.Errorf("%q is %d times in the session %s", text, count[text], label)
 		}
 	}
 }

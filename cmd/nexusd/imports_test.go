@@ -89,12 +89,13 @@ var allowed = map[string][]string{
 	"cmd/nexusd/daemon":           nil, // the wiring: everything
 	"docs/examples/go":            {},  // what any client may use
 	"cmd/ledgerctl/cost":          {"turns", "turns/tokens", "ledger/api"},
-	"cmd/ledgerctl/contextview":   {"turns", "ledger/api"},
+	"cmd/ledgerctl/contextview":   {"cmd/ledgerctl/fault", "cmd/ledgerctl/names", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "cmd/ledgerctl/turnview", "compactor/policy", "ledger/api", "turns"},
 	"cmd/ledgerctl/agents":        {"turns/interchange"},
 	"cmd/ledgerctl/handover":      {"turns", "turns/interchange", "cmd/ledgerctl/agents"},
 	"cmd/ledgerctl/picker":        {},
 	"cmd/ledgerctl/bisect":        {},
-	"cmd/ledgerctl/codetree":      {"turns", "turns/secrets", "ledger/api"},
+	"cmd/ledgerctl/edits":         {"turns"},
+	"cmd/ledgerctl/codetree":      {"cmd/ledgerctl/edits", "turns", "turns/secrets", "ledger/api"},
 	"cmd/ledgerctl/page":          {"turns", "turns/secrets", "ledger/api", "compactor/summary"},
 	"cmd/ledgerctl/transcripts":   {"turns", "turns/interchange", "ledger/api", "ledger/jetstream/backup", "cmd/ledgerctl/handover"},
 	"cmd/ledgerctl/watch":         {"cmd/ledgerctl/agents", "turns", "turns/interchange", "ledger/api", "cmd/ledgerctl/transcripts", "cmd/ledgerctl/wholefile"},
@@ -102,8 +103,31 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/pi":            {"turns", "turns/interchange", "ledger/api", "cmd/ledgerctl/wholefile"},
 	"cmd/ledgerctl/service":       {"cmd/ledgerctl/wholefile"},
 	"cmd/ledgerctl/wholefile":     {},
-	"cmd/ledgerctl": {"cmd/ledgerctl/codetree", "cmd/ledgerctl/bisect", "cmd/ledgerctl/agents", "cmd/ledgerctl/contextview", "cmd/ledgerctl/cost", "cmd/ledgerctl/handover", "cmd/ledgerctl/hooks", "cmd/ledgerctl/page", "cmd/ledgerctl/pi", "cmd/ledgerctl/picker", "cmd/ledgerctl/service", "cmd/ledgerctl/transcripts", "cmd/ledgerctl/watch", "cmd/ledgerctl/wholefile", "turns", "turns/secrets", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
-		"cmd/nexusd/daemon", "ledger/jetstream/backup", "ledger/jetstream/embed"},
+	"cmd/ledgerctl/fault":         {"cmd/ledgerctl/transcripts", "compactor/policy", "ledger/api", "turns"},
+	"cmd/ledgerctl/prose":         {"compactor/summary", "ledger/api", "turns"},
+	"cmd/ledgerctl/terminal":      {"cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "turns"},
+	"cmd/ledgerctl/connect":       {"cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api"},
+	"cmd/ledgerctl/names":         {"cmd/ledgerctl/connect", "cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api", "turns"},
+	"cmd/ledgerctl/plot":          {"cmd/ledgerctl/contextview", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api", "turns"},
+	"cmd/ledgerctl/importreport":  {"cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "cmd/ledgerctl/transcripts", "turns", "turns/interchange"},
+	"cmd/ledgerctl/local":         {"cmd/ledgerctl/connect", "cmd/ledgerctl/terminal", "cmd/nexusd/daemon", "ledger/api", "turns"},
+	"cmd/ledgerctl/comparison":    {"cmd/ledgerctl/fault", "cmd/ledgerctl/importreport", "cmd/ledgerctl/local", "cmd/ledgerctl/names", "cmd/ledgerctl/plot", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "cmd/ledgerctl/transcripts", "compactor", "compactor/compare", "compactor/extractive", "compactor/policy", "ledger/api", "turns", "turns/interchange", "turns/tokens"},
+	"cmd/ledgerctl/export":        {"cmd/ledgerctl/fault", "cmd/ledgerctl/page", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "cmd/ledgerctl/transcripts", "cmd/ledgerctl/wholefile", "ledger/api", "turns", "turns/interchange", "turns/secrets"},
+	"cmd/ledgerctl/archive":       {"cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "cmd/ledgerctl/transcripts", "ledger/api", "turns"},
+	"cmd/ledgerctl/audit":         {"cmd/ledgerctl/export", "cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api", "ledger/jetstream/backup", "turns", "turns/secrets"},
+	"cmd/ledgerctl/doctor":        {"cmd/ledgerctl/connect", "cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api"},
+	"cmd/ledgerctl/bench":         {"cmd/ledgerctl/connect", "cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "cmd/nexusd/daemon", "ledger/api", "ledger/jetstream/embed", "turns"},
+	"cmd/ledgerctl/turnview":      {"cmd/ledgerctl/fault", "cmd/ledgerctl/names", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api", "turns", "turns/secrets"},
+	"cmd/ledgerctl/expansion":     {"cmd/ledgerctl/fault", "cmd/ledgerctl/names", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "cmd/ledgerctl/turnview", "ledger/api"},
+	"cmd/ledgerctl/eventview":     {"cmd/ledgerctl/fault", "cmd/ledgerctl/names", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api", "turns"},
+	"cmd/ledgerctl/sessionview":   {"cmd/ledgerctl/contextview", "cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "compactor/policy", "ledger/api", "turns", "turns/secrets"},
+	"cmd/ledgerctl/searchview":    {"cmd/ledgerctl/names", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api", "turns"},
+	"cmd/ledgerctl/help":          {},
+	"cmd/ledgerctl/quickstart":    {"cmd/ledgerctl/audit", "cmd/ledgerctl/contextview", "cmd/ledgerctl/importreport", "cmd/ledgerctl/local", "cmd/ledgerctl/names", "cmd/ledgerctl/prose", "cmd/ledgerctl/sessionview", "cmd/ledgerctl/terminal", "cmd/ledgerctl/transcripts", "ledger/api", "turns"},
+	"cmd/ledgerctl/textdiff":      {"cmd/ledgerctl/export", "cmd/ledgerctl/names", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "cmd/ledgerctl/turnview", "ledger/api", "turns"},
+	"cmd/ledgerctl/memoryview":    {"cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api", "turns"},
+	"cmd/ledgerctl": {"compactor/compare", "compactor/extractive", "compactor/policy", "compactor/summary", "compactor", "ledger/api/mcp", "ledger/api", "lineage", "turns/interchange", "turns/tokens", "turns/secrets", "turns", "cmd/ledgerctl/wholefile", "cmd/ledgerctl/page", "cmd/ledgerctl/edits", "cmd/ledgerctl/agents", "cmd/ledgerctl/archive", "cmd/ledgerctl/audit", "cmd/ledgerctl/bench", "cmd/ledgerctl/bisect", "cmd/ledgerctl/codetree", "cmd/ledgerctl/comparison", "cmd/ledgerctl/connect", "cmd/ledgerctl/contextview", "cmd/ledgerctl/cost", "cmd/ledgerctl/doctor", "cmd/ledgerctl/eventview", "cmd/ledgerctl/expansion", "cmd/ledgerctl/export", "cmd/ledgerctl/fault", "cmd/ledgerctl/handover", "cmd/ledgerctl/help", "cmd/ledgerctl/hooks", "cmd/ledgerctl/importreport", "cmd/ledgerctl/memoryview", "cmd/ledgerctl/names", "cmd/ledgerctl/pi", "cmd/ledgerctl/picker", "cmd/ledgerctl/plot", "cmd/ledgerctl/prose", "cmd/ledgerctl/quickstart", "cmd/ledgerctl/searchview", "cmd/ledgerctl/service", "cmd/ledgerctl/sessionview", "cmd/ledgerctl/terminal", "cmd/ledgerctl/textdiff", "cmd/ledgerctl/transcripts", "cmd/ledgerctl/turnview", "cmd/ledgerctl/watch",
+		"cmd/nexusd/daemon", "compactor/policy", "ledger/api", "ledger/api/mcp", "ledger/jetstream/backup", "turns", "turns/tokens"},
 
 	"cmd/nexusd/daemon/provider/providertest": {"turns/interchange/strict"},
 	"cmd/nexusd/daemon/responses/socket":      {},
@@ -123,11 +147,11 @@ func rooms(names ...string) (out []string) {
 
 // only says which packages may import something from outside.
 var only = map[string][]string{
-	"github.com/cockroachdb/pebble":       {"projections", "cmd/nexusd/daemon/engine/enginetest", "cmd/ledgerctl"},
+	"github.com/cockroachdb/pebble":       {"projections", "cmd/nexusd/daemon/engine/enginetest", "cmd/ledgerctl/bench"},
 	"github.com/blevesearch":              {"projections/search"},
 	"github.com/fsnotify/fsnotify":        {"cmd/ledgerctl/watch"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
-	"github.com/nats-io/nats.go":          {"ledger/jetstream", "ledger/jetstream/embed", "ledger/api", "cmd/nexusd/daemon", "cmd/nexusd/daemon/natsapi", "cmd/ledgerctl", "docs/examples/go"},
+	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/bench", "cmd/ledgerctl/connect", "cmd/ledgerctl/fault", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api", "cmd/nexusd/daemon", "cmd/nexusd/daemon/natsapi", "cmd/ledgerctl", "docs/examples/go"},
 	"github.com/prometheus/client_golang": {"cmd/nexusd/daemon", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/metrics", "cmd/nexusd/daemon/files"},
 	"github.com/modelcontextprotocol":     {"ledger/api/mcp"},
 	"github.com/google/jsonschema-go":     {"ledger/api/mcp"},
@@ -138,7 +162,7 @@ var only = map[string][]string{
 	"github.com/anthropics":               {"compactor/llm"},
 	"encoding/json":                       {"docs/examples/go", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
 	"math/rand":                           {},
-	"net/http":                            {"cmd/nexusd/daemon/responses/socket", "cmd/nexusd/daemon/responses", "cmd/nexusd/daemon", "cmd/nexusd/daemon/web", "cmd/nexusd/daemon/provider", "cmd/nexusd/daemon/provider/providertest", "cmd/ledgerctl", "compactor/llm", "docs/examples/go", "ledger/api/mcp"},
+	"net/http":                            {"cmd/nexusd/daemon/responses/socket", "cmd/nexusd/daemon/responses", "cmd/nexusd/daemon", "cmd/nexusd/daemon/web", "cmd/nexusd/daemon/provider", "cmd/nexusd/daemon/provider/providertest", "cmd/ledgerctl/doctor", "compactor/llm", "docs/examples/go", "ledger/api/mcp"},
 }
 
 // pure packages touch no network, disk or clock.

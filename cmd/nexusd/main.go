@@ -120,7 +120,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 
 // workMemory is the memory for everything but the caches, in bytes: what the daemon
 // has idle, the requests that it has accepted, and the copies of those in work.
-const workMemory = 192 << 20
+const workMemory = 168 << 20
 
 // memoryLimit returns from how much memory on, in bytes, the garbage collector makes
 // an effort. Without it, garbage of large requests may take as much again as

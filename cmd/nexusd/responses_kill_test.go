@@ -2,18 +2,14 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -21,101 +17,141 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus/cmd/nexusd/daemon"
-	asked "nexus/cmd/nexusd/daemon/provider"
+	"nexus/cmd/nexusd/daemon/provider/providertest"
+	"nexus/cmd/nexusd/faulttest"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
 var responsesKills = flag.Int("responses-kills", 4, "how many times TestKill9OfStreamedResponses kills the daemon; docs/TESTING.md runs 500")
 
-// responsesChild is set in the process that the test kills: the URL of the model.
-const responsesChild = "NEXUS_TEST_RESPONSES_UPSTREAM"
-
-// upstreamModel passes on what the test's server answers, line by line.
-type upstreamModel struct{ url string }
-
-func (m upstreamModel) Generate(ctx context.Context, r *asked.Request, emit func(asked.Event) error) (*asked.Answer, error) {
-	last := r.Messages[len(r.Messages)-1].Parts[0].Content
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"?q="+url.QueryEscape(last), nil)
-	if err != nil {
-		return nil, err
-	}
-	a, err := http.DefaultClient.Do(q)
-	if err != nil {
-		return nil, &asked.Error{Code: "lost", Message: "no answer", Lost: true}
-	}
-	defer a.Body.Close()
-	if err := emit(asked.Event{Kind: asked.Begin, Type: turns.Text}); err != nil {
-		return nil, err
-	}
-	var text strings.Builder
-	for lines := bufio.NewScanner(a.Body); lines.Scan(); {
-		piece := lines.Text() + "\n"
-		text.WriteString(piece)
-		if err := emit(asked.Event{Kind: asked.Delta, Text: piece}); err != nil {
-			return nil, err
-		}
-	}
-	if !strings.HasSuffix(text.String(), "end\n") {
-		return nil, &asked.Error{Code: "lost", Message: "the answer was cut", Lost: true}
-	}
-	p := turns.TextPart(text.String())
-	err = emit(asked.Event{Kind: asked.End, Part: &p})
-	return &asked.Answer{Message: turns.Message{Role: turns.Assistant, Parts: []turns.Part{p}, FinishReason: "stop"}, Usage: &turns.Usage{InputTokens: 3, OutputTokens: 9}}, err
-}
-
-// TestResponsesChild is the daemon that TestKill9OfStreamedResponses kills.
-func TestResponsesChild(t *testing.T) {
-	upstream := os.Getenv(responsesChild)
-	if upstream == "" {
-		t.Skip("it runs in a process of its own")
-	}
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: os.Getenv(responsesChild + "_DATA"), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Auth: "off", MaxStore: 2_000_000_000, Search: "off",
-		Provider: func(string) (asked.Client, string, error) { return upstreamModel{upstream}, "m", nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Printf("READY %s %s\n", d.HTTPURL(), d.ClientURL())
-	<-d.Failed()
-}
-
-// killed is a daemon in a process of its own.
-type killed struct {
-	cmd       *exec.Cmd
-	http, url string
-}
-
-func startResponses(t *testing.T, upstream, data string) *killed {
+// startResponses starts nexusd with a configuration file.
+func startResponses(t *testing.T, bin, config, data string) *faulttest.Nexusd {
 	t.Helper()
-	k := &killed{cmd: exec.Command(os.Args[0], "-test.run=^TestResponsesChild$", "-test.timeout=0")}
-	k.cmd.Env = append(os.Environ(), responsesChild+"="+upstream, responsesChild+"_DATA="+data)
-	var log bytes.Buffer
-	k.cmd.Stderr = &log
-	out, err := k.cmd.StdoutPipe()
-	if err == nil {
-		err = k.cmd.Start()
-	}
+	d, err := faulttest.StartNexusd(t.Context(), os.Stderr, bin, "--config", config, "--data", data, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "error", "--max-store", "2000000000", "--search", "off")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := bufio.NewReader(out)
-	for {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			t.Fatalf("the daemon did not start: %v\n%s", err, log.String())
-		}
-		if _, err := fmt.Sscanf(line, "READY %s %s", &k.http, &k.url); err == nil {
-			break
-		}
-	}
-	go func() { _, _ = io.Copy(io.Discard, r) }()
-	return k
+	return d
 }
 
-func (k *killed) kill() {
-	_ = k.cmd.Process.Kill()
-	_ = k.cmd.Wait()
+// fallible is a scripted provider of each kind, whose first call of a prompt may fail. It
+// answers a prompt with the number of the call, so that no two answers are the same.
+type fallible struct {
+	*providertest.Server
+
+	mu      sync.Mutex
+	faults  map[string]providertest.Answer // of a prompt's first call
+	arrived func()                         // called once, before the next call is answered; nil: nothing
+	answers map[string]int                 // begun answers of a prompt
+}
+
+const killPieces = 20
+
+func startFallible(t *testing.T) *fallible {
+	f := &fallible{faults: make(map[string]providertest.Answer), answers: make(map[string]int)}
+	f.Server = providertest.Start(t, f.script)
+	return f
+}
+
+func (f *fallible) script(c providertest.Call) providertest.Answer {
+	f.mu.Lock()
+	arrived := f.arrived
+	f.arrived = nil
+	a := f.faults[c.Prompt]
+	delete(f.faults, c.Prompt)
+	if a.Failure == nil {
+		f.answers[c.Prompt]++
+	}
+	n := f.answers[c.Prompt]
+	f.mu.Unlock()
+	if arrived != nil {
+		arrived()
+	}
+	if n%2 == 0 {
+		a.Reasoning = []string{"I was asked ", fmt.Sprint(n, " times.")}
+	}
+	for i := range killPieces {
+		a.Text = append(a.Text, fmt.Sprintf("%s call %d piece %d\n", c.Prompt, n, i))
+	}
+	return a
+}
+
+// fail makes the first call of a prompt fail now and then: refused before an answer, cut, or
+// no stream of events any more.
+func (f *fallible) fail(rng *rand.Rand, prompt string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch rng.IntN(12) {
+	case 0:
+		f.faults[prompt] = providertest.Fail(http.StatusServiceUnavailable, "overloaded", "try again")
+	case 1:
+		f.faults[prompt] = providertest.Answer{Cut: 1 + rng.IntN(killPieces)}
+	case 2:
+		f.faults[prompt] = providertest.Answer{Garble: 1 + rng.IntN(killPieces)}
+	}
+}
+
+// asked returns how many answers to a prompt the provider began.
+func (f *fallible) asked(prompt string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.answers[prompt]
+}
+
+// killDuring calls kill at a random instant of one try of a prompt: at some time, when the
+// provider has the request and has not answered, or before a piece of the answer. The try
+// may end before that. stop says that it ended, and returns whether kill was called.
+func (f *fallible) killDuring(rng *rand.Rand, prompt string, kill func()) (stop func() bool) {
+	var at <-chan time.Time
+	gate, reached, ended := (*providertest.Gate)(nil), make(chan struct{}), make(chan struct{})
+	switch rng.IntN(4) {
+	case 0:
+		f.mu.Lock()
+		gone := make(chan struct{})
+		f.arrived = func() {
+			close(reached)
+			select {
+			case <-gone:
+			case <-ended:
+			}
+		}
+		f.mu.Unlock()
+		before := kill
+		kill = func() { before(); close(gone) }
+	case 1:
+		pieces := 1 + rng.IntN(killPieces)
+		gate = f.Hold(prompt)
+		go func() { gate.Step(pieces); close(reached) }()
+	default:
+		at = time.After(time.Duration(rng.IntN(60_000)) * time.Microsecond)
+	}
+	done := make(chan bool)
+	go func() {
+		select {
+		case <-at:
+		case <-reached:
+		case <-ended:
+			done <- false
+			return
+		}
+		kill()
+		if gate != nil {
+			gate.Open()
+		}
+		done <- true
+	}()
+	return func() bool {
+		close(ended)
+		killed := <-done
+		f.mu.Lock()
+		f.arrived = nil
+		f.mu.Unlock()
+		if gate != nil {
+			gate.Open()
+		}
+		return killed
+	}
 }
 
 // seenEvent is an event as a client read it.
@@ -159,95 +195,88 @@ type wireResponse struct {
 	} `json:"nexus"`
 }
 
-// TestKill9OfStreamedResponses kills the daemon at random instants of streamed responses.
+// TestKill9OfStreamedResponses kills nexusd before scripted providers of all kinds: at random
+// instants of streamed responses, when the provider has the request, and between two pieces
+// of its answer. Some providers fail by themselves.
 // No response that a client saw completed is missing or other than it was; none is stored
 // twice; a resumed stream has every event once, in order; and a model is asked once for a
 // key, unless the response says how many answers were lost.
 func TestKill9OfStreamedResponses(t *testing.T) {
-	var mu sync.Mutex
-	calls := make(map[string]int)
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query().Get("q")
-		mu.Lock()
-		calls[q]++
-		n := calls[q]
-		mu.Unlock()
-		for i := range 40 {
-			fmt.Fprintf(w, "%s call %d piece %d\n", q, n, i)
-			_ = http.NewResponseController(w).Flush()
-		}
-		fmt.Fprintln(w, "end")
-	}))
-	defer upstream.Close()
-	data, seed := t.TempDir(), rand.Uint64()
+	bin, config, data := build(t, "."), filepath.Join(t.TempDir(), "nexus.toml"), t.TempDir()
+	upstream, rows := startFallible(t), ""
+	for _, kind := range providertest.Kinds() {
+		rows += upstream.Row(kind, kind, kind)
+	}
+	if err := os.WriteFile(config, []byte(rows), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	seed := rand.Uint64()
 	t.Logf("seed %d, %d kills", seed, *responsesKills)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	k := startResponses(t, upstream.URL, data)
-	defer func() { k.kill() }()
+	k := startResponses(t, bin, config, data)
+	defer func() { k.Kill() }()
 	whole := make(map[string]string) // the responses that a client saw completed, as it saw them
-	previous, requests, lost, cut := "", 0, 0, 0
+	previous, requests, lost, cut, failed, asked := "", 0, 0, 0, 0, 0
 	for kills := 0; kills < *responsesKills; {
-		name, more := fmt.Sprintf("request %d", requests), ""
+		name, more := fmt.Sprintf("request %d.", requests), ""
 		requests++
 		if previous != "" && rng.IntN(4) > 0 {
 			more = fmt.Sprintf(`,"previous_response_id":%q`, previous)
 		}
-		body := fmt.Sprintf(`{"model":"m","input":%q,"stream":true%s}`, name, more)
+		upstream.fail(rng, name)
+		body := fmt.Sprintf(`{"model":%q,"input":%q,"stream":true%s}`, providertest.Kinds()[rng.IntN(3)], name, more)
 		for { // until the request has its answer
-			var kill <-chan time.Time
+			stop := func() bool { return false }
 			if kills < *responsesKills && rng.IntN(4) > 0 {
-				kill = time.After(time.Duration(rng.IntN(60_000)) * time.Microsecond)
+				stop = upstream.killDuring(rng, name, k.Kill)
 			}
-			before := k
-			stop, done := make(chan struct{}), make(chan bool)
-			go func() {
-				select {
-				case <-kill:
-					before.kill()
-					done <- true
-				case <-stop:
-					done <- false
-				}
-			}()
 			seen, ended := tryResponse(t, k, body, name)
-			close(stop)
-			dead := <-done
-			if dead {
+			if stop() {
 				kills++
-				k = startResponses(t, upstream.URL, data)
+				k = startResponses(t, bin, config, data)
 			}
-			if id := checkSeen(t, k, seen, whole); id != "" && len(seen) > 0 && seen[len(seen)-1].Type != "response.completed" {
+			if id := checkSeen(t, k, seen, whole); id != "" && !ended {
 				cut++
 			}
 			if t.Failed() {
 				t.Fatalf("request %d, kill %d", requests, kills)
 			}
-			if ended {
-				var r wireResponse
-				if err := json.Unmarshal(seen[len(seen)-1].Response, &r); err != nil || r.Status != "completed" {
-					t.Fatalf("%v: %.300s", err, seen[len(seen)-1].data)
-				}
-				previous = r.ID
-				mu.Lock()
-				if calls[name] > 1+r.Nexus.Lost {
-					t.Errorf("%s: the model was asked %d times, %d answers were lost", name, calls[name], r.Nexus.Lost)
-				}
-				mu.Unlock()
-				lost += r.Nexus.Lost
-				break
+			if !ended {
+				continue
 			}
+			var r wireResponse
+			if err := json.Unmarshal(seen[len(seen)-1].Response, &r); err != nil {
+				t.Fatalf("%v: %.300s", err, seen[len(seen)-1].data)
+			}
+			if r.Status == "failed" { // by the provider: the retry asks again
+				failed++
+				continue
+			}
+			if r.Status != "completed" {
+				t.Fatalf("%.300s", seen[len(seen)-1].data)
+			}
+			previous = r.ID
+			if n := upstream.asked(name); n > 1+r.Nexus.Lost {
+				t.Errorf("%s: the model was asked %d times, %d answers were lost", name, n, r.Nexus.Lost)
+			}
+			lost += r.Nexus.Lost
+			asked += upstream.asked(name)
+			break
 		}
 	}
-	t.Logf("%d requests, %d streams cut, %d answers lost", requests, cut, lost)
+	if refused := upstream.Refused(); len(refused) > 0 {
+		t.Errorf("a provider refused %d requests: %v", len(refused), refused[0])
+	}
+	t.Logf("%d kills, %d requests, %d streams cut, %d ended by the provider, %d answers begun, %d lost", *responsesKills, requests, cut, failed, asked, lost)
 	for id, want := range whole {
-		if got := getText(t, k.http+"/v1/responses/"+id); got != want {
+		if got := getText(t, k.HTTP+"/v1/responses/"+id); got != want {
 			t.Errorf("%s is\n%s\nwant\n%s", id, got, want)
 		}
 	}
 	if len(whole) != requests {
 		t.Errorf("%d responses of %d requests", len(whole), requests)
 	}
-	nc, err := api.Dial(k.url, "")
+	nc, err := api.Dial(k.URL, k.Agent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,9 +295,9 @@ func TestKill9OfStreamedResponses(t *testing.T) {
 
 // tryResponse sends a request with the key and returns the events that came, and whether
 // the stream came whole.
-func tryResponse(t *testing.T, k *killed, body, key string) (seen []seenEvent, whole bool) {
+func tryResponse(t *testing.T, k *faulttest.Nexusd, body, key string) (seen []seenEvent, whole bool) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, k.http+"/v1/responses", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, k.HTTP+"/v1/responses", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +323,7 @@ func tryResponse(t *testing.T, k *killed, body, key string) (seen []seenEvent, w
 }
 
 // checkSeen compares what a client saw with what the daemon says now.
-func checkSeen(t *testing.T, k *killed, seen []seenEvent, whole map[string]string) string {
+func checkSeen(t *testing.T, k *faulttest.Nexusd, seen []seenEvent, whole map[string]string) string {
 	t.Helper()
 	for i, e := range seen {
 		if e.Seq != i {
@@ -313,7 +342,7 @@ func checkSeen(t *testing.T, k *killed, seen []seenEvent, whole map[string]strin
 	if last.Type == "response.completed" {
 		whole[r.ID] = string(last.Response)
 	}
-	a, err := http.Get(fmt.Sprintf("%s/v1/responses/%s?stream=true&starting_after=%d", k.http, r.ID, last.Seq))
+	a, err := http.Get(fmt.Sprintf("%s/v1/responses/%s?stream=true&starting_after=%d", k.HTTP, r.ID, last.Seq))
 	if err != nil {
 		t.Error(err)
 		return r.ID
@@ -332,7 +361,7 @@ func checkSeen(t *testing.T, k *killed, seen []seenEvent, whole map[string]strin
 	if next.Type != "response.completed" && next.Type != "response.failed" {
 		t.Errorf("the last event is %s", next.Type)
 	}
-	again, err := http.Get(fmt.Sprintf("%s/v1/responses/%s?stream=true", k.http, r.ID))
+	again, err := http.Get(fmt.Sprintf("%s/v1/responses/%s?stream=true", k.HTTP, r.ID))
 	if err != nil {
 		t.Error(err)
 		return r.ID

@@ -323,17 +323,17 @@ func (d *Daemon) serve(ctx context.Context) error {
 		}
 		keys.Warn = func(err error) { d.logger.Warn("keys", "err", err) }
 		d.opened(func(context.Context) error { return keys.Close() })
-		if err := checkKeys(ctx, d.log, keys, c.Ledger); err != nil {
+		if err := checkKeys(ctx, copies{d.log, d.store}, keys, c.Ledger); err != nil {
 			return err
 		}
 		c.Keys = &guardedKeys{keys, d.outage}
-	} else if sealed, err := isSealed(ctx, d.log); err != nil {
+	} else if sealed, err := isSealed(ctx, copies{d.log, d.store}); err != nil {
 		return err
 	} else if sealed {
 		d.logger.Warn("seal is off, and the ledger has sealed events: their content, and the labels, memories and channels of that time, can't be found; start with --seal on")
 	}
 	if d.cfg.Search == "on" {
-		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, "search"), Logger: d.logger, Linger: searchLinger, Rest: searchRest})
+		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, "search"), Logger: d.logger, Linger: searchLinger, Rest: searchRest, Delay: searchDelay})
 	}
 	d.engine = engine.New(c)
 	d.work()
@@ -441,6 +441,9 @@ func (d *Daemon) work() {
 // searchLinger is how long the search index waits for more events before it stores a batch,
 // which costs fsyncs.
 const searchLinger = 50 * time.Millisecond
+
+// searchDelay lets a start serve its first requests before the search index reads its files.
+const searchDelay = time.Second
 
 // searchRest lets the index take a thirtieth of a processor while events come and nobody
 // searches: an event takes longer to index than to store, and the library merges besides.

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -102,7 +103,10 @@ func TestAForeignMessageStopsNoDaemon(t *testing.T) {
 	}
 	rounds := func(d *Daemon, aside int) {
 		t.Helper()
-		extend(t, c, other.ID, 1)
+		seq := must[uint64](t)(page.ParsePosition(extend(t, c, other.ID, 1).Position))
+		if err := d.store.WaitFor(t.Context(), seq); err != nil {
+			t.Fatal(err)
+		}
 		if n := d.store.SetAside(); n != aside || d.ready() != nil {
 			t.Errorf("%d chains are set aside, ready: %v; want %d", n, d.ready(), aside)
 		}

@@ -66,8 +66,10 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		if err := syncStreams(d.cfg.Data, m); err != nil { // the mark says that all of it is on the disk
-			return err
+		if claims(m, found.Mark) {
+			if err := syncStreams(d.cfg.Data, m); err != nil {
+				return err
+			}
 		}
 		if m.Closed == nil {
 			wrong, err := disk.InspectCopy(ctx, d.cfg.Data, m.BlobStream)
@@ -85,6 +87,14 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 	}
 	d.mark, err = mark.Open(path, m, d.diskFailed)
 	return err
+}
+
+// claims reports whether the mark that a start goes on with says of more than m that it is on the
+// disk. A clean stop wrote m after the fsync of all files, so that one that was found as
+// m says needs no other. groupsync.Open syncs all of them in any case, after the server opened
+// them and before anything is served.
+func claims(m, found mark.Mark) bool {
+	return m.Closed == nil || found.Log != m.Log || found.Blobs != m.Blobs
 }
 
 // removeUnfinished warns of what unfinished writes left at the end of the streams. The

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"nexus/ledger"
+	"nexus/projections"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -58,6 +59,21 @@ func checkKeys(ctx context.Context, log ledger.Log, keys seal.Keyring, own [16]b
 		}
 	}
 	return nil
+}
+
+// copies is a log of which single records are read from their copies in the projections. The
+// server would load a block of 8 MiB for each.
+type copies struct {
+	ledger.Log
+	store *projections.Store
+}
+
+// Get returns the record as the log has it if there is no copy.
+func (c copies) Get(ctx context.Context, seq uint64) (ledger.Record, error) {
+	if r, err := c.store.Record(seq); err == nil {
+		return r, nil
+	}
+	return c.Log.Get(ctx, seq)
 }
 
 // missingKey returns an error if a key of an event at a position is not there.

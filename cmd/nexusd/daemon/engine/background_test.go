@@ -106,6 +106,38 @@ func TestNobodyWaitsForASummary(t *testing.T) {
 	verified(t, e)
 }
 
+// A compaction that is asked for at once waits for no model, fits the budget that was asked
+// for while an answer is awaited, and is stored once.
+func TestCompactionAtOnceAsksNoModel(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
+	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
+	works(t, e)
+	s := create(t, e, 200_000, "balanced")
+	for i := range 20 {
+		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(1500)), fmt.Sprintf("answer %d", i)))
+	}
+	asked := add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "and now?")}})
+	run := api.RunCompaction{ID: newID(t), Budget: 4000, AtOnce: true}
+	done := must(e.Compact(t.Context(), alice, s.ID, run, []byte("{}")))(t)
+	if done.State != "done" || done.Compaction == nil || done.Compaction.Compaction.Tier == "slow" || *done.Compaction.Parent != asked.ID {
+		t.Fatalf("%+v", done)
+	}
+	again := must(e.Compact(t.Context(), alice, s.ID, run, []byte("{}")))(t)
+	if again.Compaction.ID != done.Compaction.ID || len(slow.began) != 0 {
+		t.Errorf("again %v, first %v; the model was asked %d times", again.Compaction.ID, done.Compaction.ID, len(slow.began))
+	}
+	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{At: run.ID}))(t)
+	if cx.Tokens+cx.Overhead > run.Budget || !bytes.Contains(canon(cx.Messages), []byte("and now?")) {
+		t.Errorf("%d tokens: %.300s", cx.Tokens, canon(cx.Messages))
+	}
+	// The answer follows the request, under which the compaction came.
+	answer := turns.TextMessage(turns.Assistant, "yes")
+	add(t, e, s.ID, api.AppendTurn{Parent: asked.ID, Response: &answer})
+	verified(t, e)
+}
+
 // A turn that comes while a model writes uses a name that stands in a covered turn. The
 // summary lacks it, so what was said of it is added when it is committed; a summary
 // that has it is stored as the model wrote it.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/episodes"
 	"nexus/compactor"
 	"nexus/compactor/summary"
 	"nexus/ledger"
@@ -299,6 +300,37 @@ func TestEpisodeIsStoredAfterACrash(t *testing.T) {
 				t.Errorf("lost %v: %d episodes", lost, len(got))
 			}
 		}
+	}
+}
+
+// The first look of a daemon reads the sessions that changed lately, and not the log: it takes
+// no more memory after ten times the turns.
+func TestFirstLookForEpisodesIsBoundedByTheSessions(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	s := telling(t, e, turns.Peer, withEpisodes)
+	other := telling(t, e, turns.Peer, withEpisodes)
+	firstLook := func() float64 {
+		if err := e.Projections.WaitFor(t.Context(), must(w.Log.State(t.Context()))(t).Last); err != nil {
+			t.Fatal(err)
+		}
+		return testing.AllocsPerRun(3, func() {
+			if err := episodes.New(nil, e.Loader, e.Reader, e.Memories).StoreEpisodes(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	grow := func(n int) {
+		for range n {
+			add(t, e, s, say("a", "b"))
+			add(t, e, other, say("a", "b"))
+		}
+	}
+	grow(30)
+	before := firstLook()
+	grow(300)
+	if after := firstLook(); after > 2*before+100 {
+		t.Errorf("%v allocations after 600 more turns, %v before", after, before)
 	}
 }
 

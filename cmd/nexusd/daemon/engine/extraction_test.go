@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"nexus/cmd/nexusd/daemon/engine"
 	"nexus/cmd/nexusd/daemon/engine/extraction"
 	"nexus/compactor"
@@ -25,7 +27,8 @@ type rememberer struct {
 	calls int
 	seen  []string // what the last call was given
 	fail  error
-	enter func() // before each answer, if it is set
+	used  *turns.Usage // by each answer, also one that fails
+	enter func()       // before each answer, if it is set
 }
 
 func (m *rememberer) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
@@ -35,9 +38,9 @@ func (m *rememberer) Summarize(_ context.Context, in summary.Input) (summary.Out
 		m.enter()
 	}
 	if m.seen = nil; m.fail != nil {
-		return summary.Output{}, m.fail
+		return summary.Output{Usage: m.used, CostMicros: 30}, m.fail
 	}
-	out := summary.Output{Text: "What was said: " + in.Previous}
+	out := summary.Output{Text: "What was said: " + in.Previous, Usage: m.used, CostMicros: 30, Model: "m-1"}
 	for _, h := range in.Halves {
 		for i := range h.Messages {
 			text := summary.TextOf(&h.Messages[i])
@@ -92,6 +95,27 @@ func recordsOf(t *testing.T, e *engine.Engine) (kinds []string) {
 	return kinds
 }
 
+// spent is what a record says that a try used.
+type spent struct {
+	Asked bool        `json:"asked"`
+	Usage turns.Usage `json:"usage"`
+	Cost  uint64      `json:"cost_micros"`
+	Model string      `json:"model"`
+}
+
+// spentOf returns what the records of a kind say, oldest first.
+func spentOf(t *testing.T, e *engine.Engine, kind string) (out []spent) {
+	t.Helper()
+	for _, ev := range must(e.ListEvents(t.Context(), alice, api.ListEvents{Channel: extraction.Channel, Order: "asc", Kind: kind}))(t).Events {
+		var s spent
+		if err := json.Unmarshal(ev.Body, &s); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
 // rivalOfChannel is a log in which a rival acts just before the first append to a channel.
 type rivalOfChannel struct {
 	ledger.Log
@@ -110,7 +134,7 @@ func (l *rivalOfChannel) Append(ctx context.Context, subject string, expect uint
 // model, by one of several daemons and once, also after a restart. What it finds are memories
 // with those turns as their sources. The successor takes turns before.
 func TestGSV12MemoriesAreExtractedAtAReset(t *testing.T) {
-	w, c, m := newWorld(), new(resetClock), new(rememberer)
+	w, c, m := newWorld(), new(resetClock), &rememberer{used: &turns.Usage{InputTokens: 70, OutputTokens: 7}}
 	c.set(utc(t, "2026-05-01T20:00:00Z"))
 	daemons := timedDaemons(t, w, c, 2)
 	askModel(m, daemons...)
@@ -157,6 +181,9 @@ func TestGSV12MemoriesAreExtractedAtAReset(t *testing.T) {
 	}
 	if r := recordsOf(t, e); !slices.Equal(r, []string{"extraction.begun", "extraction.done"}) {
 		t.Errorf("%q", r)
+	}
+	if got, want := spentOf(t, e, "extraction.done"), []spent{{true, *m.used, 30, "m-1"}}; !slices.Equal(got, want) {
+		t.Errorf("the record says that the model used %+v, want %+v", got, want)
 	}
 	verified(t, e)
 }
@@ -223,7 +250,7 @@ func TestExtractionReadsWhatNoSummarizerRead(t *testing.T) {
 // A try that fails is recorded, counted and logged, and another follows when its lease is
 // over, on any daemon; after the last there is none.
 func TestFailedExtractionIsTriedAFewTimes(t *testing.T) {
-	w, c, m := newWorld(), new(resetClock), &rememberer{fail: errors.New("the model is away")}
+	w, c, m := newWorld(), new(resetClock), &rememberer{fail: errors.New("the model is away"), used: &turns.Usage{InputTokens: 70}}
 	c.set(utc(t, "2026-05-01T20:00:00Z"))
 	daemons := timedDaemons(t, w, c, 2)
 	askModel(m, daemons...)
@@ -248,6 +275,10 @@ func TestFailedExtractionIsTriedAFewTimes(t *testing.T) {
 	}
 	if got := list(t, e, alice, api.ListMemories{}); len(got) != 0 {
 		t.Errorf("%q", texts(got))
+	}
+	one := spent{Asked: true, Usage: *m.used, Cost: 30}
+	if got, want := spentOf(t, e, "extraction.failed"), []spent{one, one, one}; !slices.Equal(got, want) {
+		t.Errorf("the records say that the model used %+v, want %+v", got, want)
 	}
 }
 

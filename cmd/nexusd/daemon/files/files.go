@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -107,7 +108,7 @@ func Open(c Config) (*Exporter, error) {
 		failed:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_files_failed", Help: "Sessions and agents whose files could not be written; they are tried again."}),
 	}
 	if err := x.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("folder of files %s: %w", c.Dir, err), root.Close())
+		return nil, errors.Join(fmt.Errorf("folder of files: %w", err), root.Close())
 	}
 	if c.Registry != nil {
 		c.Registry.MustRegister(x.written, x.failed)
@@ -134,7 +135,8 @@ func (x *Exporter) load() error {
 		x.Logger.Warn("the state of the files is damaged: files that are missing are written", "err", err)
 		return nil
 	case s.Ledger != x.state.Ledger:
-		return fmt.Errorf("it has the files of ledger %s, this is %s; name another one with --files", s.Ledger, x.state.Ledger)
+		return fmt.Errorf("%s: the folder has the files of ledger %s, this is %s; name another folder with --files; if the folder is this ledger's, delete that file, which is damaged; the others are kept",
+			filepath.Join(x.Dir, stateName), s.Ledger, x.state.Ledger)
 	case s.Position > x.Source.Applied():
 		s.Position = 0 // the log was cut; its files are checked again
 	}

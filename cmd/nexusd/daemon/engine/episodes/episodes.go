@@ -90,7 +90,11 @@ func (ep *Episodes) StoreEpisodes(ctx context.Context) (errs error) {
 		clear(ep.known)
 	}
 	now, due := ep.reader.Now(), make(map[turns.ID]bool)
-	for id, err := range ep.reader.Projections.Touched(ep.looked, to) {
+	changed := ep.reader.Projections.Touched(ep.looked, to)
+	if ep.looked == 0 { // a start: the sessions that storeEpisode would not leave alone, not the whole log
+		changed = ep.reader.Projections.UpdatedSince(now.Add(-Window))
+	}
+	for id, err := range changed {
 		if err != nil {
 			if !ep.blind {
 				ep.logger.Error("the sessions that changed can't be read: no episode is stored", "err", err)

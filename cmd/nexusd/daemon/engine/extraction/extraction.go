@@ -100,7 +100,11 @@ func (x *Extraction) ExtractDue(ctx context.Context) error {
 		x.looked = 0 // the projections are made again
 	}
 	now, looked := x.reader.Now(), make(map[turns.ID]bool)
-	for id, err := range x.reader.Projections.Touched(x.looked, to) {
+	changed := x.reader.Projections.Touched(x.looked, to)
+	if x.looked == 0 { // a start: the sessions that may be due, not the whole log
+		changed = x.reader.Projections.UpdatedSince(now.Add(-Window - Tries*Lease))
+	}
+	for id, err := range changed {
 		if err != nil {
 			return err
 		}
@@ -194,12 +198,15 @@ func (x *Extraction) attempt(ctx context.Context, id turns.ID) (again time.Time,
 	if mine, berr := x.note(ctx, e, begun, try, nil); !mine || berr != nil {
 		return again, false, berr // another daemon was faster
 	}
-	n := 0
+	n, spent := 0, map[string]any{"asked": err == nil}
 	if err == nil {
-		n, err = x.extract(ctx, e, previous, halves)
+		var out summary.Output
+		n, out, err = x.extract(ctx, e, previous, halves)
+		addSpent(spent, &out)
 	}
 	if err == nil {
-		_, err = x.note(ctx, e, done, 0, map[string]any{"memories": n})
+		spent["memories"] = n
+		_, err = x.note(ctx, e, done, 0, spent)
 		x.writer.Metrics.Extracted("done")
 		return again, err == nil, err
 	}
@@ -209,8 +216,23 @@ func (x *Extraction) attempt(ctx context.Context, id turns.ID) (again time.Time,
 	code := api.FromError(err).Code
 	x.logger.Warn("the extraction of memories at a reset failed", "session", id, "try", try, "tries", Tries, "code", code)
 	x.writer.Metrics.Extracted("failed")
-	_, err = x.note(ctx, e, failed, try, map[string]any{"code": code})
+	spent["code"] = code
+	_, err = x.note(ctx, e, failed, try, spent)
 	return again, try == Tries && err == nil, err
+}
+
+// addSpent adds what the models of a try used to its record, so far as they counted it:
+// nothing else in the ledger says it.
+func addSpent(record map[string]any, out *summary.Output) {
+	if out.Usage != nil {
+		record["usage"] = *out.Usage
+	}
+	if out.CostMicros > 0 {
+		record["cost_micros"] = out.CostMicros
+	}
+	if out.Model != "" {
+		record["model"] = out.Model
+	}
 }
 
 // plan returns the extraction of a session; nil if none is to be made: its policy asks for
@@ -257,8 +279,9 @@ func (x *Extraction) load(ctx context.Context, e *extraction) (halves []summary.
 	return halves, p.PreviousSummary(), nil
 }
 
-// extract asks the model and stores the memories that it finds. It returns how many.
-func (x *Extraction) extract(ctx context.Context, e *extraction, previous string, halves []summary.HalfTurn) (n int, err error) {
+// extract asks the model and stores the memories that it finds. It returns how many, and
+// what the model answered and used, also with an error.
+func (x *Extraction) extract(ctx context.Context, e *extraction, previous string, halves []summary.HalfTurn) (n int, out summary.Output, err error) {
 	defer func() {
 		if p := recover(); p != nil { // a summarizer's; it ends the try and not the daemon
 			err = api.InternalError(api.NewID(), "")
@@ -267,10 +290,10 @@ func (x *Extraction) extract(ctx context.Context, e *extraction, previous string
 	}()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	out, err := compactor.Extract(ctx, e.policy, previous, halves, e.tiers)
+	out, err = compactor.Extract(ctx, e.policy, previous, halves, e.tiers)
 	if err != nil {
 		x.writer.Metrics.Summarized("lost", out.Usage, out.CostMicros)
-		return 0, err
+		return 0, out, err
 	}
 	x.writer.Metrics.Summarized("kept", out.Usage, out.CostMicros)
 	var all []turns.Ref // the turns, newest last
@@ -291,13 +314,13 @@ func (x *Extraction) extract(ctx context.Context, e *extraction, previous string
 		stored, err := x.memories.Remember(ctx, e.caller, memories.Found{
 			ID: e.id("memory\x00"+m.Kind+"\x00"+m.Text, 0), Session: e.session.ID, Kind: e.policy.MemoryKind(m.Kind), Text: m.Text, Sources: names})
 		if err != nil {
-			return n, err
+			return n, out, err
 		}
 		if stored {
 			n++
 		}
 	}
-	return n, nil
+	return n, out, nil
 }
 
 // id returns the id of an event of the extraction. It is the same on every daemon, and
