@@ -247,7 +247,7 @@ func (r *Repository) read(ctx context.Context, root *os.Root, names []string, st
 			continue
 		case err != nil:
 			k.why = "it can't be read"
-		case untracked[name] && len(secrets.Find(string(body))) > 0:
+		case untracked[name] && hasSecret(string(body)):
 			k.why = "it holds a credential"
 		default:
 			o := object{"blob", body}
@@ -339,6 +339,11 @@ func (k known) same(info fs.FileInfo) bool {
 	n.id, n.why = k.id, k.why
 	return n == k
 }
+
+func hasSecret(text string) bool { return len(secrets.Find(text)) > 0 }
+
+// isSecret reports whether a file that git does not track is left out as a secret.
+func isSecret(p, text string) bool { return secretName(p) || hasSecret(text) }
 
 // secretName reports whether files of this name hold secrets as a rule. Only files that
 // git does not track are asked about.
