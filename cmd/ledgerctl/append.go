@@ -6,6 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/names"
+	"nexus/cmd/ledgerctl/prose"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -17,15 +20,15 @@ func appendCmd(e *env) *cobra.Command {
 		var opened api.CreateSession
 		if policy != "" {
 			if args[0] != "new" {
-				return usageError{errors.New("--policy is for append new; sessions set SESSION --policy changes a session")}
+				return fault.Usage(errors.New("--policy is for append new; sessions set SESSION --policy changes a session"))
 			}
 			var err error
-			if opened.Policy, err = policyArg(policy); err != nil {
+			if opened.Policy, err = names.Policy(policy); err != nil {
 				return err
 			}
 		}
 		if user == "" && assistant == "" {
-			b, err := io.ReadAll(e.in)
+			b, err := io.ReadAll(e.In)
 			if err != nil {
 				return err
 			}
@@ -44,12 +47,12 @@ func appendCmd(e *env) *cobra.Command {
 		var s *api.Session
 		var err error
 		if args[0] == "new" {
-			if c, err = e.client("main"); err != nil {
+			if c, err = e.Client("main"); err != nil {
 				return err
 			}
 			s, err = c.Create(cmd.Context(), opened)
 		} else {
-			c, s, err = e.session(cmd.Context(), args[0])
+			c, s, err = e.Session(cmd.Context(), args[0])
 		}
 		if err != nil {
 			return err
@@ -58,13 +61,13 @@ func appendCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if e.json {
-			return e.print(a)
+		if e.JSON {
+			return e.Print(a)
 		}
-		if r.Response == nil && len(r.Messages) > 0 && e.talks {
-			e.say("the turn waits for its answer: ledgerctl append %s --assistant TEXT", short(a.Session))
+		if r.Response == nil && len(r.Messages) > 0 && e.ErrIsTerminal {
+			e.Say("the turn waits for its answer: ledgerctl append %s --assistant TEXT", prose.Short(a.Session))
 		}
-		e.tell("turn %s at depth %d of session %s, %s of %s tokens", a.ID, a.Depth, a.Session, grouped(a.Context.Tokens), grouped(a.Context.Budget))
+		e.Tell("turn %s at depth %d of session %s, %s of %s tokens", a.ID, a.Depth, a.Session, prose.Grouped(a.Context.Tokens), prose.Grouped(a.Context.Budget))
 		return nil
 	})
 	c.Flags().StringVar(&user, "user", "", "the user's text")

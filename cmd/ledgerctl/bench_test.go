@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/ledgerctl/bench"
 	"nexus/turns"
 )
 
@@ -25,8 +26,8 @@ func TestBenchMeasuresThreeSystems(t *testing.T) {
 		t.Fatalf("%v: %s", err, stderr.String())
 	}
 	var got struct {
-		load
-		Systems []measured `json:"systems"`
+		bench.Load
+		Systems []bench.Measured `json:"systems"`
 	}
 	if err := turns.DecodeJSON(out, &got); err != nil {
 		t.Fatal(err)

@@ -6,20 +6,28 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/ledgerctl/bisect"
 	"nexus/cmd/ledgerctl/codetree"
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/names"
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/turnview"
 	"nexus/turns"
 )
 
-const bisectManual = `ledgerctl bisect SESSION|TURN [--every] [--repo DIR] -- COMMAND [ARGS]…
+const bisectManual = `ledgerctl bisect SESSION|TURN [--every] [--repo DIR] [--base COMMIT]
+                 [--folder DIR] [--transcript FILE] -- COMMAND [ARGS]…
 
 Finds the turn after which a command fails: runs it on the files that watch
 --code or a hook recorded after turns, in a temporary git worktree, and shows
-the turn, what it did and what it changed. The command passes with exit status
+the turn, what it did and what it changed. Of turns that nobody recorded it
+takes files that are rebuilt from the transcript, as ledgerctl code shows them,
+if each is known: exact or as last recorded. The command passes with exit status
 0 and fails with 1 to 127, but 125 says that it can't tell: that turn is
 skipped. Any other status, or a signal, ends the search. Ignored files, such as
 dependencies, are not there: let COMMAND install them.
@@ -31,6 +39,14 @@ on. Where the files of turns are not known, or were skipped, it names the range.
                with which it begins to fail
   --repo DIR   the git repository that has the files (else: where they were
                recorded)
+  --base COMMIT
+               the commit that an imported session began with (else: as Codex
+               states it)
+  --folder DIR where its agent worked, as the transcript writes it (else: as the
+               session states it)
+  --transcript FILE
+               the file of Claude Code that was imported: it shows more of the
+               files than an import stores
 
 Examples
   ledgerctl bisect support-42 -- go test ./...
@@ -56,24 +72,47 @@ type bisectTurn struct {
 
 func bisectCmd(e *env) *cobra.Command {
 	var every bool
-	var repo string
+	var where codetree.Where
 	c := verb("bisect SESSION|TURN -- COMMAND…", "the turn after which a command fails", 2, -1, func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 1 {
-			return usageError{errors.New("the command stands after --, as in: ledgerctl bisect SESSION -- make test")}
+			return fault.Usage(errors.New("the command stands after --, as in: ledgerctl bisect SESSION -- make test"))
 		}
-		p, err := e.place(cmd, args[0])
+		p, err := e.Find(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		path, err := codetree.Path(cmd.Context(), p.c, p.s.ID, p.turn)
+		path, err := codetree.Path(cmd.Context(), p.Client, p.Session.ID, p.Turn)
 		if err != nil {
 			return err
 		}
-		return e.bisect(cmd.Context(), p, path, every, repo, args[1:])
+		if slices.ContainsFunc(path, func(t codetree.PathTurn) bool { return t.Files == nil }) {
+			if err := e.fillPath(cmd.Context(), p, path, where); err != nil {
+				return err
+			}
+		}
+		return e.bisect(cmd.Context(), p, path, every, where.Repo, args[1:])
 	})
 	c.Flags().BoolVar(&every, "every", false, "run the command on the files of all turns")
-	c.Flags().StringVar(&repo, "repo", "", "the git repository that has the files")
+	c.Flags().StringVar(&where.Repo, "repo", "", "the git repository that has the files")
+	whereFlags(c, &where)
 	return c
+}
+
+// fillPath rebuilds the files of turns that nobody recorded. Where that can't be done they
+// stay unknown, as without a repository.
+func (e *env) fillPath(ctx context.Context, p names.Place, path []codetree.PathTurn, w codetree.Where) error {
+	had := slices.ContainsFunc(path, func(t codetree.PathTurn) bool { return t.Files != nil })
+	src, err := codetree.NewSource(ctx, p.Client, p.Session.ID, p.Turn, w)
+	if err == nil {
+		err = src.Fill(ctx, path)
+	}
+	if err != nil {
+		if had && (errors.Is(err, codetree.ErrNoRepository) || errors.Is(err, codetree.ErrNoFolder)) {
+			return nil
+		}
+		return codeHint(err)
+	}
+	return nil
 }
 
 // maxExit is the highest exit status that says that a command failed; shells use those
@@ -81,7 +120,7 @@ func bisectCmd(e *env) *cobra.Command {
 const skipExit, maxExit = 125, 127
 
 // bisect runs a command on the files of a path's turns.
-func (e *env) bisect(ctx context.Context, p place, path []codetree.PathTurn, every bool, repo string, command []string) error {
+func (e *env) bisect(ctx context.Context, p names.Place, path []codetree.PathTurn, every bool, repo string, command []string) error {
 	list := make([]bisect.Turn, len(path))
 	var newest *codetree.Recorded
 	var from *codetree.Repository
@@ -110,7 +149,7 @@ func (e *env) bisect(ctx context.Context, p place, path []codetree.PathTurn, eve
 		trees[t.Files.Tree], list[i].Tree = t.Files, t.Files.Tree
 	}
 	if lost > 0 {
-		e.say("%s recorded in another repository: their files are not known here", plural(uint64(lost), "turn"))
+		e.Say("%s recorded in another repository: their files are not known here", prose.Plural(uint64(lost), "turn"))
 	}
 	dir, remove, err := tempFolder()
 	if err != nil {
@@ -135,13 +174,13 @@ func (e *env) bisect(ctx context.Context, p place, path []codetree.PathTurn, eve
 		}
 		o, err := e.runOn(ctx, w.Dir, command)
 		if err == nil {
-			e.say("%s %s", t.Name, o)
+			e.Say("%s %s", t.Name, o)
 		}
 		return o, err
 	})
 	switch {
 	case errors.Is(err, bisect.ErrNoTrees):
-		return hinted{err, "ledgerctl watch --code records the files after each turn from now on"}
+		return fault.WithHint(err, "ledgerctl code SESSION shows what is known; --base COMMIT is the commit that the session began with; ledgerctl watch --code records the files from now on")
 	case err != nil:
 		return err
 	}
@@ -151,7 +190,7 @@ func (e *env) bisect(ctx context.Context, p place, path []codetree.PathTurn, eve
 // runOn runs the command in a folder. What it prints goes to stderr.
 func (e *env) runOn(ctx context.Context, dir string, command []string) (bisect.Outcome, error) {
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
-	c.Dir, c.Stdout, c.Stderr = dir, e.err, e.err
+	c.Dir, c.Stdout, c.Stderr = dir, e.Err, e.Err
 	for _, v := range os.Environ() { // a git that the command runs is to see the worktree
 		if !strings.HasPrefix(v, "GIT_DIR=") && !strings.HasPrefix(v, "GIT_WORK_TREE=") && !strings.HasPrefix(v, "GIT_INDEX_FILE=") {
 			c.Env = append(c.Env, v)
@@ -174,7 +213,7 @@ func (e *env) runOn(ctx context.Context, dir string, command []string) (bisect.O
 	return bisect.Fail, nil
 }
 
-func (e *env) printBisect(ctx context.Context, p place, from *codetree.Repository, path []codetree.PathTurn, r *bisect.Result) error {
+func (e *env) printBisect(ctx context.Context, p names.Place, from *codetree.Repository, path []codetree.PathTurn, r *bisect.Result) error {
 	turn := func(i int) bisectTurn {
 		t := bisectTurn{Depth: path[i].Depth, ID: path[i].ID, Session: path[i].Session}
 		if f := path[i].Files; f != nil {
@@ -198,25 +237,25 @@ func (e *env) printBisect(ctx context.Context, p place, from *codetree.Repositor
 	for _, i := range r.Turned {
 		out.Turned = append(out.Turned, turn(i))
 	}
-	if e.json {
-		return e.print(out)
+	if e.JSON {
+		return e.Print(out)
 	}
 	switch {
 	case r.Good >= 0 && len(r.Between) == 0:
-		e.tell("The command fails after turn @%d (%s), and passes after @%d.", bad.Depth, bad.ID, out.Good.Depth)
+		e.Tell("The command fails after turn @%d (%s), and passes after @%d.", bad.Depth, bad.ID, out.Good.Depth)
 	case r.Good >= 0:
-		e.tell("The command fails after turn @%d (%s), and passes after @%d. Of %s between it is not known: the failure came with one of @%d to @%d.", bad.Depth, bad.ID, out.Good.Depth, plural(uint64(len(r.Between)), "turn"), path[r.Between[0]].Depth, bad.Depth)
+		e.Tell("The command fails after turn @%d (%s), and passes after @%d. Of %s between it is not known: the failure came with one of @%d to @%d.", bad.Depth, bad.ID, out.Good.Depth, prose.Plural(uint64(len(r.Between)), "turn"), path[r.Between[0]].Depth, bad.Depth)
 	case len(r.Between) == 0:
-		e.tell("The command fails after turn @%d (%s) already, the first of the session.", bad.Depth, bad.ID)
+		e.Tell("The command fails after turn @%d (%s) already, the first of the session.", bad.Depth, bad.ID)
 	default:
-		e.tell("The command fails after turn @%d (%s) already, the first with known files. Of %s before it is not known.", bad.Depth, bad.ID, plural(uint64(len(r.Between)), "turn"))
+		e.Tell("The command fails after turn @%d (%s) already, the first with known files. Of %s before it is not known.", bad.Depth, bad.ID, prose.Plural(uint64(len(r.Between)), "turn"))
 	}
 	if len(r.Turned) > 1 {
 		var names []string
 		for _, t := range out.Turned {
 			names = append(names, fmt.Sprintf("@%d", t.Depth))
 		}
-		e.tell("It begins to fail more than once: with %s.", strings.Join(names, ", "))
+		e.Tell("It begins to fail more than once: with %s.", strings.Join(names, ", "))
 	}
 	for _, i := range append(r.Between, r.Bad) {
 		const most = 20
@@ -228,28 +267,28 @@ func (e *env) printBisect(ctx context.Context, p place, from *codetree.Repositor
 		}
 	}
 	if out.Diff != "" {
-		e.tell("")
-		_, err := fmt.Fprint(e.out, printable(out.Diff))
+		e.Tell("")
+		_, err := fmt.Fprint(e.Out, prose.Printable(out.Diff))
 		return err
 	}
 	return nil
 }
 
 // printDid prints the tool calls of a turn, or its words if it has none.
-func (e *env) printDid(ctx context.Context, p place, id turns.ID) error {
-	t, err := p.c.Turn(ctx, p.s.ID, id)
+func (e *env) printDid(ctx context.Context, p names.Place, id turns.ID) error {
+	t, err := p.Client.Turn(ctx, p.Session.ID, id)
 	if err != nil {
 		return err
 	}
-	maskTurn(t)
-	e.tell("")
-	_, err = fmt.Fprintln(e.out, turnLine(t, e.width))
+	turnview.Mask(t)
+	e.Tell("")
+	_, err = fmt.Fprintln(e.Out, turnview.Line(t, e.Width))
 	if err != nil || t.Response == nil {
 		return err
 	}
 	for i := range t.Response.Parts {
 		if x := &t.Response.Parts[i]; x.Type == turns.ToolCall {
-			e.tell("  %s(%s)", printable(x.Name), firstArgument(x.Arguments))
+			e.Tell("  %s(%s)", prose.Printable(x.Name), prose.FirstArgument(x.Arguments))
 		}
 	}
 	return nil

@@ -6,11 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/ledgerctl/codetree"
+	"nexus/cmd/ledgerctl/edits"
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/names"
+	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -33,7 +38,7 @@ func recordCode(cfg *watch.Config, limits codetree.Limits) {
 		if ctx.Err() != nil || errors.Is(err, codetree.ErrMoved) || log == nil {
 			return
 		}
-		text := plainly(nil, err)
+		text := fault.Plainly(nil, err)
 		if before, _ := said.Swap(folder, text); before != text {
 			log("the files of %s are not recorded: %s", folder, text)
 		}
@@ -52,22 +57,59 @@ func recordCode(cfg *watch.Config, limits codetree.Limits) {
 	}
 }
 
-// codeAt returns the files that were there after a turn.
-func codeAt(ctx context.Context, p place, at turns.ID) (*codetree.Recorded, error) {
-	path, err := codetree.Path(ctx, p.c, p.s.ID, at)
+// codeFor returns the files after a turn and the repository that has them: as recorded, else
+// as rebuilt from the transcript. Then it says in which sense they are known.
+func (e *env) codeFor(ctx context.Context, p names.Place, at turns.ID, w codetree.Where, partial bool) (*codetree.Recorded, *codetree.Repository, error) {
+	path, err := codetree.Path(ctx, p.Client, p.Session.ID, at)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if n := len(path); n > 0 && path[n-1].Files != nil {
-		return path[n-1].Files, nil
+		from, err := codeRepository(ctx, w.Repo, path[n-1].Files)
+		return path[n-1].Files, from, err
 	}
-	err = fmt.Errorf("the files after turn %s are not known: none were recorded", at)
-	for i := len(path) - 1; i >= 0; i-- {
-		if path[i].Files != nil {
-			return nil, hinted{err, fmt.Sprintf("the last turn before it that has files is @%d", path[i].Depth)}
+	rec, src, st, err := rebuiltCode(ctx, p, at, w, partial)
+	if err != nil {
+		err = fmt.Errorf("the files after turn %s were not recorded, and can't be rebuilt: %w", at, err)
+		for i := len(path) - 1; i >= 0; i-- {
+			if path[i].Files != nil {
+				return nil, nil, fault.WithHint(err, fmt.Sprintf("the last turn before it that has files is @%d", path[i].Depth))
+			}
 		}
+		return nil, nil, codeHint(err)
 	}
-	return nil, hinted{err, "ledgerctl watch --code records them from now on"}
+	e.Say("Rebuilt from the transcript: %s.", knownCount(st))
+	e.Say("%s", othersOf(src, st))
+	const most = 20
+	weak := slices.DeleteFunc(st.Files(), func(f edits.File) bool { return f.Status != edits.Recorded })
+	for _, f := range weak[:min(len(weak), most)] {
+		e.Say("as last recorded: %s (@%d: %s)", prose.Printable(f.Path), f.Since, f.Why.Text())
+	}
+	if more := len(weak) - most; more > 0 {
+		e.Say("as last recorded: %s more; ledgerctl code lists them", prose.Plural(uint64(more), "file"))
+	}
+	return rec, src.Repo, nil
+}
+
+// rebuiltCode rebuilds the files after a turn, and gives them to git.
+func rebuiltCode(ctx context.Context, p names.Place, at turns.ID, w codetree.Where, partial bool) (*codetree.Recorded, *codetree.Source, *edits.State, error) {
+	src, err := codetree.NewSource(ctx, p.Client, p.Session.ID, at, w)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	st, err := src.At(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	trees, err := src.NewTrees(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	rec, err := trees.Tree(st, partial)
+	if err == nil {
+		err = trees.Write(ctx)
+	}
+	return rec, src, st, err
 }
 
 // codeRepository opens the repository that has recorded files: repo, else the one that
@@ -75,51 +117,47 @@ func codeAt(ctx context.Context, p place, at turns.ID) (*codetree.Recorded, erro
 func codeRepository(ctx context.Context, repo string, rec *codetree.Recorded) (*codetree.Repository, error) {
 	r, err := codetree.Open(ctx, cmp.Or(repo, rec.Folder))
 	if err != nil {
-		return nil, hinted{err, "--repo DIR is the repository that has the files"}
+		return nil, fault.WithHint(err, "--repo DIR is the repository that has the files")
 	}
 	if !r.Has(ctx, rec.Tree) {
-		return nil, hinted{fmt.Errorf("%w: tree %s is not in %s", codetree.ErrNoTree, rec.Tree, printable(r.Top)), "--repo DIR is the repository that has the files; a clone has them after: git fetch ORIGIN 'refs/nexus/*:refs/nexus/*'"}
+		return nil, fault.WithHint(fmt.Errorf("%w: tree %s is not in %s", codetree.ErrNoTree, rec.Tree, prose.Printable(r.Top)), "--repo DIR is the repository that has the files; a clone has them after: git fetch ORIGIN 'refs/nexus/*:refs/nexus/*'")
 	}
 	return r, nil
 }
 
 // forkWithCode forks a session at a turn, with the files of that turn in dir. Nothing stays
 // of either if the other fails.
-func (e *env) forkWithCode(cmd *cobra.Command, p place, r api.CreateFork, dir, repo string) error {
+func (e *env) forkWithCode(cmd *cobra.Command, p names.Place, r api.CreateFork, dir string, where codetree.Where, partial bool) error {
 	ctx := cmd.Context()
-	rec, err := codeAt(ctx, p, r.Turn)
-	if err != nil {
-		return err
-	}
-	from, err := codeRepository(ctx, repo, rec)
+	rec, from, err := e.codeFor(ctx, p, r.Turn, where, partial)
 	if err != nil {
 		return err
 	}
 	w, err := from.AddWorktree(ctx, dir, rec.Tree, rec.Head)
 	if err != nil {
 		if errors.Is(err, codetree.ErrNotEmpty) {
-			return usageError{err}
+			return fault.Usage(err)
 		}
 		return err
 	}
 	var f *api.Session
 	r.Meta, err = turns.EncodeJSON(map[string]any{"source": "nexus", "cwd": w.Dir, "code": map[string]string{"tree": rec.Tree, "head": rec.Head, "repository": from.Top}})
 	if err == nil {
-		f, err = p.c.Fork(ctx, p.s.ID, r)
+		f, err = p.Client.Fork(ctx, p.Session.ID, r)
 	}
 	if err != nil {
 		return errors.Join(err, w.Remove(context.WithoutCancel(ctx)))
 	}
 	for _, x := range rec.Left {
-		e.say("not there: %s (%s)", printable(x.Path), x.Why)
+		e.Say("not there: %s (%s)", prose.Printable(x.Path), x.Why)
 	}
 	if more := rec.LeftOut - len(rec.Left); more > 0 {
-		e.say("not there: %s more", plural(uint64(more), "file"))
+		e.Say("not there: %s more", prose.Plural(uint64(more), "file"))
 	}
-	if e.json {
-		return e.print(map[string]any{"session": f, "dir": w.Dir, "tree": rec.Tree, "head": rec.Head, "files": rec.Files, "left_out": rec.LeftOut})
+	if e.JSON {
+		return e.Print(map[string]any{"session": f, "dir": w.Dir, "tree": rec.Tree, "head": rec.Head, "files": rec.Files, "left_out": rec.LeftOut})
 	}
-	e.tell("session %s, forked from %s at depth %d (%s); %s in %s", f.ID, r.Turn, f.Depth, f.Mode, plural(uint64(rec.Files), "file"), printable(w.Dir))
+	e.Tell("session %s, forked from %s at depth %d (%s); %s in %s", f.ID, r.Turn, f.Depth, f.Mode, prose.Plural(uint64(rec.Files), "file"), prose.Printable(w.Dir))
 	return nil
 }
 

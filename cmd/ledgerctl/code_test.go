@@ -273,6 +273,7 @@ func (r *replay) checkGuide() {
 		r.t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(guide), "\n## The code of a turn\n")
+	section, _, _ = strings.Cut(section, "\n### ")
 	if _, said, exit := r.ledgerctl("", "sessions", "set", r.session, "--label", "support-42"); exit != 0 {
 		r.t.Fatal(said)
 	}

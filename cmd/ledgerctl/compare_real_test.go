@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/ledgerctl/comparison"
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/compactor/compare"
 	"nexus/compactor/policy"
@@ -44,24 +47,24 @@ func TestCompareReal(t *testing.T) {
 	for i, title := range []string{"Development", "Held out"} {
 		hs := realHistories(t, uint32(i))
 		for _, window := range realWindows {
-			x, err := newComparison(names, window)
+			x, err := comparison.New(names, window)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, h := range hs {
-				if h.transcript.Tokens() < window/2 {
+				if h.Transcript.Tokens() < window/2 {
 					continue // no policy would do anything
 				}
-				if err := x.add(t.Context(), h, nil); err != nil {
-					t.Fatalf("%s: %v", h.name, err)
+				if err := x.Add(t.Context(), h, nil); err != nil {
+					t.Fatalf("%s: %v", h.Name, err)
 				}
 			}
-			if len(x.each) == 0 {
+			if len(x.Each) == 0 {
 				t.Fatalf("%s: no transcript of %d tokens", title, window/2)
 			}
 			checkComparison(t, x)
 			checkBalanced(t, x)
-			fmt.Fprintf(&b, "\n### %s, window %s\n\n%s", title, grouped(window), x.markdown())
+			fmt.Fprintf(&b, "\n### %s, window %s\n\n%s", title, prose.Grouped(window), x.Markdown())
 		}
 	}
 	t.Logf("%v\n%s", time.Since(began).Round(time.Second), b.Bytes())
@@ -72,7 +75,7 @@ func TestCompareReal(t *testing.T) {
 
 // realHistories returns the transcripts in ../shared/data whose file's name hashes
 // to a half, 0 or 1.
-func realHistories(t *testing.T, half uint32) (out []history) {
+func realHistories(t *testing.T, half uint32) (out []comparison.History) {
 	t.Helper()
 	data := filepath.Join("..", "..", "..", "shared", "data")
 	if _, err := os.Stat(data); err != nil {
@@ -82,14 +85,14 @@ func realHistories(t *testing.T, half uint32) (out []history) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &env{}
+	e := newEnv(&terminal.Terminal{})
 	for _, f := range files {
 		h := fnv.New32a()
 		h.Write([]byte(filepath.Base(f.Name)))
 		if h.Sum32()%2 != half {
 			continue
 		}
-		hs, err := e.histories(t.Context(), f.Name, nil)
+		hs, err := comparison.Histories(t.Context(), e.Terminal, f.Name, nil)
 		if unknown := (transcripts.UnknownFormat{}); errors.As(err, &unknown) || errors.Is(err, turns.ErrMalformed) {
 			continue
 		} else if err != nil {
@@ -102,18 +105,18 @@ func realHistories(t *testing.T, half uint32) (out []history) {
 
 // checkComparison holds what must be so of any policy: each call is made once,
 // and what is out of the context is one expand away.
-func checkComparison(t *testing.T, x *comparison) {
+func checkComparison(t *testing.T, x *comparison.Comparison) {
 	t.Helper()
-	for _, c := range x.each {
-		for i, s := range c.sums {
-			if s.Calls != c.calls {
-				t.Errorf("%s, %s: %d calls of %d", c.name, x.policies[i].Name, s.Calls, c.calls)
+	for _, c := range x.Each {
+		for i, s := range c.Sums {
+			if s.Calls != c.Calls {
+				t.Errorf("%s, %s: %d calls of %d", c.Name, x.Policies[i].Name, s.Calls, c.Calls)
 			}
-			if e := s.Survival.AllEarlier(); e.InContext()+e.Reachable != e.All || e.All != c.sums[0].Survival.AllEarlier().All {
-				t.Errorf("%s, %s: facts are nowhere, or not the same ones: %+v", c.name, x.policies[i].Name, e)
+			if e := s.Survival.AllEarlier(); e.InContext()+e.Reachable != e.All || e.All != c.Sums[0].Survival.AllEarlier().All {
+				t.Errorf("%s, %s: facts are nowhere, or not the same ones: %+v", c.Name, x.Policies[i].Name, e)
 			}
 			if s.Usage.Prompt() != s.Tokens {
-				t.Errorf("%s, %s: %d tokens sent, %d paid for", c.name, x.policies[i].Name, s.Tokens, s.Usage.Prompt())
+				t.Errorf("%s, %s: %d tokens sent, %d paid for", c.Name, x.Policies[i].Name, s.Tokens, s.Usage.Prompt())
 			}
 		}
 	}
@@ -121,26 +124,26 @@ func checkComparison(t *testing.T, x *comparison) {
 
 // checkBalanced is NXS-13, as far as it holds: no design keeps as much as balanced
 // and costs no more, and in the small window none keeps as much.
-func checkBalanced(t *testing.T, x *comparison) {
+func checkBalanced(t *testing.T, x *comparison.Comparison) {
 	t.Helper()
-	at := slices.IndexFunc(x.policies, func(p policy.Policy) bool { return p.Name == "balanced" })
+	at := slices.IndexFunc(x.Policies, func(p policy.Policy) bool { return p.Name == "balanced" })
 	if at < 0 {
 		return
 	}
 	kept := func(i int) float64 {
-		e := x.sums[i].Survival.AllEarlier()
+		e := x.Sums[i].Survival.AllEarlier()
 		return float64(e.InContext()) / float64(e.All)
 	}
-	cost := func(i int) uint64 { return x.sums[i].Usage.Cost(x.prices) }
-	for i, p := range x.policies {
+	cost := func(i int) uint64 { return x.Sums[i].Usage.Cost(x.Prices) }
+	for i, p := range x.Policies {
 		if i == at || strings.HasPrefix(p.Name, "balanced") || p.Name == compare.MaskingName || p.Name == policy.RecordedName {
 			continue
 		}
 		if kept(i) >= kept(at) && cost(i) <= cost(at) {
-			t.Errorf("window %d: %s keeps %.4f for %d, balanced %.4f for %d", x.window, p.Name, kept(i), cost(i), kept(at), cost(at))
+			t.Errorf("window %d: %s keeps %.4f for %d, balanced %.4f for %d", x.Window, p.Name, kept(i), cost(i), kept(at), cost(at))
 		}
-		if x.window == 50_000 && kept(i) >= kept(at) {
-			t.Errorf("window %d: %s keeps %.4f, balanced %.4f", x.window, p.Name, kept(i), kept(at))
+		if x.Window == 50_000 && kept(i) >= kept(at) {
+			t.Errorf("window %d: %s keeps %.4f, balanced %.4f", x.Window, p.Name, kept(i), kept(at))
 		}
 	}
 }

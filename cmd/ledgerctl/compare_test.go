@@ -12,6 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/cmd/ledgerctl/comparison"
+	"nexus/cmd/ledgerctl/local"
+	"nexus/cmd/ledgerctl/quickstart"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/compactor/compare"
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
@@ -25,26 +29,26 @@ import (
 // has made it by then: a replay makes none, and none of its compactions waits.
 func TestNXS11ReplayIsWhatADaemonDoes(t *testing.T) {
 	const window = 20_000
-	paths, err := longestPaths(interchange.ClaudeCode(bytes.NewReader(recorded), interchange.Options{Final: true}).Steps())
+	paths, err := comparison.LongestPaths(interchange.ClaudeCode(bytes.NewReader(quickstart.Transcript), interchange.Options{Final: true}).Steps())
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &env{out: io.Discard, err: io.Discard}
-	c, stop, err := e.local(t.Context(), t.TempDir())
+	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
+	c, stop, err := local.Start(t.Context(), e.Terminal, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
 	for _, name := range policy.Names() {
-		x, err := newComparison([]string{name}, window)
+		x, err := comparison.New([]string{name}, window)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if x.policies[0].Mode == policy.Manual {
+		if x.Policies[0].Mode == policy.Manual {
 			continue
 		}
-		x.policies[0].Mode = policy.BeforeCall // when a worker is done is chance
-		if err := x.add(t.Context(), history{name, compare.New(paths[0].turns, 0), ""}, nil); err != nil {
+		x.Policies[0].Mode = policy.BeforeCall // when a worker is done is chance
+		if err := x.Add(t.Context(), comparison.History{Name: name, Transcript: compare.New(paths[0].Turns, 0)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		var create api.CreateSession
@@ -54,7 +58,7 @@ func TestNXS11ReplayIsWhatADaemonDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, compactions := x.longest[0].Calls, 0
+		want, compactions := x.Longest[0].Calls, 0
 		flushed := uint64(0)
 		add := func(r api.AppendTurn) {
 			t.Helper()
@@ -69,7 +73,7 @@ func TestNXS11ReplayIsWhatADaemonDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, turn := range paths[0].turns {
+		for _, turn := range paths[0].Turns {
 			if len(turn.Messages) > 0 {
 				add(api.AppendTurn{Messages: turn.Messages})
 			}
@@ -136,14 +140,14 @@ func TestLongestPaths(t *testing.T) {
 			}
 		}
 	}
-	paths, err := longestPaths(all(steps, nil))
+	paths, err := comparison.LongestPaths(all(steps, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got [][]string
 	for _, p := range paths {
 		var words []string
-		for _, turn := range p.turns {
+		for _, turn := range p.Turns {
 			words = append(words, turn.Response.Parts[0].Content)
 		}
 		got = append(got, words)
@@ -152,14 +156,14 @@ func TestLongestPaths(t *testing.T) {
 		t.Error(d)
 	}
 	own := compare.Source{Compactions: []compare.Recorded{{Before: 2, FirstKept: 1, Summary: "s"}, {Before: 3, FirstKept: -1, Summary: "t"}}, Reported: map[int]uint64{0: 0, 1: 0, 2: 70, 3: 0}}
-	if d := cmp.Diff(own, paths[0].source); d != "" {
+	if d := cmp.Diff(own, paths[0].Source); d != "" {
 		t.Error(d)
 	}
-	if got := paths[0].overhead; got != 4+10+8+1 {
+	if got := paths[0].Overhead; got != 4+10+8+1 {
 		t.Errorf("%d tokens of system and tools", got)
 	}
 	bad := errors.New("torn")
-	if _, err := longestPaths(all(steps, bad)); !errors.Is(err, bad) {
+	if _, err := comparison.LongestPaths(all(steps, bad)); !errors.Is(err, bad) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -167,15 +171,15 @@ func TestLongestPaths(t *testing.T) {
 // The plot is XML whatever the file is called, and has a line for each policy,
 // a mark for each compaction, and ticks for both axes.
 func TestPlot(t *testing.T) {
-	x := &comparison{window: 1000, name: "<a&\"b\x07>"}
+	x := &comparison.Comparison{Window: 1000, LongestName: "<a&\"b\x07>"}
 	for range 2 {
-		x.longest = append(x.longest, &compare.Replay{
+		x.Longest = append(x.Longest, &compare.Replay{
 			Policy: policy.Policy{Name: "p"},
 			Calls:  []compare.Call{{Tokens: 100}, {Tokens: 990}, {Tokens: 300, Compacted: true}, {Tokens: 400, Elided: true}},
 		})
 	}
 	var b bytes.Buffer
-	if err := x.plot(&b); err != nil {
+	if err := x.Plot(&b); err != nil {
 		t.Fatal(err)
 	}
 	count := map[string]int{}
@@ -209,11 +213,11 @@ func TestPercent(t *testing.T) {
 		n, of int
 		want  string
 	}{{0, 0, "–"}, {1, 3, "33.3 %"}, {3, 3, "100.0 %"}} {
-		if got := percent(c.n, c.of); got != c.want {
+		if got := comparison.Percent(c.n, c.of); got != c.want {
 			t.Errorf("%d of %d: %s", c.n, c.of, got)
 		}
 	}
-	if relative(3, 2) != 1.5 || relative(3, 0) != 1 {
+	if comparison.Relative(3, 2) != 1.5 || comparison.Relative(3, 0) != 1 {
 		t.Error("relative cost")
 	}
 }

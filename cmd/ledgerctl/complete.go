@@ -9,15 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/names"
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/turnview"
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
 )
-
-// The forms that a context is rendered in.
-var contextForms = []string{"otel", "openai", "anthropic", "gemini"}
-
-// exportForms lists the values of --format for an export.
-var exportForms = append([]string{"jsonl", "html", "markdown", "claude-code", "codex", "pi", "gemini-cli"}, contextForms...)
 
 // complete gives every verb what a shell completes its arguments and flags with.
 func (e *env) complete(root *cobra.Command) {
@@ -61,17 +59,15 @@ func noShell(cmd *cobra.Command, args []string) error {
 		names = append(names, c.Name())
 	}
 	if len(args) == 0 {
-		return usageError{errors.New("for which shell? " + strings.Join(names, ", "))}
+		return fault.Usage(errors.New("for which shell? " + strings.Join(names, ", ")))
 	}
-	return usageError{fmt.Errorf("there is no script for a shell %q; there are for %s", args[0], strings.Join(names, ", "))}
+	return fault.Usage(fmt.Errorf("there is no script for a shell %q; there are for %s", args[0], strings.Join(names, ", ")))
 }
-
-func policyNames() []string { return policy.Names() }
 
 // aboutPolicies is the policies with what each does, as shells show it.
 func aboutPolicies() (out []string) {
-	for _, n := range policyNames() {
-		out = append(out, n+"\t"+aboutPolicy[n])
+	for _, n := range policy.Names() {
+		out = append(out, n+"\t"+names.BuiltinPolicies[n])
 	}
 	return out
 }
@@ -89,7 +85,7 @@ func (e *env) liveNames(cmd *cobra.Command, args []string, begun string) ([]stri
 	case at:
 		return e.liveTurns(ctx, sess, sess+"@"), cobra.ShellCompDirectiveNoFileComp
 	}
-	c, err := e.client(api.Operator)
+	c, err := e.Client(api.Operator)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -101,8 +97,8 @@ func (e *env) liveNames(cmd *cobra.Command, args []string, begun string) ([]stri
 		if s.State != "open" || s.Error != "" {
 			continue
 		}
-		about := fmt.Sprintf("\t%s, %s", s.Agent, plural(s.Turns, "turn"))
-		if t := clip(s.Title, 50); t != "" {
+		about := fmt.Sprintf("\t%s, %s", s.Agent, prose.Plural(s.Turns, "turn"))
+		if t := prose.Clip(s.Title, 50); t != "" {
 			about = "\t" + t
 		}
 		switch {
@@ -118,7 +114,7 @@ func (e *env) liveNames(cmd *cobra.Command, args []string, begun string) ([]stri
 // liveTurns completes the numbers of a session's newest turns. before is the text
 // before the number.
 func (e *env) liveTurns(ctx context.Context, sess, before string) (out []string) {
-	c, s, err := e.session(ctx, sess)
+	c, s, err := e.Session(ctx, sess)
 	if err != nil {
 		return nil
 	}
@@ -127,7 +123,7 @@ func (e *env) liveTurns(ctx context.Context, sess, before string) (out []string)
 		if err != nil || len(out) > most {
 			break
 		}
-		about := "\t" + clip(words(&t), 50)
+		about := "\t" + prose.Clip(words(&t), 50)
 		if len(out) == 0 && strings.HasSuffix(before, "@") {
 			out = append(out, before+"head"+about)
 		}
@@ -139,7 +135,7 @@ func (e *env) liveTurns(ctx context.Context, sess, before string) (out []string)
 // words is what a turn is about, in a few words.
 func words(t *api.Turn) string {
 	if t.Compaction != nil {
-		return did(t.Compaction)
+		return turnview.Did(t.Compaction)
 	}
-	return describe(t.Messages)
+	return turnview.Describe(t.Messages)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"nexus/cmd/ledgerctl/comparison"
 	"nexus/compactor"
 	"nexus/compactor/compare"
 	"nexus/compactor/extractive"
@@ -37,7 +38,7 @@ func TestS8_28CostTable(t *testing.T) {
 	if !ok {
 		t.Fatal("the model of the summaries is not in the table of models")
 	}
-	var hs []history
+	var hs []comparison.History
 	for half := range uint32(2) {
 		hs = append(hs, realHistories(t, half)...)
 	}
@@ -49,10 +50,10 @@ func TestS8_28CostTable(t *testing.T) {
 		m := &metered{Summarizer: extractive.New(extractive.Config{})}
 		var sum compare.Sum
 		for _, h := range hs {
-			if h.transcript.Tokens() < window/2 {
+			if h.Transcript.Tokens() < window/2 {
 				continue
 			}
-			r, err := h.transcript.Replay(t.Context(), pol, compare.Options{
+			r, err := h.Transcript.Replay(t.Context(), pol, compare.Options{
 				Limits: turns.Limits{ContextWindow: window}, Tiers: []compactor.Tier{{Name: "extractive", Summarizer: m, Local: true}},
 			})
 			if err != nil {

@@ -57,7 +57,7 @@ func TestContextsOfRealSessionsAsRecorded(t *testing.T) {
 					t.Errorf("%s, turn %d: the response is not all that differs: %s %s", name, turn.Depth, x.Change, x.New.Half)
 				}
 			}
-			if got := !compactionIn(before).IsZero() || shortenedIn(before) > 0; got != compacted {
+			if got := !contextview.CompactionIn(before).IsZero() || contextview.ShortenedIn(before) > 0; got != compacted {
 				t.Errorf("%s, turn %d: a compaction is in force: %v, was recorded: %v", name, turn.Depth, got, compacted)
 			}
 			if u := turn.Usage; u != nil && before.Reported != u.InputTokens {

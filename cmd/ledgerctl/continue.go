@@ -12,49 +12,29 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/ledgerctl/agents"
+	"nexus/cmd/ledgerctl/connect"
+	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/handover"
+	"nexus/cmd/ledgerctl/names"
+	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
-const continueHelp = `ledgerctl continue SESSION|TURN --in AGENT [--model M] [--dir DIR]
-
-Goes on from a session's head, or from any turn, with claude, codex, pi or
-gemini: forks there, writes the fork as a transcript where that agent looks for
-its own, and prints the command that resumes it. The original does not change,
-and no file is written over. The agent gets every turn and call; reasoning that
-its provider did not sign stays out, and a call that was open there gets a
-result that says so. The transcript has everything as it was said, credentials
-too.
-
-Import the file later, as any transcript: what came since goes onto the fork.
-
-  --in AGENT   claude, codex, pi or gemini
-  --model M    the model that the agent is to use (else: its own choice)
-  --dir DIR    the folder that the agent works in (else: that of the session)
-
-Transcripts are written below CLAUDE_CONFIG_DIR, CODEX_HOME, PI_CODING_AGENT_DIR
-or GEMINI_CLI_HOME if those are set, else below the home directory.
-
-Examples
-  ledgerctl continue support-42@30 --in codex
-  ledgerctl continue support-42 --in pi --model claude-sonnet-4-5 --dir shop
-`
-
 func continueCmd(e *env) *cobra.Command {
 	var in, model, dir string
 	c := verb("continue SESSION|TURN", "go on from there with another agent", 1, 1, func(cmd *cobra.Command, args []string) error {
 		agent, ok := handover.Find(in)
 		if !ok {
-			return usageError{fmt.Errorf("--in takes one of %s", strings.Join(handover.Names(), ", "))}
+			return fault.Usage(fmt.Errorf("--in takes one of %s", strings.Join(handover.Names(), ", ")))
 		}
-		p, err := e.place(cmd, args[0])
+		p, err := e.Find(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		if dir, err = workFolder(dir, p.s); err != nil {
+		if dir, err = workFolder(dir, p.Session); err != nil {
 			return err
 		}
 		home, err := agents.OfUser()
@@ -69,15 +49,15 @@ func continueCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		f, err := p.c.Fork(cmd.Context(), p.s.ID, api.CreateFork{Turn: at, Meta: meta})
+		f, err := p.Client.Fork(cmd.Context(), p.Session.ID, api.CreateFork{Turn: at, Meta: meta})
 		if err != nil {
 			return err
 		}
-		t, err := transcripts.HandedOver(cmd.Context(), p.c, f, agent.Format)
+		t, err := transcripts.HandedOver(cmd.Context(), p.Client, f, agent.Format)
 		if err != nil {
 			return err
 		}
-		from := transcripts.WrittenSession(p.s)
+		from := transcripts.WrittenSession(p.Session)
 		t.Session.Branch, t.Session.Commit = from.Branch, from.Commit
 		file := agent.File(home, &t.Session)
 		if err := t.Save(file); err != nil {
@@ -85,19 +65,19 @@ func continueCmd(e *env) *cobra.Command {
 		}
 		var words []string
 		for _, w := range agent.Command(&t.Session, file, model) {
-			words = append(words, quoted(w))
+			words = append(words, prose.ShellWord(w))
 		}
-		command := "cd " + quoted(dir) + " && " + strings.Join(words, " ")
-		if e.json {
-			return e.print(map[string]string{"session": f.ID.String(), "transcript": t.Session.TranscriptID(), "file": file, "dir": dir, "command": command})
+		command := "cd " + prose.ShellWord(dir) + " && " + strings.Join(words, " ")
+		if e.JSON {
+			return e.Print(map[string]string{"session": f.ID.String(), "transcript": t.Session.TranscriptID(), "file": file, "dir": dir, "command": command})
 		}
-		e.say("session %s, forked at depth %d; written to %s", f.ID, f.Depth, file)
+		e.Say("session %s, forked at depth %d; written to %s", f.ID, f.Depth, file)
 		if e.isWatched(file) {
-			e.say("the watch that runs brings back what is said")
+			e.Say("the watch that runs brings back what is said")
 		} else {
-			e.say("later, \"ledgerctl import %s\" brings back what was said; so does ledgerctl watch", quoted(file))
+			e.Say("later, \"ledgerctl import %s\" brings back what was said; so does ledgerctl watch", prose.ShellWord(file))
 		}
-		_, err = fmt.Fprintln(e.out, command) // one line, however wide: it is for a shell
+		_, err = fmt.Fprintln(e.Out, command) // one line, however wide: it is for a shell
 		return err
 	})
 	c.Flags().StringVar(&in, "in", "", "claude, codex, pi, gemini")
@@ -118,7 +98,7 @@ func (e *env) isWatched(file string) bool {
 		return false
 	}
 	s, running, _ := watch.ReadState(state)
-	if !running || s != nil && !strings.HasPrefix(s.Ledger, plainURL(e.server)+" "+e.tenant+"/") {
+	if !running || s != nil && !strings.HasPrefix(s.Ledger, connect.PlainURL(e.Server)+" "+e.Tenant+"/") {
 		return false
 	}
 	return slices.ContainsFunc(sources, func(x watch.Source) bool {
@@ -134,38 +114,38 @@ func workFolder(dir string, s *api.Session) (string, error) {
 		dir = transcripts.WrittenSession(s).Cwd
 	}
 	if dir == "" {
-		return "", usageError{errors.New("the session names no folder; --dir DIR is the one that the agent works in")}
+		return "", fault.Usage(errors.New("the session names no folder; --dir DIR is the one that the agent works in"))
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
 	}
 	if st, err := os.Stat(abs); err != nil || !st.IsDir() {
-		err := fmt.Errorf("%s is not a folder here", printable(abs))
+		err := fmt.Errorf("%s is not a folder here", prose.Printable(abs))
 		if !stated {
-			return "", hinted{usageError{err}, "the session was recorded there; --dir DIR is the folder that the agent works in"}
+			return "", fault.WithHint(fault.Usage(err), "the session was recorded there; --dir DIR is the folder that the agent works in")
 		}
-		return "", usageError{err}
+		return "", fault.Usage(err)
 	}
 	return abs, nil
 }
 
 // handoverPoint returns the turn that an agent goes on from. One that waits for its answer
 // is none: the agent would say again what was asked.
-func handoverPoint(ctx context.Context, p place) (turns.ID, error) {
-	at := p.turn
+func handoverPoint(ctx context.Context, p names.Place) (turns.ID, error) {
+	at := p.Turn
 	if at.IsZero() {
-		if p.s.Head == nil {
-			return at, api.Errorf(api.NotFound, nil, "session %s has no turn to go on from", p.s.ID)
+		if p.Session.Head == nil {
+			return at, api.Errorf(api.NotFound, nil, "session %s has no turn to go on from", p.Session.ID)
 		}
-		at = *p.s.Head
+		at = *p.Session.Head
 	}
-	t, err := p.c.Turn(ctx, p.s.ID, at)
+	t, err := p.Client.Turn(ctx, p.Session.ID, at)
 	if err != nil {
 		return at, err
 	}
 	if t.Compaction == nil && t.Response == nil {
-		return at, hinted{usageError{fmt.Errorf("turn %d has no answer yet", t.Depth)}, "go on from the turn before, and ask again"}
+		return at, fault.WithHint(fault.Usage(fmt.Errorf("turn %d has no answer yet", t.Depth)), "go on from the turn before, and ask again")
 	}
 	return at, nil
 }

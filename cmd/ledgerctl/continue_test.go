@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 
+	"nexus/cmd/ledgerctl/expansion"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
 )
@@ -18,7 +20,8 @@ func TestContinueKnowsAWatchThatRuns(t *testing.T) {
 	}
 	t.Setenv("HOME", home)
 	t.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
-	e := &env{server: "nats://127.0.0.1:4222", tenant: "default"}
+	e := newEnv(&terminal.Terminal{})
+	e.Server, e.Tenant = "nats://127.0.0.1:4222", "default"
 	file := filepath.Join(home, ".claude", "projects", "-w", "a.jsonl")
 	if e.isWatched(file) {
 		t.Error("watched, and no watch ran ever")
@@ -60,7 +63,7 @@ func TestContinueKnowsAWatchThatRuns(t *testing.T) {
 }
 
 func TestLimitsAreSharedFairly(t *testing.T) {
-	got := shared([][]int{{1}, {1, 2, 3, 4}, nil, {1, 2, 3}}, 6)
+	got := expansion.Shared([][]int{{1}, {1, 2, 3, 4}, nil, {1, 2, 3}}, 6)
 	for i, want := range []int{1, 3, 0, 2} {
 		if len(got[i]) != want {
 			t.Errorf("list %d has %d, want %d", i, len(got[i]), want)

@@ -14,12 +14,18 @@ stands before a cost that is higher, and the lines below say why: the source
 has no usage, or a wrong one, no price of the model is known, the call was of a
 tier that costs more, or searched the web. – is unknown.
 
+Counted are answers, summaries of compactions, memory flushes, and extractions
+of memories at resets; --by kind tells them apart. Of an answer of /v1 that was
+lost no tokens are known: its call is named below the table. What a summarizer
+used for a compaction that was then not stored is in the metrics of nexusd only,
+and so are calls with "store": false.
+
 The kinds of tokens do not overlap: input is neither read from the cache nor
 written to it. Reasoning is a part of the output, where the source tells it.
 
   --by KEY,…     a row for each turn, session (default), day, model, project
-                 (the working folder), agent (of the ledger) or source (the
-                 program); several with commas: day,model
+                 (the working folder), agent (of the ledger), source (the
+                 program) or kind; several with commas: day,model
   --since DAY    calls from a day, time or age (3d, 12h, 2w) on
   --until DAY    calls before it
   --zone ZONE    where days begin: UTC, Europe/Paris (else: as on this machine)

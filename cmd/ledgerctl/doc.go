@@ -6,6 +6,21 @@
 // daemon of its own.
 //
 // Begin at main.go, which lists the verbs. Each verb has a file of its name or of
-// its group; fault.go turns an error into what a person reads, screen.go knows the
-// terminal.
+// its group: it reads flags, calls a room below, and prints. The rooms, lowest first:
+//
+//	prose, fault, terminal        what every command prints with: words, errors, tables
+//	connect, names, help          the way to a ledger; what a person types; the manual
+//	turnview, sessionview,        turns, sessions and trees, contexts, events, memories
+//	contextview, eventview,       and hits of a search, as lines and tables
+//	memoryview, searchview
+//	plot, textdiff                pictures as SVG; texts compared line by line
+//	comparison, cost              policies compared; what calls cost
+//	transcripts, importreport     transcripts in, and what a person reads about it
+//	export, archive, page,        sessions out: files, checks of them, pages,
+//	handover, codetree            transcripts for other agents, the files of a folder
+//	audit, doctor, bench          what is damaged; what is set up wrong; how fast it is
+//	watch, hooks, pi, service,    agents at work: what follows them, what they call,
+//	agents, wholefile             what keeps it running
+//	local, quickstart             a daemon of the command's own, and the walk on it
+//	bisect, expansion, picker     the turn that broke it; what a summary lost; a list
 package main

@@ -19,6 +19,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/local"
+	"nexus/cmd/ledgerctl/quickstart"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/ledger/api"
 )
 
@@ -177,15 +181,15 @@ func newDocs(t *testing.T, root string, startsOne bool) *docs {
 	if err := os.MkdirAll(project, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(project, "session.jsonl"), recorded, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(project, "session.jsonl"), quickstart.Transcript, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e := &env{out: io.Discard, err: io.Discard}
+	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
 	data := filepath.Join(dir, "nexus-data")
 	if startsOne {
 		data = t.TempDir()
 	}
-	c, stop, err := e.local(t.Context(), data)
+	c, stop, err := local.Start(t.Context(), e.Terminal, data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +274,7 @@ func (d *docs) newest() (memory, event string, err error) {
 		break
 	}
 	for ev, err := range c.Events(d.t.Context(), api.ListEvents{Channel: "mail", Order: "desc"}) {
-		if err != nil && !coded(err, api.NotFound) {
+		if err != nil && !fault.HasCode(err, api.NotFound) {
 			return "", "", err
 		}
 		event = ev.ID.String()
@@ -503,4 +507,6 @@ func TestTheGuideRunsTheExamplesOfTheHelp(t *testing.T) {
 	}
 }
 
-func commandsTree() *cobra.Command { return commands(&env{out: io.Discard, err: io.Discard}) }
+func commandsTree() *cobra.Command {
+	return commands(newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard}))
+}

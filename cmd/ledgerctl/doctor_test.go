@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/ledgerctl/connect"
+	"nexus/cmd/ledgerctl/doctor"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -23,15 +25,15 @@ func examined(t *testing.T, args ...string) (code int, results map[string]string
 	var out, errs bytes.Buffer
 	code = run(t.Context(), append([]string{"doctor", "--json"}, args...), strings.NewReader(""), &out, &errs)
 	var got struct {
-		OK     bool    `json:"ok"`
-		Checks []check `json:"checks"`
+		OK     bool           `json:"ok"`
+		Checks []doctor.Check `json:"checks"`
 	}
 	if err := turns.DecodeJSON(bytes.TrimSpace(out.Bytes()), &got); err != nil || got.OK != (code == 0) || errs.Len() > 0 {
 		t.Fatalf("exit status %d, %v: %s%s", code, err, &out, &errs)
 	}
 	results = make(map[string]string)
 	for _, c := range got.Checks {
-		if results[c.Name] += c.Result; c.Result == checkFail && c.Do == "" {
+		if results[c.Name] += c.Result; c.Result == doctor.Failed && c.Do == "" {
 			t.Errorf("%s fails, and nothing says what to do", c.Name)
 		}
 	}
@@ -43,7 +45,7 @@ func TestDoctorSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	for _, name := range []string{"NEXUS_CREDS", "NEXUS_URL", "NEXUS_TLS_CA", "NEXUS_TOKEN"} {
 		t.Setenv(name, "")
 	}
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Version: version})
+	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Version: connect.Version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +110,7 @@ func TestDoctorJudgesWhatNexusdCounts(t *testing.T) {
 	t.Setenv("NEXUS_TOKEN", "")
 	t.Setenv("NEXUS_TLS_CA", "")
 	info := func(sync string) string {
-		return fmt.Sprintf("nexus_info{replicas=\"3\",seal=\"off\",server=\"external\",sync=%q,version=%q} 1\n", sync, version)
+		return fmt.Sprintf("nexus_info{replicas=\"3\",seal=\"off\",server=\"external\",sync=%q,version=%q} 1\n", sync, connect.Version)
 	}
 	for name, tc := range map[string]struct {
 		ready   int
@@ -120,7 +122,7 @@ func TestDoctorJudgesWhatNexusdCounts(t *testing.T) {
 		"an external cluster":           {200, 0, info("always"), 5, map[string]string{"ready": "ok", "durability": "ok", "fsync": "skipped", "scrub": "skipped", "clock": "ok"}},
 		"servers that acknowledge late": {200, 0, info("later"), 5, map[string]string{"durability": "warn"}},
 		"servers that do not tell":      {200, 0, info("unknown"), 5, map[string]string{"durability": "warn"}},
-		"another version":               {200, 0, strings.Replace(info("always"), version, "9.9.9", 1), 5, map[string]string{"version": "warn"}},
+		"another version":               {200, 0, strings.Replace(info("always"), connect.Version, "9.9.9", 1), 5, map[string]string{"version": "warn"}},
 		"a clock that is off":           {200, time.Hour, info("always"), 5, map[string]string{"clock": "warn"}},
 		"not ready":                     {503, 0, info("always"), 5, map[string]string{"ready": "fail"}},
 		"no token":                      {401, 0, "", 5, map[string]string{"http": "fail"}},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +13,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/eventview"
+	"nexus/cmd/ledgerctl/export"
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/names"
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -30,23 +35,23 @@ func appendEventCmd(e *env) *cobra.Command {
 	var kind, body, at, id, meta string
 	c := verb("append CHANNEL", "store an external event", 1, 1, func(cmd *cobra.Command, args []string) error {
 		if kind == "" {
-			return usageError{errors.New("--kind says what the event is, as --kind mail.received")}
+			return fault.Usage(errors.New("--kind says what the event is, as --kind mail.received"))
 		}
 		r := api.AppendEvent{Channel: args[0], Kind: kind, Body: turns.Raw(body), Meta: turns.Raw(meta)}
 		if body == "" {
-			b, err := e.readFile("-")
+			b, err := e.ReadFile("-")
 			if err != nil {
 				return err
 			}
 			r.Body = b
 		}
 		var err error
-		if r.Time, err = dayFlag("time", at); err != nil {
+		if r.Time, err = names.Day("time", at); err != nil {
 			return err
 		}
 		if id != "" {
 			if r.ID, err = turns.ParseID(id); err != nil {
-				return usageError{fmt.Errorf("--id: %w", err)}
+				return fault.Usage(fmt.Errorf("--id: %w", err))
 			}
 		}
 		if err := jsonFlag("the body", r.Body); err != nil {
@@ -57,7 +62,7 @@ func appendEventCmd(e *env) *cobra.Command {
 		} else if err := jsonFlag("--meta", r.Meta); err != nil {
 			return err
 		}
-		c, err := e.client("main")
+		c, err := e.Client("main")
 		if err != nil {
 			return err
 		}
@@ -66,9 +71,9 @@ func appendEventCmd(e *env) *cobra.Command {
 			return err
 		}
 		if a.Duplicate {
-			e.say("the event was stored before")
+			e.Say("the event was stored before")
 		}
-		return e.result(a, "%s", a.ID)
+		return e.Result(a, "%s", a.ID)
 	})
 	c.Flags().StringVar(&kind, "kind", "", "what the event is, such as mail.received")
 	c.Flags().StringVar(&body, "body", "", "the body, JSON (else: stdin)")
@@ -82,7 +87,7 @@ func appendEventCmd(e *env) *cobra.Command {
 func jsonFlag(what string, v turns.Raw) error {
 	var x turns.Raw
 	if err := turns.DecodeJSON(v, &x); err != nil {
-		return usageError{fmt.Errorf("%s: %w", what, err)}
+		return fault.Usage(fmt.Errorf("%s: %w", what, err))
 	}
 	return nil
 }
@@ -100,8 +105,8 @@ func (f *eventFilter) flags(c *cobra.Command) {
 
 func (f *eventFilter) request(channel string) (r api.ListEvents, err error) {
 	r = api.ListEvents{Channel: channel, Kind: f.kind}
-	if r.From, err = dayFlag("from", f.from); err == nil {
-		r.To, err = dayFlag("to", f.to)
+	if r.From, err = names.Day("from", f.from); err == nil {
+		r.To, err = names.Day("to", f.to)
 	}
 	return r, err
 }
@@ -118,17 +123,17 @@ func listEventsCmd(e *env) *cobra.Command {
 		if desc {
 			r.Order = "desc"
 		}
-		c, err := e.client("main")
+		c, err := e.Client("main")
 		if err != nil {
 			return err
 		}
 		any := false
-		err = printEach(e, c.Events(cmd.Context(), r), n, func(ev *api.Event) string {
+		err = terminal.PrintEach(e.Terminal, c.Events(cmd.Context(), r), n, func(ev *api.Event) string {
 			any = true
-			return eventLine(ev, e.width)
+			return eventview.Line(ev, e.Width)
 		})
-		if err == nil && !any && !e.json {
-			e.say("the channel has no such event")
+		if err == nil && !any && !e.JSON {
+			e.Say("the channel has no such event")
 		}
 		return err
 	})
@@ -138,29 +143,9 @@ func listEventsCmd(e *env) *cobra.Command {
 	return c
 }
 
-// eventLine is an event on one line: id, ordinal, time, kind, and the beginning of its body.
-func eventLine(ev *api.Event, width int) string {
-	at := time.Time(ev.Recorded)
-	if ev.Time != nil {
-		at = time.Time(*ev.Time)
-	}
-	text := clip(string(ev.Body), 400)
-	switch {
-	case ev.Error != "":
-		text = bad.Render(unread("event", ev.Error, ev.MissingKey))
-	case ev.Ref != nil && ev.Body == nil:
-		text = fmt.Sprintf("(%s bytes; events get has them)", grouped(ev.Ref.Size))
-	}
-	line := fmt.Sprintf("%s %6d  %s  %s  %s", idStyle.Render(ev.ID.String()), ev.Index, at.UTC().Format(time.DateTime), tool.Render(printable(ev.Kind)), text)
-	if width > 0 {
-		line = cut(line, width)
-	}
-	return line
-}
-
 func getEventCmd(e *env) *cobra.Command {
 	return verb("get CHANNEL EVENT", "one event, whole, and the turns that name it", 2, 2, func(cmd *cobra.Command, args []string) error {
-		c, err := e.client("main")
+		c, err := e.Client("main")
 		if err != nil {
 			return err
 		}
@@ -172,11 +157,11 @@ func getEventCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if e.json {
-			return e.print(ev)
+		if e.JSON {
+			return e.Print(ev)
 		}
-		e.showEvent(ev)
-		_, err = fmt.Fprintf(e.out, "\n%s\n", printable(string(ev.Body)))
+		eventview.Show(e.Terminal, ev)
+		_, err = fmt.Fprintf(e.Out, "\n%s\n", prose.Printable(string(ev.Body)))
 		return err
 	})
 }
@@ -188,14 +173,14 @@ func (e *env) eventID(ctx context.Context, c *api.Client, channel, name string) 
 	}
 	n, err := strconv.ParseUint(name, 10, 63)
 	if err != nil {
-		return turns.ID{}, usageError{errors.New("an event is named by its whole id, or its number: events list shows both")}
+		return turns.ID{}, fault.Usage(errors.New("an event is named by its whole id, or its number: events list shows both"))
 	}
 	r := api.ListEvents{Channel: channel, Page: api.Page{Limit: 1}}
 	if n > 0 {
 		r.After = strconv.FormatUint(n-1, 10)
 	}
 	for ev, err := range c.Events(ctx, r) {
-		if coded(err, api.Malformed) {
+		if fault.HasCode(err, api.Malformed) {
 			break // no event has the number before
 		}
 		if err != nil {
@@ -206,54 +191,12 @@ func (e *env) eventID(ctx context.Context, c *api.Client, channel, name string) 
 		}
 		break
 	}
-	return turns.ID{}, hinted{api.Errorf(api.NotFound, nil, "channel %s of agent %s has no event %d", channel, cmp.Or(e.agent, "main"), n), "ledgerctl events list " + channel + " lists them"}
-}
-
-// showEvent shows what an event has beside its body.
-func (e *env) showEvent(ev *api.Event) {
-	row := e.rows(8)
-	row("event", "%s", idStyle.Render(ev.ID.String()))
-	row("channel", "%s, index %d", printable(ev.Channel), ev.Index)
-	row("kind", "%s", printable(ev.Kind))
-	if ev.Time != nil {
-		row("time", "%s", time.Time(*ev.Time).UTC().Format(time.DateTime))
-	}
-	row("recorded", "%s", time.Time(ev.Recorded).UTC().Format(time.DateTime))
-	if ev.Meta != nil {
-		row("meta", "%s", printable(string(ev.Meta)))
-	}
-	row("hash", "%s", ev.Hash)
-	if ev.Index > 0 {
-		row("previous", "%s", ev.PrevHash)
-	}
-	for _, t := range ev.Turns {
-		row("turn", "%s of session %s", t.Turn, t.Session)
-	}
-}
-
-// showEventOf shows the external event that a turn's meta names, if it names one.
-func (e *env) showEventOf(ctx context.Context, p place, t *api.Turn) error {
-	channel, id, ok := turns.ExternalEvent(t.Meta)
-	if !ok {
-		return nil
-	}
-	fmt.Fprintf(e.out, "\n%s\n", title.Render("answers event"))
-	ev, err := p.c.As(p.s.Agent).Event(ctx, api.GetEvent{Channel: channel, ID: id})
-	if coded(err, api.NotFound) {
-		e.tell("event %s of channel %s is not stored here", id, printable(channel))
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	e.showEvent(ev)
-	_, err = fmt.Fprintf(e.out, "%s\n", clip(string(ev.Body), 4*max(e.width, 80)))
-	return err
+	return turns.ID{}, fault.WithHint(api.Errorf(api.NotFound, nil, "channel %s of agent %s has no event %d", channel, cmp.Or(e.Agent, "main"), n), "ledgerctl events list "+channel+" lists them")
 }
 
 func channelsCmd(e *env) *cobra.Command {
 	return verb("channels", "the channels of an agent, or of all agents", 0, 0, func(cmd *cobra.Command, _ []string) error {
-		c, err := e.client(api.Operator)
+		c, err := e.Client(api.Operator)
 		if err != nil {
 			return err
 		}
@@ -262,23 +205,23 @@ func channelsCmd(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if e.json {
-				if err := e.print(ch); err != nil {
+			if e.JSON {
+				if err := e.Print(ch); err != nil {
 					return err
 				}
 				continue
 			}
-			name := bold.Render(printable(ch.Channel))
+			name := terminal.Bold.Render(prose.Printable(ch.Channel))
 			if ch.Error != "" {
-				name = bad.Render(unread("channel", ch.Error, ch.MissingKey))
+				name = terminal.Bad.Render(prose.Unreadable("channel", ch.Error, ch.MissingKey))
 			}
-			rows = append(rows, []string{name, printable(ch.Agent), grouped(ch.Count), time.Time(ch.Updated).UTC().Format(time.DateTime)})
+			rows = append(rows, []string{name, prose.Printable(ch.Agent), prose.Grouped(ch.Count), time.Time(ch.Updated).UTC().Format(time.DateTime)})
 		}
-		if e.json {
+		if e.JSON {
 			return nil
 		}
-		cols := []column{{head: "channel"}, {head: "agent", drop: 1}, {head: "events", right: true}, {head: "newest", drop: 2}}
-		_, err = io.WriteString(e.out, e.table(cols, rows))
+		cols := []terminal.Column{{Head: "channel"}, {Head: "agent", Drop: 1}, {Head: "events", Right: true}, {Head: "newest", Drop: 2}}
+		_, err = io.WriteString(e.Out, e.Table(cols, rows))
 		return err
 	})
 }
@@ -294,7 +237,7 @@ func tailEventsCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		c, err := e.client("main")
+		c, err := e.Client("main")
 		if err != nil {
 			return err
 		}
@@ -309,20 +252,20 @@ func tailEventsCmd(e *env) *cobra.Command {
 		}
 		r.After = after
 		since := func() (err error) {
-			r.After, err = e.eventsSince(ctx, c, r)
+			r.After, err = eventview.EventsSince(ctx, e.Terminal, c, r)
 			return err
 		}
 		first := since
 		if after == "" {
 			first = func() (err error) {
-				r.After, err = e.newestEvents(ctx, c, r, n)
+				r.After, err = eventview.NewestEvents(ctx, e.Terminal, c, r, n)
 				return err
 			}
 		}
 		if !follow {
 			return first()
 		}
-		err = followReads(first, since, func() bool {
+		err = eventview.Follow(first, since, func() bool {
 			select {
 			case <-ctx.Done():
 				return false
@@ -343,82 +286,6 @@ func tailEventsCmd(e *env) *cobra.Command {
 	return c
 }
 
-// followReads calls first, then next again and again. Before each call but the first it
-// waits, and it ends if wait says so. A call that fails because the daemon does not answer
-// now is repeated: first is the one that chooses where to begin. A channel that is not
-// there yet has no events, so next begins with its first one.
-func followReads(first, next func() error, wait func() bool) error {
-	for read := first; ; {
-		switch err := read(); {
-		case err == nil || coded(err, api.NotFound):
-			read = next
-		case !isTransient(err):
-			return err
-		}
-		if !wait() {
-			return nil
-		}
-	}
-}
-
-// isTransient reports whether an error is of a daemon that may answer later.
-func isTransient(err error) bool {
-	return coded(err, api.Unavailable) || coded(err, api.Busy) || coded(err, api.Indeterminate)
-}
-
-// newestEvents prints the last n events and returns where the next call goes on.
-func (e *env) newestEvents(ctx context.Context, c *api.Client, r api.ListEvents, n int) (last string, err error) {
-	r.Order, r.Limit = "desc", min(max(n, 1), 1000)
-	var newest []api.Event
-	for ev, err := range c.Events(ctx, r) {
-		if err != nil {
-			return "", err
-		}
-		if newest = append(newest, ev); len(newest) >= max(n, 1) {
-			break
-		}
-	}
-	if len(newest) == 0 {
-		return "", nil
-	}
-	last = strconv.FormatUint(newest[0].Index, 10)
-	for _, ev := range slices.Backward(newest[:min(len(newest), max(n, 0))]) {
-		if err := e.printEvent(&ev); err != nil {
-			return last, err
-		}
-	}
-	return last, nil
-}
-
-// eventsSince prints the events after r.After and returns where the next call goes on. An
-// event is behind that place once it is printed, whatever follows.
-func (e *env) eventsSince(ctx context.Context, c *api.Client, r api.ListEvents) (after string, err error) {
-	for {
-		page, err := c.EventPage(ctx, r)
-		if err != nil {
-			return r.After, err
-		}
-		for _, ev := range page.Events {
-			if err := e.printEvent(&ev); err != nil {
-				return r.After, err
-			}
-			r.After = strconv.FormatUint(ev.Index, 10)
-		}
-		if page.Next == "" {
-			return r.After, nil
-		}
-		r.After = page.Next
-	}
-}
-
-func (e *env) printEvent(ev *api.Event) error {
-	if e.json {
-		return e.print(ev)
-	}
-	_, err := fmt.Fprintln(e.out, eventLine(ev, e.width))
-	return err
-}
-
 func exportEventsCmd(e *env) *cobra.Command {
 	var f eventFilter
 	var file string
@@ -428,45 +295,17 @@ func exportEventsCmd(e *env) *cobra.Command {
 			return err
 		}
 		r.Raw = true
-		c, err := e.client("main")
+		c, err := e.Client("main")
 		if err != nil {
 			return err
 		}
-		write := func(w io.Writer) error { return exportChannel(cmd.Context(), c, r, w) }
+		write := func(w io.Writer) error { return eventview.Export(cmd.Context(), c, r, w) }
 		if file == "" {
-			return write(e.lines())
+			return write(e.Lines())
 		}
-		return writeFile(file, write)
+		return export.WriteFile(file, write)
 	})
 	f.flags(c)
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
 	return c
-}
-
-// exportChannel writes events as JSON lines, each with its whole body. It checks that the
-// stored bytes of each have its hash.
-func exportChannel(ctx context.Context, c *api.Client, r api.ListEvents, w io.Writer) error {
-	for ev, err := range c.Events(ctx, r) {
-		if err == nil && (ev.Error != "" || ev.Body == nil) {
-			var whole *api.Event
-			if whole, err = c.Event(ctx, api.GetEvent{Channel: r.Channel, ID: ev.ID, Raw: true}); err == nil {
-				ev = *whole
-			}
-		}
-		if err != nil {
-			return err
-		}
-		if got := turns.HashEvent(ev.Payload); got != ev.Hash {
-			return api.Errorf(api.Corrupt, nil, "event %s has the hash %s, its bytes have %s", ev.ID, ev.Hash, got)
-		}
-		ev.Turns = nil
-		b, err := turns.EncodeJSON(ev)
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(append(b, '\n')); err != nil {
-			return err
-		}
-	}
-	return nil
 }

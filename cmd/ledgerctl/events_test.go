@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/ledgerctl/eventview"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -116,7 +117,7 @@ func TestFollowerRepeatsItsFirstReadUntilItIsAnswered(t *testing.T) {
 				return c.answers[at-1]
 			}
 		}
-		err := followReads(read("f"), read("n"), func() bool { return at < len(c.answers) })
+		err := eventview.Follow(read("f"), read("n"), func() bool { return at < len(c.answers) })
 		if got != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 			t.Errorf("%s: reads %s (%v), want %s (%v)", name, got, err, c.want, c.err)
 		}

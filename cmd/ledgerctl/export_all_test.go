@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/ledgerctl/export"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -83,7 +84,7 @@ func TestAnExportOfAllListsWhatHasNoContent(t *testing.T) {
 		}
 	}()
 	for range 2 {
-		got, err := exportAll(t.Context(), c.As(api.Operator), out)
+		got, err := export.All(t.Context(), c.As(api.Operator), out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,8 +108,8 @@ func TestAChainWithAnEventWithoutContentIsExportedAgain(t *testing.T) {
 	}{{events, 1}, {events[:1], 0}} {
 		name := filepath.Join(t.TempDir(), "mail.jsonl")
 		var lost []api.Event
-		err := writeFile(name, func(w io.Writer) (err error) {
-			lost, err = writeEvents(w, func(yield func(api.Event, error) bool) {
+		err := export.WriteFile(name, func(w io.Writer) (err error) {
+			lost, err = export.WriteEvents(w, func(yield func(api.Event, error) bool) {
 				for _, v := range x.events {
 					if !yield(v, nil) {
 						return
@@ -120,7 +121,7 @@ func TestAChainWithAnEventWithoutContentIsExportedAgain(t *testing.T) {
 		if err != nil || len(lost) != x.lost {
 			t.Errorf("%d events: %+v, %v", len(x.events), lost, err)
 		}
-		if hash, err := lastHash(name); (err != nil) != (x.lost > 0) || x.lost == 0 && hash != x.events[0].Hash {
+		if hash, err := export.LastHash(name); (err != nil) != (x.lost > 0) || x.lost == 0 && hash != x.events[0].Hash {
 			t.Errorf("%d events, %d without content: the file ends with %v, %v", len(x.events), x.lost, hash, err)
 		}
 	}

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/ledgerctl/export"
+	"nexus/cmd/ledgerctl/local"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -26,7 +29,7 @@ func exported(ctx context.Context, t *testing.T, c *api.Client, session turns.ID
 	}
 	if len(added) == 0 {
 		var out bytes.Buffer
-		if err := exportTranscript(ctx, c, s, format, &out); err != nil {
+		if err := export.Transcript(ctx, c, s, format, &out); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
@@ -70,8 +73,8 @@ func must[T any](v T, err error) func(*testing.T) T {
 // another program added to it goes onto a fork at its last turn, once.
 func TestExportsAreKnownAgain(t *testing.T) {
 	ctx := t.Context()
-	e := &env{out: io.Discard, err: io.Discard}
-	c, stop, err := e.local(ctx, t.TempDir())
+	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
+	c, stop, err := local.Start(ctx, e.Terminal, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -20,7 +22,7 @@ import (
 // Every verb has a page; a page names its verb's flags, no others, and has an
 // example that begins with the verb.
 func TestManual(t *testing.T) {
-	root := commands(&env{out: io.Discard, err: io.Discard})
+	root := commands(newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard}))
 	for _, c := range root.Commands() {
 		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
 			continue
@@ -112,10 +114,10 @@ const steering = "a\x1b[2Jb\u202ec\x07\n\td\u009b31m\u200be\u200f\u2028\u2069\u0
 // A transcript must not steer the terminal that shows it.
 func TestPrintableHasNoHiddenCharacters(t *testing.T) {
 	const shaped = "نمی\u200cخواهم 👩\u200d💻 ❤\ufe0f ⠀⠁"
-	if got := printable(shaped); got != shaped {
+	if got := prose.Printable(shaped); got != shaped {
 		t.Errorf("got %q, want %q", got, shaped)
 	}
-	if got, want := printable(steering), "a\ufffd[2Jb\ufffdc\ufffd\n\td\ufffd31m\ufffde\ufffd\ufffd\ufffd\ufffd\ufffd\ufffdf\ufffdg"; got != want {
+	if got, want := prose.Printable(steering), "a\ufffd[2Jb\ufffdc\ufffd\n\td\ufffd31m\ufffde\ufffd\ufffd\ufffd\ufffd\ufffd\ufffdf\ufffdg"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -129,9 +131,9 @@ func TestJSONIsExactInAFileAndEscapedOnATerminal(t *testing.T) {
 	}
 	for _, screen := range []bool{false, true} {
 		var out bytes.Buffer
-		e := &env{raw: &out, screen: screen}
-		e.out = e.plain(e.raw)
-		if err := e.print(map[string]string{"title": steering}); err != nil {
+		e := newEnv(&terminal.Terminal{Raw: &out, OutIsTerminal: screen})
+		e.Out = e.Plain(e.Raw)
+		if err := e.Print(map[string]string{"title": steering}); err != nil {
 			t.Fatal(err)
 		}
 		got := strings.TrimSuffix(out.String(), "\n")

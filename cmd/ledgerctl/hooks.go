@@ -20,16 +20,22 @@ import (
 
 	"nexus/cmd/ledgerctl/agents"
 	"nexus/cmd/ledgerctl/codetree"
+	"nexus/cmd/ledgerctl/connect"
+	"nexus/cmd/ledgerctl/doctor"
+	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/hooks"
 	"nexus/cmd/ledgerctl/pi"
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
 	"nexus/ledger/api/mcp"
 	"nexus/turns"
 )
 
-const hooksManual = `ledgerctl hooks install|uninstall|status --agent claude|codex|pi [--dry-run]
+const hooksManual = `ledgerctl hooks install|uninstall --agent claude|codex|pi [--dry-run]
 ledgerctl hooks install --agent claude|codex --code
+ledgerctl hooks status | doctor
 
 Makes a coding agent call ledgerctl at the beginning and end of a session and
 before and after a compaction: the transcript is in the ledger at that moment,
@@ -80,17 +86,17 @@ Examples
 // hooksCmd is the command hooks.
 func hooksCmd(e *env) *cobra.Command {
 	var ledgerAgent string
-	c := verb("hooks", "hooks of coding agents: install, uninstall, status", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
+	c := verb("hooks", "hooks of coding agents: install, uninstall, status, doctor", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
 	var dry, code bool
 	change := func(use, short, same string, edit func(agent string, settings []byte) ([]byte, error)) *cobra.Command {
 		x := verb(use, short, 0, 0, func(*cobra.Command, []string) error {
-			if e.agent == agents.Pi {
+			if e.Agent == agents.Pi {
 				if code {
-					return usageError{errors.New("--code is for claude and codex: pi's extension is called for compactions only")}
+					return fault.Usage(errors.New("--code is for claude and codex: pi's extension is called for compactions only"))
 				}
 				return e.changeExtension(use == "install", ledgerAgent, dry)
 			}
-			return e.changeHooks(dry, same, func(settings []byte) ([]byte, error) { return edit(e.agent, settings) })
+			return e.changeHooks(dry, same, func(settings []byte) ([]byte, error) { return edit(e.Agent, settings) })
 		})
 		x.Flags().BoolVar(&dry, "dry-run", false, "print the settings; change nothing")
 		return x
@@ -102,7 +108,7 @@ func hooksCmd(e *env) *cobra.Command {
 			return nil, err
 		}
 		for i := range words {
-			words[i] = quoted(words[i])
+			words[i] = prose.ShellWord(words[i])
 		}
 		prefix := strings.Join(words, " ")
 		settings, err = hooks.Install(settings, prefix, hooks.Of(agent))
@@ -115,7 +121,18 @@ func hooksCmd(e *env) *cobra.Command {
 	install.Flags().BoolVar(&code, "code", false, "keep the files of the folder after each answer")
 	c.AddCommand(install,
 		change("uninstall", "take the hooks out of the settings of an agent", "has no hook of ledgerctl", func(_ string, settings []byte) ([]byte, error) { return hooks.Uninstall(settings) }),
-		verb("status", "which hooks there are, and when each fired last", 0, 0, func(*cobra.Command, []string) error { return e.hooksStatus() }))
+		verb("status", "which hooks there are, and when each fired last", 0, 0, func(*cobra.Command, []string) error { return e.hooksStatus() }),
+		verb("doctor", "what is wrong with the hooks", 0, 0, func(*cobra.Command, []string) error {
+			d := doctor.New(e.Terminal, e.Connection)
+			n, err := e.checkHooks(d)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				d.Add("hooks", doctor.Skipped, "none is installed", "ledgerctl hooks install --agent claude")
+			}
+			return d.Report()
+		}))
 	return c
 }
 
@@ -123,7 +140,7 @@ func hooksCmd(e *env) *cobra.Command {
 // of the ledger that it acts as; empty: main.
 func (e *env) hookCommand(agent, as string) ([]string, error) {
 	if as != "" && !turns.ValidName(as) {
-		return nil, usageError{fmt.Errorf("--ledger-agent %q is not a name: a to z, 0 to 9 and -, at most 64 characters", as)}
+		return nil, fault.Usage(fmt.Errorf("--ledger-agent %q is not a name: a to z, 0 to 9 and -, at most 64 characters", as))
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -160,25 +177,28 @@ func (e *env) changeExtension(install bool, as string, dry bool) error {
 		return err
 	}
 	if dry {
-		_, err := e.raw.Write(text)
+		if e.Say("%s: %s", prose.Printable(file), map[bool]string{true: "nothing would change", false: "would be"}[bytes.Equal(before, text)]); len(text) == 0 {
+			return nil
+		}
+		_, err := e.Raw.Write(text)
 		return err
 	}
 	if bytes.Equal(before, text) {
-		return e.result(map[string]any{"file": file, "changed": false}, "%s has what it should have already", file)
+		return e.Result(map[string]any{"file": file, "changed": false}, "%s has what it should have already", file)
 	}
 	if err := pi.Write(file, text); err != nil {
-		return hinted{fmt.Errorf("%s: %w; it stays as it is", file, err), "move it away"}
+		return fault.WithHint(fmt.Errorf("%s: %w; it stays as it is", file, err), "move it away")
 	}
-	return e.result(map[string]any{"file": file, "changed": true}, "%s is changed", file)
+	return e.Result(map[string]any{"file": file, "changed": true}, "%s is changed", file)
 }
 
 // connectionFlags returns the flags by which a process in another folder reaches the same
 // ledger.
 func (e *env) connectionFlags() (out []string, err error) {
-	if e.serverNamed {
-		out = append(out, "--server", plainURL(e.server))
+	if e.ServerNamed {
+		out = append(out, "--server", connect.PlainURL(e.Server))
 	}
-	for _, f := range []struct{ flag, file string }{{"--creds", e.creds}, {"--tls-ca", e.tlsCA}} {
+	for _, f := range []struct{ flag, file string }{{"--creds", e.Creds}, {"--tls-ca", e.TLSCA}} {
 		if f.file == "" {
 			continue
 		}
@@ -187,11 +207,11 @@ func (e *env) connectionFlags() (out []string, err error) {
 		}
 		out = append(out, f.flag, f.file)
 	}
-	if e.natsContext != "" {
-		out = append(out, "--nats-context", e.natsContext)
+	if e.NATSContext != "" {
+		out = append(out, "--nats-context", e.NATSContext)
 	}
-	if e.tenant != "default" {
-		out = append(out, "--tenant", e.tenant)
+	if e.Tenant != "default" {
+		out = append(out, "--tenant", e.Tenant)
 	}
 	return out, nil
 }
@@ -203,14 +223,14 @@ func (e *env) settingsFile(agent string) (string, error) {
 	}
 	file, err := home.HooksFile(agent)
 	if err != nil {
-		return "", hinted{usageError{err}, "--agent names the coding agent"}
+		return "", fault.WithHint(fault.Usage(err), "--agent names the coding agent")
 	}
 	return file, nil
 }
 
 // changeHooks edits the settings of the agent that --agent names.
 func (e *env) changeHooks(dry bool, same string, edit func([]byte) ([]byte, error)) error {
-	name, err := e.settingsFile(e.agent)
+	name, err := e.settingsFile(e.Agent)
 	if err != nil {
 		return err
 	}
@@ -219,26 +239,26 @@ func (e *env) changeHooks(dry bool, same string, edit func([]byte) ([]byte, erro
 		return err
 	}
 	after, err := edit(before)
-	if errors.As(err, new(usageError)) {
+	if errors.As(err, new(fault.UsageError)) {
 		return err
 	}
 	if err != nil {
-		return hinted{fmt.Errorf("%s: %w; it stays as it is", file, err), "correct the file, or move it away"}
+		return fault.WithHint(fmt.Errorf("%s: %w; it stays as it is", file, err), "correct the file, or move it away")
 	}
 	if dry {
-		if e.say("%s: %s", printable(file), map[bool]string{true: "nothing would change", false: "would be"}[bytes.Equal(before, after)]); len(after) == 0 {
+		if e.Say("%s: %s", prose.Printable(file), map[bool]string{true: "nothing would change", false: "would be"}[bytes.Equal(before, after)]); len(after) == 0 {
 			return nil
 		}
-		_, err := e.raw.Write(after)
+		_, err := e.Raw.Write(after)
 		return err
 	}
 	if bytes.Equal(before, after) {
-		return e.result(map[string]any{"file": file, "changed": false}, "%s %s", file, same)
+		return e.Result(map[string]any{"file": file, "changed": false}, "%s %s", file, same)
 	}
 	if err := hooks.Write(file, before, after); err != nil {
 		return err
 	}
-	return e.result(map[string]any{"file": file, "changed": true}, "%s is changed", file)
+	return e.Result(map[string]any{"file": file, "changed": true}, "%s is changed", file)
 }
 
 // hookState is what status says of a hook.
@@ -274,7 +294,7 @@ func (e *env) hookStates() (out []hookState, err error) {
 				events = append(events, h.Event)
 			}
 			if have, err = hooks.Installed(settings); err != nil {
-				e.say("%s: %s", printable(file), printable(err.Error()))
+				e.Say("%s: %s", prose.Printable(file), prose.Printable(err.Error()))
 			}
 		}
 		for _, event := range events {
@@ -293,9 +313,9 @@ func (e *env) hooksStatus() error {
 	if err != nil {
 		return err
 	}
-	if e.json {
+	if e.JSON {
 		for _, s := range states {
-			if err := e.print(s); err != nil {
+			if err := e.Print(s); err != nil {
 				return err
 			}
 		}
@@ -308,12 +328,36 @@ func (e *env) hooksStatus() error {
 			installed = "yes"
 		}
 		if s.Fired != nil {
-			fired, failed = humanize.Time(s.Fired.Time), printable(s.Fired.Failed)
+			fired, failed = humanize.Time(s.Fired.Time), prose.Printable(s.Fired.Failed)
 		}
 		rows = append(rows, []string{s.Agent, s.Event, installed, fired, failed})
 	}
-	fmt.Fprint(e.out, e.table([]column{{head: "agent"}, {head: "event"}, {head: "installed"}, {head: "fired"}, {head: "failed", wraps: true, least: 16}}, rows))
+	fmt.Fprint(e.Out, e.Table([]terminal.Column{{Head: "agent"}, {Head: "event"}, {Head: "installed"}, {Head: "fired"}, {Head: "failed", Wraps: true, Least: 16}}, rows))
 	return nil
+}
+
+// checkHooks adds what is known of each installed hook, and returns how many there are.
+func (e *env) checkHooks(d *doctor.Doctor) (n int, err error) {
+	states, err := e.hookStates()
+	if err != nil {
+		return 0, err
+	}
+	for _, h := range states {
+		if !h.Installed {
+			continue
+		}
+		n++
+		name := "hook " + h.Agent + " " + h.Event
+		switch {
+		case h.Fired == nil:
+			d.Add(name, doctor.Warn, "it never fired", "start a session of the agent; Codex asks you to trust new hooks")
+		case h.Fired.Failed != "":
+			d.Add(name, doctor.Warn, "it failed "+humanize.Time(h.Fired.Time)+": "+h.Fired.Failed, "")
+		default:
+			d.Add(name, doctor.OK, "fired last "+humanize.Time(h.Fired.Time), "")
+		}
+	}
+	return n, nil
 }
 
 // hookInput is what an agent tells a hook.
@@ -353,7 +397,7 @@ func hookCmd(e *env) *cobra.Command {
 		err := e.hook(ctx, event, code)
 		note := hooks.Fired{Agent: from, Event: event, Time: began, TookMS: time.Since(began).Milliseconds()}
 		if err != nil {
-			note.Failed = plainly(nil, err)
+			note.Failed = fault.Plainly(nil, err)
 		}
 		if dir, err := stateFolder("hooks"); err == nil && event != "" {
 			_ = note.Note(dir) // nobody could be told
@@ -371,7 +415,7 @@ func (e *env) hook(ctx context.Context, event string, code bool) error {
 	if event == "" {
 		return errors.New("the event is not named")
 	}
-	b, err := io.ReadAll(io.LimitReader(e.in, maxHookInput))
+	b, err := io.ReadAll(io.LimitReader(e.In, maxHookInput))
 	if err != nil {
 		return err
 	}
@@ -379,18 +423,18 @@ func (e *env) hook(ctx context.Context, event string, code bool) error {
 	if err := json.Unmarshal(b, &in); err != nil {
 		return errors.New("what the agent wrote is no JSON object")
 	}
-	e.options = append(e.options, nats.Timeout(500*time.Millisecond), nats.NoReconnect())
-	nc, err := e.dial()
+	e.Options = append(e.Options, nats.Timeout(500*time.Millisecond), nats.NoReconnect())
+	nc, err := e.Dial()
 	if err != nil {
 		return err
 	}
-	e.nc = nc
-	agent := cmp.Or(e.agent, "main")
-	client := api.NewClient(nc, e.tenant, agent)
+	e.NC = nc
+	agent := cmp.Or(e.Agent, "main")
+	client := api.NewClient(nc, e.Tenant, agent)
 	if event == "SessionStart" { // what is printed first, the agent has even if the rest takes too long
-		text, err := mcp.BriefText(ctx, client, mcp.Caller{Tenant: e.tenant, Agent: agent}, in.Cwd)
+		text, err := mcp.BriefText(ctx, client, mcp.Caller{Tenant: e.Tenant, Agent: agent}, in.Cwd)
 		if err == nil {
-			err = e.print(map[string]any{"hookSpecificOutput": map[string]any{"hookEventName": event, "additionalContext": clippedText(text, maxBrief)}})
+			err = e.Print(map[string]any{"hookSpecificOutput": map[string]any{"hookEventName": event, "additionalContext": clippedText(text, maxBrief)}})
 		}
 		if err != nil {
 			return err
@@ -403,7 +447,7 @@ func (e *env) hook(ctx context.Context, event string, code bool) error {
 	if cfg.State, err = stateFolder("watch"); err != nil {
 		return err
 	}
-	cfg.Ledger = fmt.Sprintf("%s %s/%s", plainURL(e.server), e.tenant, agent)
+	cfg.Ledger = fmt.Sprintf("%s %s/%s", connect.PlainURL(e.Server), e.Tenant, agent)
 	cfg.Connect = watch.Dialed(client)
 	if code {
 		recordCode(&cfg, codetree.Limits{})
@@ -428,7 +472,7 @@ func (e *env) hook(ctx context.Context, event string, code bool) error {
 	if err != nil {
 		return err
 	}
-	return e.print(map[string]any{"compaction": k})
+	return e.Print(map[string]any{"compaction": k})
 }
 
 // clippedText returns the first bytes of a text, as whole lines.

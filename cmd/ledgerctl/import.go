@@ -7,53 +7,56 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/importreport"
+	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 )
 
 func importCmd(e *env) *cobra.Command {
-	im := transcripts.Importer{Stdin: e.in}
+	im := transcripts.Importer{Stdin: e.In}
 	var losses bool
 	c := verb("import FILE|DIR…", "bring transcripts in; again stores nothing twice", 1, -1, func(cmd *cobra.Command, args []string) (err error) {
 		files, size, err := transcripts.Find(args)
 		if err != nil {
 			return err
 		}
-		if im.Client, err = e.client("main"); err != nil {
+		if im.Client, err = e.Client("main"); err != nil {
 			return err
 		}
 		if !cmd.Flags().Changed("final") {
 			im.Settle = transcripts.SettleTime
 		}
-		bar := e.progress(size, "importing", progressbar.OptionShowBytes(true))
+		bar := e.Progress(size, "importing", progressbar.OptionShowBytes(true))
 		im.Read = func(n int) { _ = bar.Add(n) }
 		defer bar.Close()
-		all := importReport{e: e, each: losses, files: len(files)}
+		all := importreport.Report{Terminal: e.Terminal, Each: losses, Files: len(files)}
 		for i, o := range im.Files(cmd.Context(), files) {
 			f, r, err := files[i], o.Report, o.Err
 			if f.Special {
-				all.special = append(all.special, f.Name)
-				all.files--
+				all.Special = append(all.Special, f.Name)
+				all.Files--
 				continue
 			}
 			_ = bar.Clear()
 			var unknown transcripts.UnknownFormat
 			switch {
-			case cmd.Context().Err() != nil, coded(err, api.Unavailable) && len(files) > 1:
-				e.say("stopped after %s of %s; the same command goes on from here", grouped(uint64(i)), plural(uint64(len(files)), "file"))
+			case cmd.Context().Err() != nil, fault.HasCode(err, api.Unavailable) && len(files) > 1:
+				e.Say("stopped after %s of %s; the same command goes on from here", prose.Grouped(uint64(i)), prose.Plural(uint64(len(files)), "file"))
 				return err
 			case f.Searched && errors.As(err, &unknown):
-				all.unrecognized, err = append(all.unrecognized, f.Name), nil
+				all.Unrecognized, err = append(all.Unrecognized, f.Name), nil
 			case err != nil:
-				err = all.fail(f.Name, r, err, plainly(cmd, err))
+				err = all.Fail(f.Name, r, err, fault.Plainly(cmd, err))
 			default:
-				err = all.add(r, im.Final || im.IsSettled(f.Name))
+				err = all.Add(r, im.Final || im.IsSettled(f.Name))
 			}
 			if err != nil {
 				return err
 			}
 		}
-		return all.end()
+		return all.End()
 	})
 	c.Flags().BoolVar(&im.Final, "final", false, "the files will not grow: take the turns at their ends too")
 	c.Flags().BoolVar(&losses, "losses", false, "list each loss")

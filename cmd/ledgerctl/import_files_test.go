@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 
-	"nexus/turns"
-
+	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/turns"
 )
 
 // piTranscript is a transcript of one turn.
@@ -121,7 +121,7 @@ func TestImportNamesTheTurnThatIsTooLarge(t *testing.T) {
 	}
 	var out, errw bytes.Buffer
 	code := run(t.Context(), []string{"import", "--server", url, "--final", dir}, strings.NewReader(""), &out, &errw)
-	want := "turn 2 of the file (2025-12-09T00:55:01Z), with a part of " + grouped(uint64(size)) + " bytes, and what follows it are not stored: "
+	want := "turn 2 of the file (2025-12-09T00:55:01Z), with a part of " + prose.Grouped(uint64(size)) + " bytes, and what follows it are not stored: "
 	if code != 2 || !strings.Contains(errw.String(), want) || !strings.Contains(out.String(), "b.jsonl (pi): 1 session, 1 turn; 2 events stored") {
 		t.Errorf("exit %d, want 2 and %q\n%s%s", code, want, &out, &errw)
 	}

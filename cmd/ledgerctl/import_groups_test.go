@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"nexus/cmd/ledgerctl/local"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/transcripts"
 )
 
@@ -74,10 +76,10 @@ func TestManyFilesAreImportedAsOneAfterTheOther(t *testing.T) {
 	add("none.jsonl", "no transcript\n")
 	files = append(files, transcripts.File{Name: filepath.Join(dir, "missing.jsonl")}, transcripts.File{Name: dir, Special: true})
 	ctx := t.Context()
-	e := &env{out: io.Discard, err: io.Discard}
+	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
 	var got [2][]string
 	for i := range got {
-		c, stop, err := e.local(ctx, t.TempDir())
+		c, stop, err := local.Start(ctx, e.Terminal, t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}

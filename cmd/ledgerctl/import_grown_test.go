@@ -12,6 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/importreport"
+	"nexus/cmd/ledgerctl/local"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -77,8 +81,8 @@ func lines(text string) (copies []string) {
 // are the same, a turn may be two.
 func TestImportOfAGrowingFile(t *testing.T) {
 	ctx := t.Context()
-	e := &env{out: io.Discard, err: io.Discard}
-	c, stop, err := e.local(ctx, t.TempDir())
+	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
+	c, stop, err := local.Start(ctx, e.Terminal, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +165,7 @@ func TestImportOfAGrowingFile(t *testing.T) {
 // is imported, and what was stored keeps its hash.
 func TestImportOfEveryPrefix(t *testing.T) {
 	ctx := t.Context()
-	e := &env{out: io.Discard, err: io.Discard}
+	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
 	files, err := filepath.Glob(filepath.Join("..", "..", "turns", "interchange", "testdata", "claudecode-*.jsonl"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("no files", err)
@@ -185,12 +189,12 @@ func TestImportOfEveryPrefix(t *testing.T) {
 				}
 				return r
 			}
-			once, stop, err := e.local(ctx, t.TempDir())
+			once, stop, err := local.Start(ctx, e.Terminal, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer stop()
-			grown, stop2, err := e.local(ctx, t.TempDir())
+			grown, stop2, err := local.Start(ctx, e.Terminal, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -288,7 +292,7 @@ func pathParts(ctx context.Context, t *testing.T, c *api.Client, session turns.I
 // that came since. What no turn can take is among the losses, with its numbers.
 func TestImportOfAGrownTurnCountsItsUsageOnce(t *testing.T) {
 	ctx := t.Context()
-	c, stop, err := (&env{out: io.Discard, err: io.Discard}).local(ctx, t.TempDir())
+	c, stop, err := local.Start(ctx, newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard}).Terminal, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +381,7 @@ func TestUncountedUsageIsOneRowWithItsSum(t *testing.T) {
 	for n := range uint64(3) {
 		r.AddUncounted(anID(byte(n)), turns.Usage{InputTokens: 1000 * n, OutputTokens: n, CacheRead: 500 * n})
 	}
-	(&env{out: &out}).printKinds(r.Losses)
+	importreport.PrintKinds(newEnv(&terminal.Terminal{Out: &out}).Terminal, r.Losses)
 	if want := "kept_first      2  usage that came after its turn was stored is not counted, 3,000 input tokens and 3 output tokens (1,500 of the cache)\n"; !strings.HasSuffix(out.String(), want) {
 		t.Errorf("got:\n%swant the row:\n%s", &out, want)
 	}
@@ -386,8 +390,8 @@ func TestUncountedUsageIsOneRowWithItsSum(t *testing.T) {
 // Where something else follows in the ledger, the error says what to do.
 func TestImportOfAChangedFile(t *testing.T) {
 	ctx := t.Context()
-	e := &env{out: io.Discard, err: io.Discard}
-	c, stop, err := e.local(ctx, t.TempDir())
+	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
+	c, stop, err := local.Start(ctx, e.Terminal, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,7 +411,7 @@ func TestImportOfAChangedFile(t *testing.T) {
 	}
 	whole := strings.Replace(copies[8], `"content":"x"`, `"content":"y"`, 1)
 	_, err = read(whole)
-	if !coded(err, api.Conflict) || !strings.Contains(err.Error(), "ledgerctl rewind "+r.Sessions[0].String()) {
+	if !fault.HasCode(err, api.Conflict) || !strings.Contains(err.Error(), "ledgerctl rewind "+r.Sessions[0].String()) {
 		t.Fatalf("error %v, want one that says how to go on", err)
 	}
 	words := strings.Fields(err.Error()[strings.Index(err.Error(), "ledgerctl rewind"):])

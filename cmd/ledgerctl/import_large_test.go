@@ -11,6 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/ledgerctl/export"
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/local"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -48,8 +52,8 @@ func TestImportOfALargeResult(t *testing.T) {
 	}
 	for _, size := range sizes {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			ctx, e := t.Context(), &env{out: io.Discard, err: io.Discard}
-			c, stop, err := e.local(ctx, t.TempDir())
+			ctx, e := t.Context(), newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
+			c, stop, err := local.Start(ctx, e.Terminal, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +89,7 @@ func TestImportOfALargeResult(t *testing.T) {
 			for _, p := range []string{"balanced", "nexus", "gsv", "spec-008", "autobyteus", "wolffish"} {
 				cx, err := c.Context(ctx, session, api.GetContext{Policy: &api.Policy{Name: p}})
 				if err != nil {
-					if !coded(err, api.Unprocessable) {
+					if !fault.HasCode(err, api.Unprocessable) {
 						t.Errorf("%s: %v", p, err)
 					}
 					t.Logf("%s: %v", p, err)
@@ -100,21 +104,21 @@ func TestImportOfALargeResult(t *testing.T) {
 				}
 				step(fmt.Sprintf("%s, %d bytes", p, len(shown)))
 			}
-			out, stopOther, err := e.local(ctx, t.TempDir())
+			out, stopOther, err := local.Start(ctx, e.Terminal, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer stopOther()
-			var export bytes.Buffer
-			if err := exportEvents(c.Export(ctx, session), &export); err != nil {
+			var exported bytes.Buffer
+			if err := export.Events(c.Export(ctx, session), &exported); err != nil {
 				t.Fatal(err)
 			}
-			step("export")
-			into := transcripts.Importer{Client: out, Format: "jsonl", Stdin: &export}
+			step("exported")
+			into := transcripts.Importer{Client: out, Format: "jsonl", Stdin: &exported}
 			if _, err := into.File(ctx, "-"); err != nil {
 				t.Fatal(err)
 			}
-			step("import of the export")
+			step("import of the exported")
 			checkResult(t, out, session, words)
 			for _, c := range []*api.Client{c, out} {
 				v, err := c.As(api.Operator).Verify(ctx)

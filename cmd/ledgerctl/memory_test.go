@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"nexus/cmd/ledgerctl/memoryview"
 )
 
 // MEMORY.md comes back from editors of any system.
@@ -14,7 +16,7 @@ func TestAnEditedFileIsTakenAsText(t *testing.T) {
 		{"\xff\xfe#\x00", "MEMORY.md: byte 0 is not UTF-8"},
 		{"ab\xc3", "MEMORY.md: byte 2 is not UTF-8"},
 	} {
-		got, err := editedText("MEMORY.md", []byte(c.file))
+		got, err := memoryview.Edited("MEMORY.md", []byte(c.file))
 		if err != nil && got == "" {
 			got, _, _ = strings.Cut(err.Error(), ";")
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -86,12 +87,12 @@ func TestMissingKeyIsSaidInPlaceOfTheContent(t *testing.T) {
 		times int // that unreadable is said
 	}{
 		{[]string{"log", id}, 0, []string{"    3  ", "◆ compaction"}, 4},
-		{[]string{"log", short(s.ID)}, 0, nil, 4},
+		{[]string{"log", prose.Short(s.ID)}, 0, nil, 4},
 		{[]string{"tree", id}, 0, []string{"3 turns, depth 4", "at depth 4"}, 1},
 		{[]string{"sessions"}, 0, []string{"open (no key)"}, 0},
 		{[]string{"sessions", "show", id}, 6, []string{"at depth 4", "keys/"}, 2},
 		{[]string{"show", id + "@3"}, 6, []string{"normal, depth 3", "keys/"}, 2},
-		{[]string{"show", short(s.ID) + "@head"}, 6, []string{"compaction, depth 4"}, 2},
+		{[]string{"show", prose.Short(s.ID) + "@head"}, 6, []string{"compaction, depth 4"}, 2},
 		{[]string{"context", id}, 6, []string{"keys/"}, 1},
 		{[]string{"log", "s2"}, 4, []string{"the labels of 1 session can't be read"}, 0},
 		{[]string{"log", "whole"}, 0, []string{"some words"}, 0},

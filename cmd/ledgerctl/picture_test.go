@@ -14,6 +14,11 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/ledgerctl/local"
+	"nexus/cmd/ledgerctl/plot"
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/quickstart"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -24,8 +29,8 @@ var update = flag.Bool("update", false, "write the pictures of testdata and of d
 // testLedger is a daemon for a test, and its client.
 func testLedger(t *testing.T) *api.Client {
 	t.Helper()
-	e := &env{out: io.Discard, err: io.Discard, quiet: true}
-	c, stop, err := e.local(t.Context(), t.TempDir())
+	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard, Quiet: true})
+	c, stop, err := local.Start(t.Context(), e.Terminal, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +53,7 @@ func checkPicture(t *testing.T, file string, draw func(io.Writer) error) {
 	if err := draw(&b); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(b.String(), fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" `, pictureWidth)) {
+	if !strings.HasPrefix(b.String(), fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" `, plot.Width)) {
 		t.Errorf("%s begins with %.80s", file, b.String())
 	}
 	for d := xml.NewDecoder(bytes.NewReader(b.Bytes())); ; {
@@ -88,18 +93,11 @@ func drawTree(ctx context.Context, c *api.Client, id turns.ID) func(io.Writer) e
 		if err != nil {
 			return err
 		}
-		ls, left, err := lanes(ctx, c, tree)
+		ls, left, err := plot.Lanes(ctx, c, tree)
 		if err != nil {
 			return err
 		}
-		return plotTree(w, ls, left, id)
-	}
-}
-
-// What a session is called must neither end an element nor steer a terminal.
-func TestPictureTextIsEscaped(t *testing.T) {
-	if got, want := escaped("</text><script>&\"'\x1b[2J\u202e\x00\xff\ufffe"), "&lt;/text&gt;&lt;script&gt;&amp;&#34;&#39;\ufffd[2J\ufffd\ufffd\ufffd\ufffd"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+		return plot.Tree(w, ls, left, id)
 	}
 }
 
@@ -146,16 +144,16 @@ func TestTreePicture(t *testing.T) {
 // A session with very many forks is drawn in part, and says so.
 func TestTreePictureCountsWhatItLeavesOut(t *testing.T) {
 	tree := &api.Tree{}
-	for i := range 3 * maxLanes {
+	for i := range 3 * plot.MaxLanes {
 		s := api.TreeSession{ID: fixedID(fmt.Sprintf("S%d", i)), State: "open", Branches: []api.Branch{{From: 1, To: 9}}}
 		tree.Sessions = append(tree.Sessions, s)
 	}
-	ls, left, err := lanes(t.Context(), nil, tree)
-	if err != nil || len(ls) != maxLanes || left != 2*maxLanes {
+	ls, left, err := plot.Lanes(t.Context(), nil, tree)
+	if err != nil || len(ls) != plot.MaxLanes || left != 2*plot.MaxLanes {
 		t.Fatalf("%d lanes, %d left out: %v", len(ls), left, err)
 	}
 	var b bytes.Buffer
-	if err := plotTree(&b, ls, left, turns.ID{}); err != nil || !strings.Contains(b.String(), "80 sessions not drawn") {
+	if err := plot.Tree(&b, ls, left, turns.ID{}); err != nil || !strings.Contains(b.String(), "80 sessions not drawn") {
 		t.Errorf("%v, %.400s", err, b.String())
 	}
 }
@@ -177,7 +175,7 @@ func TestContextPicture(t *testing.T) {
 		"context_billed": {Budget: 40_000, Reported: 31_000, Overhead: cx.Overhead, Tokens: cx.Tokens, Sources: cx.Sources, Recipe: cx.Recipe},
 		"context_empty":  {Budget: 110_000},
 	} {
-		checkPicture(t, filepath.Join("testdata", file+".svg"), func(w io.Writer) error { return plotContext(w, `a <b>&"label"`, cx) })
+		checkPicture(t, filepath.Join("testdata", file+".svg"), func(w io.Writer) error { return plot.Context(w, `a <b>&"label"`, cx) })
 	}
 }
 
@@ -185,13 +183,13 @@ func TestContextPicture(t *testing.T) {
 // the program draws them today.
 func TestReadmePictures(t *testing.T) {
 	ctx, c := t.Context(), testLedger(t)
-	im := transcripts.Importer{Client: c, Stdin: bytes.NewReader(recorded), Format: "auto", Final: true, Window: recordedWindow}
+	im := transcripts.Importer{Client: c, Stdin: bytes.NewReader(quickstart.Transcript), Format: "auto", Final: true, Window: quickstart.Window}
 	rep, err := im.File(ctx, "-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := rep.Sessions[0]
-	s, err := largest(ctx, c, rep.Sessions)
+	s, err := local.Largest(ctx, c, rep.Sessions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +222,7 @@ func TestReadmePictures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkPicture(t, "../../docs/pictures/context.svg", func(w io.Writer) error { return plotContext(w, short(first), cx) })
+	checkPicture(t, "../../docs/pictures/context.svg", func(w io.Writer) error { return plot.Context(w, prose.Short(first), cx) })
 
 	// Its sentences name figures of the pictures.
 	readme, err := os.ReadFile("../../README.md")

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/ledgerctl/local"
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/quickstart"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 )
@@ -60,17 +63,17 @@ func TestReadmeFigures(t *testing.T) {
 	if _, err := fmt.Sscanf(line, "%s %s turns covered, %s → %s tokens", &id, &covered, &before, &after); err != nil {
 		t.Fatalf("%v:\n%s", err, out.String())
 	}
-	if want := fmt.Sprintf("%s turns from %s to %s tokens in a window of %s", covered, before, after, grouped(recordedWindow)); !strings.Contains(page, want) {
+	if want := fmt.Sprintf("%s turns from %s to %s tokens in a window of %s", covered, before, after, prose.Grouped(quickstart.Window)); !strings.Contains(page, want) {
 		t.Errorf("README.md does not say %q", want)
 	}
 
 	ctx, c := t.Context(), testLedger(t)
-	im := transcripts.Importer{Client: c, Stdin: bytes.NewReader(recorded), Format: "auto", Final: true}
+	im := transcripts.Importer{Client: c, Stdin: bytes.NewReader(quickstart.Transcript), Format: "auto", Final: true}
 	rep, err := im.File(ctx, "-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := largest(ctx, c, rep.Sessions)
+	s, err := local.Largest(ctx, c, rep.Sessions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +82,7 @@ func TestReadmeFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := reply.Compaction.Compaction
-	if want := fmt.Sprintf("%d turns covered by a summary (%s), %s → %s tokens", k.Covered, k.Tier, grouped(k.TokensBefore), grouped(k.TokensAfter)); !strings.Contains(page, want) {
+	if want := fmt.Sprintf("%d turns covered by a summary (%s), %s → %s tokens", k.Covered, k.Tier, prose.Grouped(k.TokensBefore), prose.Grouped(k.TokensAfter)); !strings.Contains(page, want) {
 		t.Errorf("README.md does not say %q", want)
 	}
 	_, block, ok := strings.Cut(page, "```text\nTASK\n")

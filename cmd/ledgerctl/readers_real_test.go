@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nexus/cmd/ledgerctl/comparison"
 )
 
 var (
@@ -35,28 +37,28 @@ func TestReadersOfSummaries(t *testing.T) {
 	n := 0
 	for _, window := range []uint64{50_000, 16_000} {
 		for _, h := range hs {
-			if all := h.transcript.Tokens(); n == *readersCount || all < window*3/4 || window < 50_000 && all >= 37_500 {
+			if all := h.Transcript.Tokens(); n == *readersCount || all < window*3/4 || window < 50_000 && all >= 37_500 {
 				continue
 			}
-			x, err := newComparison([]string{"balanced"}, window)
+			x, err := comparison.New([]string{"balanced"}, window)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := x.add(t.Context(), h, nil); err != nil {
+			if err := x.Add(t.Context(), h, nil); err != nil {
 				t.Fatal(err)
 			}
-			text := x.longest[0].Summary()
+			text := x.Longest[0].Summary()
 			if text == "" {
 				continue
 			}
 			n++
 			if !strings.Contains(text, "TASK") && !strings.Contains(text, "<first_request>") {
-				t.Errorf("%s: the summary names no task: %.200s", h.name, text)
+				t.Errorf("%s: the summary names no task: %.200s", h.Name, text)
 			}
 			if *readers == "" {
 				continue
 			}
-			page := fmt.Sprintf("# %s, window %d, %d calls\n\nAnswer from the text below alone:\n\n%s\n---\n\n%s", h.name, window, h.transcript.Calls(), readersQuestions, text)
+			page := fmt.Sprintf("# %s, window %d, %d calls\n\nAnswer from the text below alone:\n\n%s\n---\n\n%s", h.Name, window, h.Transcript.Calls(), readersQuestions, text)
 			if err := os.WriteFile(filepath.Join(*readers, fmt.Sprintf("%02d.md", n)), []byte(page), 0o644); err != nil {
 				t.Fatal(err)
 			}

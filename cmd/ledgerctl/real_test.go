@@ -10,6 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/cmd/ledgerctl/local"
+	"nexus/cmd/ledgerctl/quickstart"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -29,8 +32,8 @@ func TestRealTranscripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	e := &env{out: io.Discard, err: io.Discard}
-	c, stop, err := e.local(ctx, t.TempDir())
+	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
+	c, stop, err := local.Start(ctx, e.Terminal, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +76,7 @@ func TestRealTranscripts(t *testing.T) {
 			t.Errorf("%s again: %+v, %v", name, r, err)
 		}
 	}
-	to, stop2, err := e.local(ctx, t.TempDir())
+	to, stop2, err := local.Start(ctx, e.Terminal, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +145,7 @@ func checkViews(t *testing.T, c *api.Client, id turns.ID) (n int) {
 
 func copySession(t *testing.T, from, to *api.Client, id turns.ID) {
 	t.Helper()
-	if err := copyInto(t.Context(), to, from.Export(t.Context(), id)); err != nil {
+	if err := quickstart.CopyInto(t.Context(), to, from.Export(t.Context(), id)); err != nil {
 		t.Fatalf("session %s: %v", id, err)
 	}
 }
@@ -156,7 +159,7 @@ func TestImportOfCutRealTranscripts(t *testing.T) {
 	}
 	const cuts, maxSize = 12, 160 << 10
 	ctx := t.Context()
-	e := &env{out: io.Discard, err: io.Discard}
+	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
 	for _, pattern := range []string{"claude-code-*", "codex-*"} {
 		files, err := filepath.Glob(filepath.Join(data, pattern, "*.jsonl"))
 		if err != nil || len(files) == 0 {
@@ -174,7 +177,7 @@ func TestImportOfCutRealTranscripts(t *testing.T) {
 			tested++
 			t.Run(filepath.Base(file), func(t *testing.T) {
 				importCopies := func(copies ...[]byte) (*api.Client, *transcripts.Report) {
-					c, stop, err := e.local(ctx, t.TempDir())
+					c, stop, err := local.Start(ctx, e.Terminal, t.TempDir())
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"nexus/cmd/ledgerctl/quickstart"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/turns"
 )
@@ -37,7 +38,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("SECRET2", "gh"+"p_"+strings.Repeat("Xy5wV1tS", 5))
 			env.Setenv("SECRET", "gh"+"p_"+strings.Repeat("Ab3dE7gH", 5)) // of no account; in parts, so that no scanner takes this file for a leak
 			env.Setenv("NEXUS_CREDS", creds)
-			return os.WriteFile(env.Getenv("WORK")+"/shipped.jsonl", recorded, 0o600)
+			return os.WriteFile(env.Getenv("WORK")+"/shipped.jsonl", quickstart.Transcript, 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			// otherledger: the commands go to another, empty ledger from here on.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/ledgerctl/searchview"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/ledger/api"
 )
 
@@ -40,8 +42,8 @@ func TestFindHitsGoesOnBehindAnEmptyPage(t *testing.T) {
 		"behind":                               {all: true, limit: 9, said: "the newest 7 events", pages: []api.SearchHits{{Behind: 7}}},
 	} {
 		var said strings.Builder
-		e := &env{out: io.Discard, err: &said}
-		hits, more, err := e.findHits(t.Context(), pagesOf(t, x.pages...), api.Search{Page: api.Page{Limit: x.limit}}, x.all)
+		e := newEnv(&terminal.Terminal{Out: io.Discard, Err: &said})
+		hits, more, err := searchview.Find(t.Context(), e.Terminal, pagesOf(t, x.pages...), api.Search{Page: api.Page{Limit: x.limit}}, x.all)
 		var got []string
 		for _, h := range hits {
 			got = append(got, h.Snippet)

@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/ledgerctl/audit"
+	"nexus/cmd/ledgerctl/sessionview"
+	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/ledgerctl/turnview"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -18,13 +22,13 @@ func TestSecretsOfARecordedCompactionAreFoundAndMasked(t *testing.T) {
 			Nudge:       []turns.Message{turns.TextMessage(turns.User, "go on with "+secret)},
 		}}
 	}
-	found, err := new(env).secretsOf(t.Context(), nil, turns.ID{}, turn())
+	found, err := audit.SecretsOf(t.Context(), new(env).Terminal, nil, turns.ID{}, turn())
 	if err != nil || len(found) != 1 || found[0].Half != "summary" || found[0].Kind != "GitHub token" {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	masked := turn()
-	maskTurn(masked)
-	for _, m := range shown(masked) {
+	turnview.Mask(masked)
+	for _, m := range turnview.Messages(masked) {
 		if text := string(m.Parts[0].ContentBytes()); strings.Contains(text, "Ab3d") || !strings.Contains(text, "****") {
 			t.Errorf("shown is %q", text)
 		}
@@ -32,7 +36,7 @@ func TestSecretsOfARecordedCompactionAreFoundAndMasked(t *testing.T) {
 	both := turn()
 	summary := "with " + secret
 	both.Compaction.Summary = &summary
-	if found, err := new(env).secretsOf(t.Context(), nil, turns.ID{}, both); err != nil || len(found) != 1 {
+	if found, err := audit.SecretsOf(t.Context(), new(env).Terminal, nil, turns.ID{}, both); err != nil || len(found) != 1 {
 		t.Errorf("a summary beside its messages: %+v, %v", found, err)
 	}
 }
@@ -41,9 +45,9 @@ func TestSecretsOfARecordedCompactionAreFoundAndMasked(t *testing.T) {
 func TestSettingsOfASessionAreMasked(t *testing.T) {
 	secret := "gh" + "p_" + strings.Repeat("Ab3dE7gH", 5)
 	var out bytes.Buffer
-	e := &env{out: &out}
+	e := newEnv(&terminal.Terminal{Out: &out})
 	s := &api.Session{Title: "use ***", Meta: turns.Raw(`{"title":"use ` + secret + `","env":{"key":"a\n` + secret + `"}}`)}
-	if err := e.printSession(s); err != nil || strings.Contains(out.String(), secret) || strings.Count(out.String(), "****") < 2 {
+	if err := sessionview.Print(e.Terminal, s); err != nil || strings.Contains(out.String(), secret) || strings.Count(out.String(), "****") < 2 {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }

@@ -9,11 +9,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/ledgerctl/agents"
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/service"
+	"nexus/cmd/ledgerctl/watch"
 )
 
 const serviceManual = `ledgerctl service install|uninstall|status [nexusd|watch] [--dry-run]
@@ -27,6 +31,12 @@ agents (CLAUDE_CONFIG_DIR, CODEX_HOME, …), of state and of settings
 (XDG_STATE_HOME, XDG_CONFIG_HOME) are written into the files as they are now.
 
   --dry-run       print the files; write nothing
+  --code          with install, as the next three: watch is run with it; help
+                  watch says what it does
+  --from AGENT=DIR  the folder that watch follows; may be repeated
+  --state DIR     where watch keeps its state. watch status and watch doctor
+                  look there, and in the folders of --from
+  --rescan TIME   how often watch looks at all files
   --nexusd FILE   the program nexusd (else: beside ledgerctl, or in PATH)
   --data DIR      the data folder of nexusd (else: nexus in XDG_DATA_HOME or
                   ~/.local/share)
@@ -34,7 +44,7 @@ agents (CLAUDE_CONFIG_DIR, CODEX_HOME, …), of state and of settings
 
 Examples
   ledgerctl service install --dry-run
-  ledgerctl service install watch
+  ledgerctl service install watch --code
   ledgerctl service status
   ledgerctl service uninstall
 `
@@ -43,18 +53,26 @@ Examples
 func serviceCmd(e *env) *cobra.Command {
 	var dry bool
 	var nexusd, data, manager string
+	var follow watchFlags
 	c := verb("service", "run nexusd and watch as services: install, uninstall, status", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
 	sub := func(use, short string, do func(m service.Manager, u service.Unit, path, text string) error) *cobra.Command {
 		x := verb(use+" [nexusd|watch]", short, 0, 1, func(_ *cobra.Command, args []string) error {
 			m, err := service.Of(cmp.Or(map[string]string{"systemd": "linux", "launchd": "darwin"}[manager], manager, runtime.GOOS))
 			if err != nil {
-				return usageError{err}
+				return fault.Usage(err)
 			}
 			home, err := os.UserHomeDir()
 			if err != nil {
 				return err
 			}
-			units, err := e.units(args, nexusd, data, home, use == "install")
+			words, err := follow.words()
+			if err == nil && len(words) > 0 && len(args) > 0 && args[0] != "watch" {
+				err = fault.Usage(fmt.Errorf("%s is a flag of watch", words[0]))
+			}
+			if err != nil {
+				return err
+			}
+			units, err := e.units(args, nexusd, data, home, words, use == "install")
 			if err != nil {
 				return err
 			}
@@ -64,7 +82,7 @@ func serviceCmd(e *env) *cobra.Command {
 					err = do(m, u, path, text)
 				}
 				if errors.Is(err, service.ErrForeign) {
-					err = hinted{err, "move it away, or edit it by hand"}
+					err = fault.WithHint(err, "move it away, or edit it by hand")
 				}
 				if err != nil {
 					return err
@@ -76,6 +94,12 @@ func serviceCmd(e *env) *cobra.Command {
 		x.Flags().StringVar(&nexusd, "nexusd", "", "the program nexusd")
 		x.Flags().StringVar(&data, "data", "", "the data folder of nexusd")
 		x.Flags().StringVar(&manager, "manager", "", "systemd or launchd")
+		if use == "install" {
+			x.Flags().BoolVar(&follow.code, "code", false, "watch keeps the files of the folder after each turn")
+			x.Flags().StringArrayVar(&follow.from, "from", nil, "AGENT=DIR: watch follows this folder")
+			x.Flags().StringVar(&follow.state, "state", "", "where watch keeps its state")
+			x.Flags().DurationVar(&follow.rescan, "rescan", 0, "how often watch looks at all files")
+		}
 		return x
 	}
 	c.AddCommand(
@@ -84,13 +108,13 @@ func serviceCmd(e *env) *cobra.Command {
 				if _, err := service.Installed(path); err != nil {
 					return err
 				}
-				fmt.Fprintf(e.raw, "# %s\n%s\n", path, text)
+				fmt.Fprintf(e.Raw, "# %s\n%s\n", path, text)
 				return nil
 			}
 			if err := service.Write(path, text); err != nil {
 				return err
 			}
-			return e.result(map[string]any{"name": u.Name, "file": path, "start": u.Start(m, path)}, "%s is written; start it with: %s", path, strings.Join(u.Start(m, path), " && "))
+			return e.Result(map[string]any{"name": u.Name, "file": path, "start": u.Start(m, path)}, "%s is written; start it with: %s", path, strings.Join(u.Start(m, path), " && "))
 		}),
 		sub("uninstall", "remove the files", func(m service.Manager, u service.Unit, path, _ string) error {
 			there, err := service.Installed(path)
@@ -98,32 +122,116 @@ func serviceCmd(e *env) *cobra.Command {
 				return err
 			}
 			if !there {
-				return e.result(map[string]any{"name": u.Name, "file": path, "removed": false}, "there is no %s", path)
+				return e.Result(map[string]any{"name": u.Name, "file": path, "removed": false}, "there is no %s", path)
 			}
 			if dry {
-				return e.result(map[string]any{"name": u.Name, "file": path, "removed": false}, "%s would be removed", path)
+				return e.Result(map[string]any{"name": u.Name, "file": path, "removed": false}, "%s would be removed", path)
 			}
 			if err := service.Remove(path); err != nil {
 				return err
 			}
-			return e.result(map[string]any{"name": u.Name, "file": path, "removed": true, "stop": u.Stop(m)}, "%s is removed; stop it with: %s", path, strings.Join(u.Stop(m), " && "))
+			return e.Result(map[string]any{"name": u.Name, "file": path, "removed": true, "stop": u.Stop(m)}, "%s is removed; stop it with: %s", path, strings.Join(u.Stop(m), " && "))
 		}),
-		sub("status", "which files there are", func(_ service.Manager, u service.Unit, path, text string) error {
+		sub("status", "which files there are", func(m service.Manager, u service.Unit, path, _ string) error {
 			there, err := service.Installed(path)
 			if err != nil {
 				return err
 			}
-			state := "not installed"
-			if there {
-				state = "installed"
+			if !there {
+				return e.Result(map[string]any{"name": u.Name, "file": path, "installed": false}, "%s: not installed (%s)", u.Name, path)
 			}
-			return e.result(map[string]any{"name": u.Name, "file": path, "installed": there}, "%s: %s (%s)", u.Name, state, path)
+			command, err := installedCommand(m, path)
+			if err != nil {
+				return err
+			}
+			return e.Result(map[string]any{"name": u.Name, "file": path, "installed": true, "command": command}, "%s: installed (%s): %s", u.Name, path, prose.Printable(strings.Join(command, " ")))
 		}))
 	return c
 }
 
-// units returns the services that args name.
-func (e *env) units(args []string, nexusd, data, home string, complete bool) (out []service.Unit, err error) {
+// watchFlags are the flags of a watch that a service keeps.
+type watchFlags struct {
+	code   bool
+	from   []string
+	state  string
+	rescan time.Duration
+}
+
+// words returns the flags as words of a command. Folders are absolute: a service runs in
+// another one.
+func (f *watchFlags) words() (out []string, err error) {
+	if f.code {
+		out = append(out, "--code")
+	}
+	if len(f.from) > 0 {
+		sources, err := watchSources(f.from)
+		if err == nil {
+			err = (&watch.Config{Sources: sources, State: "-", Connect: watch.Dialed(nil)}).Validate()
+		}
+		if err != nil {
+			return nil, fault.Usage(err)
+		}
+		for _, s := range sources {
+			out = append(out, "--from", s.Agent+"="+s.Root)
+		}
+	}
+	if f.state != "" {
+		if f.state, err = filepath.Abs(f.state); err != nil {
+			return nil, err
+		}
+		out = append(out, "--state", f.state)
+	}
+	if f.rescan < 0 {
+		return nil, fault.Usage(fmt.Errorf("--rescan %s is below 0", f.rescan))
+	}
+	if f.rescan > 0 {
+		out = append(out, "--rescan", f.rescan.String())
+	}
+	return out, nil
+}
+
+// installedCommand returns the command of a unit whose file is there.
+func installedCommand(m service.Manager, path string) ([]string, error) {
+	b, err := os.ReadFile(path)
+	return service.Command(m, string(b)), err
+}
+
+// watchService returns the command of the installed service watch; nil if there is none.
+func watchService() []string {
+	m, err := service.Of(runtime.GOOS)
+	if err != nil {
+		return nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil
+	}
+	path, _, err := service.Unit{Name: "watch"}.File(m, os.Getenv, home)
+	if err != nil {
+		return nil
+	}
+	if there, err := service.Installed(path); err != nil || !there {
+		return nil
+	}
+	command, _ := installedCommand(m, path)
+	return command
+}
+
+// serviceFlags returns the folders and the state of a watch's command.
+func serviceFlags(command []string) (from []string, state string) {
+	for i := 1; i < len(command); i++ {
+		switch command[i-1] {
+		case "--from":
+			from = append(from, command[i])
+		case "--state":
+			state = command[i]
+		}
+	}
+	return from, state
+}
+
+// units returns the services that args name; watch has the flags follow.
+func (e *env) units(args []string, nexusd, data, home string, follow []string, complete bool) (out []service.Unit, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -139,7 +247,7 @@ func (e *env) units(args []string, nexusd, data, home string, complete bool) (ou
 			nexusd = filepath.Join(filepath.Dir(self), "nexusd")
 			if _, err := os.Stat(nexusd); err != nil {
 				if nexusd, err = exec.LookPath("nexusd"); err != nil && complete {
-					return nil, hinted{usageError{errors.New("there is no nexusd beside ledgerctl or in PATH")}, "--nexusd FILE names it; ledgerctl service install watch leaves it out"}
+					return nil, fault.WithHint(fault.Usage(errors.New("there is no nexusd beside ledgerctl or in PATH")), "--nexusd FILE names it; ledgerctl service install watch leaves it out")
 				}
 			}
 		}
@@ -157,13 +265,14 @@ func (e *env) units(args []string, nexusd, data, home string, complete bool) (ou
 			return nil, err
 		}
 		u := service.Unit{Name: "watch", About: "Nexus: bring transcripts of agents in", Command: append([]string{self, "watch"}, flags...), After: "nexusd"}
-		if e.agent != "" {
-			u.Command = append(u.Command, "--agent", e.agent)
+		if e.Agent != "" {
+			u.Command = append(u.Command, "--agent", e.Agent)
 		}
+		u.Command = append(u.Command, follow...)
 		out = append(out, u)
 	}
 	if len(out) == 0 {
-		return nil, usageError{fmt.Errorf("there is no service %q: nexusd or watch", args[0])}
+		return nil, fault.Usage(fmt.Errorf("there is no service %q: nexusd or watch", args[0]))
 	}
 	return out, nil
 }

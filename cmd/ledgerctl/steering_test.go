@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -15,18 +16,18 @@ import (
 func onTerminal(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
-	e := &env{in: strings.NewReader(""), raw: &out, noColor: true, screen: true, width: 100}
-	e.out = e.plain(&out)
-	e.err = e.plain(&out)
+	e := newEnv(&terminal.Terminal{In: strings.NewReader(""), Raw: &out, NoColor: true, OutIsTerminal: true, Width: 100})
+	e.Out = e.Plain(&out)
+	e.Err = e.Plain(&out)
 	root := commands(e)
 	root.SetArgs(args)
-	root.SetOut(e.out)
-	root.SetErr(e.err)
+	root.SetOut(e.Out)
+	root.SetErr(e.Err)
 	if err := root.ExecuteContext(t.Context()); err != nil {
 		t.Errorf("%q: %v", args, err)
 	}
-	if e.nc != nil {
-		e.nc.Close()
+	if e.NC != nil {
+		e.NC.Close()
 	}
 	return out.String()
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/names"
+	"nexus/cmd/ledgerctl/turnview"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -22,7 +24,7 @@ func tailCmd(e *env) *cobra.Command {
 	var after string
 	c := verb("tail SESSION", "the newest turns, and those that come", 1, 1, func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		c, s, err := e.session(ctx, args[0])
+		c, s, err := e.Session(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -37,9 +39,9 @@ func tailCmd(e *env) *cobra.Command {
 		}
 		var last turns.ID
 		if after != "" {
-			var p place
-			if p, err = e.turnIn(ctx, c, s, after); err == nil {
-				last, err = e.since(ctx, c, s.ID, p.turn)
+			var p names.Place
+			if p, err = e.TurnIn(ctx, c, s, after); err == nil {
+				last, err = e.since(ctx, c, s.ID, p.Turn)
 			}
 		} else {
 			last, err = e.newest(ctx, c, s.ID, n)
@@ -90,7 +92,7 @@ func (e *env) since(ctx context.Context, c *api.Client, s, last turns.ID) (turns
 	}
 	for t, err := range c.Turns(ctx, s, r) {
 		if api.Exit(err) == 2 { // last is not on the path any more
-			e.say("the head moved to another branch")
+			e.Say("the head moved to another branch")
 			return e.newest(ctx, c, s, 1)
 		}
 		if err != nil {
@@ -105,9 +107,9 @@ func (e *env) since(ctx context.Context, c *api.Client, s, last turns.ID) (turns
 }
 
 func (e *env) printTurn(t *api.Turn) error {
-	if e.json {
-		return e.print(t)
+	if e.JSON {
+		return e.Print(t)
 	}
-	_, err := fmt.Fprintln(e.out, turnLine(t, e.width))
+	_, err := fmt.Fprintln(e.Out, turnview.Line(t, e.Width))
 	return err
 }

@@ -16,6 +16,11 @@ import (
 
 	"nexus/cmd/ledgerctl/agents"
 	"nexus/cmd/ledgerctl/codetree"
+	"nexus/cmd/ledgerctl/connect"
+	"nexus/cmd/ledgerctl/doctor"
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
 )
@@ -52,7 +57,8 @@ PI_CODING_AGENT_SESSION_DIR, pi's settings and GEMINI_CLI_HOME count.
 
 status shows for each folder when something was delivered last, how many files
 are behind, what failed and why, and what happened to files. doctor says what
-is wrong, with an exit status, and when each hook of an agent fired last.
+is wrong, with an exit status, and when each hook of an agent fired last. Both
+look where the installed service does, unless --from or --state is given.
 
 Examples
   ledgerctl watch
@@ -66,7 +72,10 @@ func watchCmd(e *env) *cobra.Command {
 	var cfg watch.Config
 	var from []string
 	var dry, code bool
-	prepare := func() error {
+	prepare := func(ofService []string) error {
+		if len(from) == 0 && cfg.State == "" {
+			from, cfg.State = serviceFlags(ofService)
+		}
 		sources, err := watchSources(from)
 		if err != nil {
 			return err
@@ -75,11 +84,11 @@ func watchCmd(e *env) *cobra.Command {
 		if cfg.State == "" {
 			cfg.State, err = stateFolder("watch")
 		}
-		cfg.Ledger = fmt.Sprintf("%s %s/%s", plainURL(e.server), e.tenant, cmp.Or(e.agent, "main"))
+		cfg.Ledger = fmt.Sprintf("%s %s/%s", connect.PlainURL(e.Server), e.Tenant, cmp.Or(e.Agent, "main"))
 		return err
 	}
 	c := verb("watch", "follow the transcripts of agents while they grow", 0, 0, func(cmd *cobra.Command, _ []string) error {
-		if err := prepare(); err != nil {
+		if err := prepare(nil); err != nil {
 			return err
 		}
 		if dry {
@@ -92,20 +101,20 @@ func watchCmd(e *env) *cobra.Command {
 	c.Flags().BoolVar(&dry, "dry-run", false, "list the files that would be read")
 	c.Flags().DurationVar(&cfg.Rescan, "rescan", 30*time.Second, "how often all files are looked at")
 	c.AddCommand(verb("status", "what is in the ledger, what is behind, what failed", 0, 0, func(*cobra.Command, []string) error {
-		if err := prepare(); err != nil {
+		if err := prepare(watchService()); err != nil {
 			return err
 		}
 		s, err := watch.ReadStatus(cfg.State, cfg.Sources)
 		if err != nil {
 			return err
 		}
-		if e.json {
-			return e.print(s)
+		if e.JSON {
+			return e.Print(s)
 		}
 		e.printWatch(s)
 		return nil
 	}), verb("doctor", "what is wrong with the watch and the hooks", 0, 0, func(*cobra.Command, []string) error {
-		if err := prepare(); err != nil {
+		if err := prepare(watchService()); err != nil {
 			return err
 		}
 		return e.watchDoctor(cfg)
@@ -135,7 +144,7 @@ func watchSources(from []string) (out []watch.Source, err error) {
 	for _, s := range from {
 		agent, dir, ok := strings.Cut(s, "=")
 		if !ok || dir == "" {
-			return nil, usageError{fmt.Errorf("--from takes AGENT=DIR, not %q", s)}
+			return nil, fault.Usage(fmt.Errorf("--from takes AGENT=DIR, not %q", s))
 		}
 		if dir, err = filepath.Abs(dir); err != nil {
 			return nil, err
@@ -151,26 +160,26 @@ func watchSources(from []string) (out []watch.Source, err error) {
 
 // watch runs a watch.
 func (e *env) watch(ctx context.Context, cfg watch.Config, code bool) error {
-	cfg.Log = func(format string, args ...any) { e.say("%s", printable(fmt.Sprintf(format, args...))) }
-	e.options = append(e.options, nats.MaxReconnects(-1))
+	cfg.Log = func(format string, args ...any) { e.Say("%s", prose.Printable(fmt.Sprintf(format, args...))) }
+	e.Options = append(e.Options, nats.MaxReconnects(-1))
 	cfg.Connect = func(context.Context) (*api.Client, error) {
-		nc, err := e.dial()
+		nc, err := e.Dial()
 		if err != nil {
-			return nil, errors.New(plainly(nil, err))
+			return nil, errors.New(fault.Plainly(nil, err))
 		}
-		e.nc = nc
-		return api.NewClient(nc, e.tenant, cmp.Or(e.agent, "main")), nil
+		e.NC = nc
+		return api.NewClient(nc, e.Tenant, cmp.Or(e.Agent, "main")), nil
 	}
 	if code {
 		recordCode(&cfg, codetree.Limits{})
 	}
 	w, err := watch.New(cfg)
 	if err != nil {
-		return usageError{err}
+		return fault.Usage(err)
 	}
 	err = w.Run(ctx)
 	if errors.Is(err, watch.ErrRunning) {
-		return hinted{err, "ledgerctl watch status shows it; --state names another folder"}
+		return fault.WithHint(err, "ledgerctl watch status shows it; --state names another folder")
 	}
 	if err != nil || !cfg.Once {
 		return err
@@ -179,44 +188,44 @@ func (e *env) watch(ctx context.Context, cfg watch.Config, code bool) error {
 	if err != nil {
 		return err
 	}
-	if e.json {
-		err = e.print(s)
+	if e.JSON {
+		err = e.Print(s)
 	} else {
 		e.printWatch(s)
 	}
 	if err == nil && len(s.Failed) > 0 {
-		return exitError{1}
+		return fault.Exit(1)
 	}
 	return err
 }
 
 func (e *env) planWatch(cfg watch.Config) error {
 	if err := cfg.Validate(); err != nil {
-		return usageError{err}
+		return fault.Usage(err)
 	}
 	list, unread := watch.Plan(cfg)
 	sum := int64(0)
 	var rows [][]string
 	for _, p := range list {
-		if e.json {
-			if err := e.print(p); err != nil {
+		if e.JSON {
+			if err := e.Print(p); err != nil {
 				return err
 			}
 		}
 		sum += p.Bytes
-		rows = append(rows, []string{p.Agent, grouped(uint64(p.Bytes)), printable(p.File)})
+		rows = append(rows, []string{p.Agent, prose.Grouped(uint64(p.Bytes)), prose.Printable(p.File)})
 	}
-	if e.json {
+	if e.JSON {
 		return unread
 	}
 	if len(rows) > 0 {
-		fmt.Fprint(e.out, e.table([]column{{head: "agent"}, {head: "bytes", right: true}, {head: "file", wraps: true, least: 20}}, rows))
+		fmt.Fprint(e.Out, e.Table([]terminal.Column{{Head: "agent"}, {Head: "bytes", Right: true}, {Head: "file", Wraps: true, Least: 20}}, rows))
 	}
 	if len(list) == 0 {
-		e.tell("nothing would be read: the folders have no transcript that is not in the ledger")
+		e.Tell("nothing would be read: the folders have no transcript that is not in the ledger")
 		return unread
 	}
-	e.tell("%s would be read: %s bytes", plural(uint64(len(list)), "file"), grouped(uint64(sum)))
+	e.Tell("%s would be read: %s bytes", prose.Plural(uint64(len(list)), "file"), prose.Grouped(uint64(sum)))
 	return unread
 }
 
@@ -224,13 +233,13 @@ func (e *env) planWatch(cfg watch.Config) error {
 func (e *env) printWatch(s *watch.Status) {
 	switch {
 	case s.Running && s.Waiting != "":
-		e.tell("running (process %d), waiting for the ledger: %s", s.Process, printable(s.Waiting))
+		e.Tell("running (process %d), waiting for the ledger: %s", s.Process, prose.Printable(s.Waiting))
 	case s.Running:
-		e.tell("running (process %d) since %s", s.Process, humanize.Time(s.Started))
+		e.Tell("running (process %d) since %s", s.Process, humanize.Time(s.Started))
 	case s.Saved.IsZero():
-		e.tell("it never ran")
+		e.Tell("it never ran")
 	default:
-		e.tell("not running; it ran until %s", humanize.Time(s.Saved))
+		e.Tell("not running; it ran until %s", humanize.Time(s.Saved))
 	}
 	var rows [][]string
 	for _, x := range s.Sources {
@@ -241,18 +250,18 @@ func (e *env) printWatch(s *watch.Status) {
 		if x.Missing {
 			state = "no such folder"
 		}
-		rows = append(rows, []string{x.Agent, fmt.Sprint(x.Files), fmt.Sprint(x.Behind), fmt.Sprint(x.Failed), fmt.Sprint(x.Gone), state, printable(x.Folder)})
+		rows = append(rows, []string{x.Agent, fmt.Sprint(x.Files), fmt.Sprint(x.Behind), fmt.Sprint(x.Failed), fmt.Sprint(x.Gone), state, prose.Printable(x.Folder)})
 	}
-	fmt.Fprint(e.out, e.table([]column{{head: "agent"}, {head: "files", right: true}, {head: "behind", right: true}, {head: "failed", right: true}, {head: "gone", right: true, drop: 2}, {head: "delivered"}, {head: "folder", wraps: true, least: 20, drop: 1}}, rows))
+	fmt.Fprint(e.Out, e.Table([]terminal.Column{{Head: "agent"}, {Head: "files", Right: true}, {Head: "behind", Right: true}, {Head: "failed", Right: true}, {Head: "gone", Right: true, Drop: 2}, {Head: "delivered"}, {Head: "folder", Wraps: true, Least: 20, Drop: 1}}, rows))
 	for _, f := range s.Failed {
-		e.tell("%s %s: %s", bad.Render("failed:"), printable(f.File), printable(f.Why))
+		e.Tell("%s %s: %s", terminal.Bad.Render("failed:"), prose.Printable(f.File), prose.Printable(f.Why))
 	}
 	const most = 10
 	for _, x := range s.Events[max(0, len(s.Events)-most):] {
-		e.tell("%s %s %s; %s", x.Time.Format(time.DateTime), printable(x.File), x.What, printable(x.Text))
+		e.Tell("%s %s %s; %s", x.Time.Format(time.DateTime), prose.Printable(x.File), x.What, prose.Printable(x.Text))
 	}
 	if s.Limited != "" {
-		e.tell("not all folders have notifications: %s", printable(s.Limited))
+		e.Tell("not all folders have notifications: %s", prose.Printable(s.Limited))
 	}
 }
 
@@ -262,52 +271,44 @@ func (e *env) watchDoctor(cfg watch.Config) error {
 	if err != nil {
 		return err
 	}
-	d := doctor{env: e}
+	d := doctor.New(e.Terminal, e.Connection)
 	switch {
 	case s.Running:
-		d.add("watch", checkOK, fmt.Sprintf("running (process %d)", s.Process), "")
+		d.Add("watch", doctor.OK, fmt.Sprintf("running (process %d)", s.Process), "")
 	case s.Saved.IsZero():
-		d.fail("watch", 1, "it never ran", "start it: ledgerctl watch, or ledgerctl service install watch")
+		d.Fail("watch", 1, "it never ran", "start it: ledgerctl watch, or ledgerctl service install watch")
 	default:
-		d.fail("watch", 1, "not running; it ran until "+humanize.Time(s.Saved), "start it: ledgerctl watch, or ledgerctl service install watch")
+		d.Fail("watch", 1, "not running; it ran until "+humanize.Time(s.Saved), "start it: ledgerctl watch, or ledgerctl service install watch")
+	}
+	if command := watchService(); command != nil {
+		d.Add("service", doctor.OK, "installed: "+prose.Printable(strings.Join(command, " ")), "")
+		if _, err := os.Stat(command[0]); err != nil {
+			d.Fail("service", 1, "its program is gone: "+prose.Printable(command[0]), "ledgerctl service install watch, with the flags above, writes it again")
+		}
 	}
 	if s.Waiting != "" {
-		d.fail("ledger", 5, "not reached: "+s.Waiting, "is nexusd running? ledgerctl doctor looks further")
+		d.Fail("ledger", 5, "not reached: "+s.Waiting, "is nexusd running? ledgerctl doctor looks further")
 	}
 	if s.Limited != "" {
-		d.add("notifications", checkWarn, s.Limited, "raise fs.inotify.max_user_watches; files are read at each rescan meanwhile")
+		d.Add("notifications", doctor.Warn, s.Limited, "raise fs.inotify.max_user_watches; files are read at each rescan meanwhile")
 	}
 	for _, x := range s.Sources {
 		name := x.Agent + " " + x.Folder
 		switch {
 		case x.Missing || x.Files == 0:
-			d.add(name, checkSkipped, "no transcripts there", "")
+			d.Add(name, doctor.Skipped, "no transcripts there", "")
 		case x.Failed > 0:
-			d.fail(name, 1, fmt.Sprintf("%s of %s not in the ledger", grouped(uint64(x.Failed)), plural(uint64(x.Files), "file")), "ledgerctl watch status names them, and why")
+			d.Fail(name, 1, fmt.Sprintf("%s of %s not in the ledger", prose.Grouped(uint64(x.Failed)), prose.Plural(uint64(x.Files), "file")), "ledgerctl watch status names them, and why")
 		case x.Behind > 0 && !s.Running:
-			d.add(name, checkWarn, fmt.Sprintf("%s behind (%s bytes)", plural(uint64(x.Behind), "file"), grouped(uint64(x.Bytes))), "")
+			d.Add(name, doctor.Warn, fmt.Sprintf("%s behind (%s bytes)", prose.Plural(uint64(x.Behind), "file"), prose.Grouped(uint64(x.Bytes))), "")
 		case x.Behind > 0:
-			d.add(name, checkOK, fmt.Sprintf("%s behind (%s bytes), being read", plural(uint64(x.Behind), "file"), grouped(uint64(x.Bytes))), "")
+			d.Add(name, doctor.OK, fmt.Sprintf("%s behind (%s bytes), being read", prose.Plural(uint64(x.Behind), "file"), prose.Grouped(uint64(x.Bytes))), "")
 		default:
-			d.add(name, checkOK, fmt.Sprintf("%s, delivered last %s", plural(uint64(x.Files), "file"), humanize.Time(x.Delivered)), "")
+			d.Add(name, doctor.OK, fmt.Sprintf("%s, delivered last %s", prose.Plural(uint64(x.Files), "file"), humanize.Time(x.Delivered)), "")
 		}
 	}
-	states, err := e.hookStates()
-	if err != nil {
+	if _, err := e.checkHooks(d); err != nil {
 		return err
 	}
-	for _, h := range states {
-		name := "hook " + h.Agent + " " + h.Event
-		switch {
-		case !h.Installed:
-			continue
-		case h.Fired == nil:
-			d.add(name, checkWarn, "it never fired", "start a session of the agent; Codex asks you to trust new hooks")
-		case h.Fired.Failed != "":
-			d.add(name, checkWarn, "it failed "+humanize.Time(h.Fired.Time)+": "+h.Fired.Failed, "")
-		default:
-			d.add(name, checkOK, "fired last "+humanize.Time(h.Fired.Time), "")
-		}
-	}
-	return d.report()
+	return d.Report()
 }

@@ -9,7 +9,15 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"nexus/cmd/ledgerctl/audit"
+	"nexus/cmd/ledgerctl/comparison"
+	"nexus/cmd/ledgerctl/contextview"
+	"nexus/cmd/ledgerctl/importreport"
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/sessionview"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/ledgerctl/turnview"
 	"nexus/compactor/compare"
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
@@ -48,55 +56,55 @@ func TestFitsTheTerminal(t *testing.T) {
 		f := api.TreeSession{ID: anID(i + 1), State: "closed", ForkedFrom: &api.ForkedFrom{Session: anID(i), Mode: "as_seen"}, ForkDepth: 123}
 		tree.Sessions = append(tree.Sessions, f)
 	}
-	x := &comparison{window: 200_000, prices: compare.DefaultPrice, sums: make([]compare.Sum, 3), costs: make([]comparedCost, 3)}
+	x := &comparison.Comparison{Window: 200_000, Prices: compare.DefaultPrice, Sums: make([]compare.Sum, 3), Costs: make([]comparison.ComparedCost, 3)}
 	for i, name := range []string{"balanced", "nexus", `balanced{"keep_tokens":8000}`} {
-		x.policies = append(x.policies, policy.Policy{Name: name})
-		x.sums[i] = compare.Sum{Calls: 12_345, Compactions: 123, Elisions: 1234, Rewritten: 123_456_789, Usage: compare.Usage{Read: 123_456_789_012}}
+		x.Policies = append(x.Policies, policy.Policy{Name: name})
+		x.Sums[i] = compare.Sum{Calls: 12_345, Compactions: 123, Elisions: 1234, Rewritten: 123_456_789, Usage: compare.Usage{Read: 123_456_789_012}}
 	}
 	rep := &transcripts.Report{File: strings.Repeat("a-folder/", 12) + "session.jsonl", Format: "claude-code", Sessions: []turns.ID{anID(1)}, Turns: 1234, Forks: 12, Compactions: 3, Stored: 1300, Existing: 12_000,
 		Losses: []interchange.Loss{{Kind: "repaired", Reason: words}, {Kind: "skipped", Reason: "bookkeeping lines: progress", Count: 1234}, {Kind: "skipped", Reason: "bookkeeping lines: mode", Count: 2}}}
 
 	at := api.Time(time.Unix(0, 0))
-	if l := turnLine(&api.Turn{Time: &at, Messages: []turns.Message{turns.TextMessage(turns.User, "why does the build fail")}}, 40); !strings.Contains(l, "why does") || lipgloss.Width(l) > 40 {
+	if l := turnview.Line(&api.Turn{Time: &at, Messages: []turns.Message{turns.TextMessage(turns.User, "why does the build fail")}}, 40); !strings.Contains(l, "why does") || lipgloss.Width(l) > 40 {
 		t.Errorf("a turn in 40 cells: %q", l)
 	}
 	for _, width := range []int{80, 120} {
 		var out bytes.Buffer
-		e := &env{out: &out, err: &out, width: width}
+		e := newEnv(&terminal.Terminal{Out: &out, Err: &out, Width: width})
 		for what, c := range map[string]struct {
 			show func()
 			want []string
 		}{
-			"sessions": {func() { out.WriteString(e.sessionTable(sessions)) }, []string{short(sessions[0].ID), "2025-04-29", "why does the build", "labellabel", "closed", "a-second-agent"}},
-			"context":  {func() { printContext(e, cx, true) }, []string{short(cx.Sources[39].Turn), "175,481 of 165,232", "counted by wolffish-1", "why does the build fail"}},
+			"sessions": {func() { out.WriteString(sessionview.Table(e.Terminal, sessions)) }, []string{prose.Short(sessions[0].ID), "2025-04-29", "why does the build", "labellabel", "closed", "a-second-agent"}},
+			"context":  {func() { printContext(e, cx, true) }, []string{prose.Short(cx.Sources[39].Turn), "175,481 of 165,232", "counted by wolffish-1", "why does the build fail"}},
 			"log": {func() {
 				m := turns.TextMessage(turns.Assistant, words)
 				turn := api.Turn{ID: anID(1), Depth: 12_345, TokenCount: 1_234_567, Messages: []turns.Message{turns.TextMessage(turns.User, strings.Repeat("日本語", 50))}, Response: &m}
-				fmt.Fprintln(&out, turnLine(&turn, width))
-			}, []string{short(anID(1)), "1,234,567", "日本語"}},
+				fmt.Fprintln(&out, turnview.Line(&turn, width))
+			}, []string{prose.Short(anID(1)), "1,234,567", "日本語"}},
 			"folded": {func() { printContext(e, cx, false) }, []string{"24 more"}},
-			"tree":   {func() { e.printTree(tree, anID(0)) }, []string{short(anID(9)), short(anID(5)), "8 compactions more", "68 more", "◀"}},
+			"tree":   {func() { sessionview.PrintTree(e.Terminal, tree, anID(0)) }, []string{prose.Short(anID(9)), prose.Short(anID(5)), "8 compactions more", "68 more", "◀"}},
 			"bar":    {func() { printContext(e, &bar, false) }, []string{"155,481 of 165,232 tokens (estimated) window guessed, 12,345 of them"}},
 			"hint":   {func() { fmt.Fprintln(&out, hintText(width, words+"\n  a line\n  another")) }, []string{"why does the build", "a line another"}},
 			"verify": {func() {
 				id := anID(3)
-				e.printVerified(&api.Verified{Problems: []api.Problem{{Code: api.Corrupt, Seq: 12_345, Session: id, Event: id,
+				audit.Print(e.Terminal, &api.Verified{Problems: []api.Problem{{Code: api.Corrupt, Seq: 12_345, Session: id, Event: id,
 					Message: "open the body of event " + id.String() + ": content can't be read: no key " + id.String() + "; " + words}}, Count: 1})
 				if n := strings.Count(out.String(), id.String()); n != 1 {
 					t.Errorf("the id is named whole %d times:\n%s", n, out.String())
 				}
-			}, []string{"at position 12345, session " + anID(3).String(), "no key " + short(anID(3))}},
-			"compare": {func() { out.WriteString(x.table(e)) }, []string{"123,456,789,012", "relative", "earlier", "ledgerctl help compare"}},
+			}, []string{"at position 12345, session " + anID(3).String(), "no key " + prose.Short(anID(3))}},
+			"compare": {func() { out.WriteString(x.Table(e.Terminal)) }, []string{"123,456,789,012", "relative", "earlier", "ledgerctl help compare"}},
 			"import": {func() {
-				a := importReport{e: e, files: 2}
-				if err := a.add(rep, false); err != nil {
+				a := importreport.Report{Terminal: e.Terminal, Files: 2}
+				if err := a.Add(rep, false); err != nil {
 					t.Error(err)
 				}
-				a.unrecognized = []string{words, words, words, words}
-				a.end()
+				a.Unrecognized = []string{words, words, words, words}
+				a.End()
 			}, []string{"session.jsonl", "1,300 events stored", "1,236", "bookkeeping lines: progress, mode", "4 files are no transcripts"}},
 			"session": {func() {
-				if err := e.printSession(&sessions[1]); err != nil {
+				if err := sessionview.Print(e.Terminal, &sessions[1]); err != nil {
 					t.Error(err)
 				}
 			}, []string{"title", "claude-code"}},
@@ -125,7 +133,7 @@ func TestContextSaysWhatIsBilledAndWhatIsEstimated(t *testing.T) {
 	var out bytes.Buffer
 	cx := &api.Context{Tokens: 900, Overhead: 100, Reported: 1500, Budget: 3000, Recipe: turns.Raw(`{"counter":"wolffish-1"}`),
 		Sources: []api.Source{{Turn: anID(1), Half: "messages", Status: "verbatim", Tokens: 900}}}
-	printContext(&env{out: &out}, cx, true)
+	printContext(newEnv(&terminal.Terminal{Out: &out}), cx, true)
 	for _, want := range []string{"1,500 of 3,000 tokens (billed)", "estimates of wolffish-1: 900 messages + 100 system and tools = 1,000 tokens"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
@@ -136,20 +144,11 @@ func TestContextSaysWhatIsBilledAndWhatIsEstimated(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	names := []string{"sessions", "log", "show", "compact", "compare"}
-	for typed, want := range map[string]string{"sesions": "sessions", "lgo": "log", "shwo": "show", "ses": "sessions", "compct": "compact", "frobnicate": "", "x": "", "": ""} {
-		if got := nearest(typed, names); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", typed, got, want)
-		}
-	}
-}
-
 func TestPolicyCounter(t *testing.T) {
 	for _, c := range []struct{ name, set, want string }{
-		{"balanced", "", defaultCounter}, {"wolffish", "", "wolffish-1"}, {"nexus", `{"counter":"gsv-1"}`, "gsv-1"}, {"of another build", "", defaultCounter},
+		{"balanced", "", contextview.DefaultCounter}, {"wolffish", "", "wolffish-1"}, {"nexus", `{"counter":"gsv-1"}`, "gsv-1"}, {"of another build", "", contextview.DefaultCounter},
 	} {
-		if got := policyCounter(c.name, turns.Raw(c.set)); got != c.want {
+		if got := contextview.PolicyCounter(c.name, turns.Raw(c.set)); got != c.want {
 			t.Errorf("%s%s counts by %q, want %q", c.name, c.set, got, c.want)
 		}
 	}
@@ -157,8 +156,8 @@ func TestPolicyCounter(t *testing.T) {
 
 // printContext prints a context as that of a session's next call.
 func printContext(e *env, cx *api.Context, all bool) {
-	e.printFullness(cx)
-	if err := e.printPieces(cx, nil, contextFlags{explain: all}); err != nil {
-		fmt.Fprintln(e.out, err)
+	contextview.PrintFullness(e.Terminal, cx)
+	if err := contextview.PrintPieces(e.Terminal, cx, nil, contextview.Options{Explain: all}); err != nil {
+		fmt.Fprintln(e.Out, err)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"nexus/turns"
 )
 
-// context makes a context of pieces, named by a letter for the turn: "a" is its messages
+// contextWith makes a context of pieces, named by a letter for the turn: "a" is its messages
 // and "A" its response, each one message with a text.
-func context(t *testing.T, pieces ...[3]string) *api.Context {
+func contextWith(t *testing.T, pieces ...[3]string) *api.Context {
 	t.Helper()
 	cx := &api.Context{}
 	for _, p := range pieces {
@@ -37,7 +37,7 @@ func context(t *testing.T, pieces ...[3]string) *api.Context {
 
 func pieces(t *testing.T, ps ...[3]string) []Piece {
 	t.Helper()
-	out, err := PiecesOf(context(t, ps...))
+	out, err := PiecesOf(contextWith(t, ps...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestPiecesHaveEachMessageOnce(t *testing.T) {
 	if len(got) != 3 || len(got[0].Messages) != 1 || len(got[1].Messages) != 0 || got[2].Messages[0].Parts[0].Content != "two" {
 		t.Errorf("%+v", got)
 	}
-	cx := context(t, [3]string{"a", "verbatim", "one"})
+	cx := contextWith(t, [3]string{"a", "verbatim", "one"})
 	cx.Sources[0].Messages = 0
 	if _, err := PiecesOf(cx); err == nil {
 		t.Error("a message of no source is left out silently")

@@ -11,10 +11,25 @@ import (
 	"nexus/turns"
 )
 
-// Call is one model call, as a turn of the ledger has it.
+// Kind is what a model was asked for.
+type Kind string
+
+// The kinds.
+const (
+	Answer     Kind = "answer"     // the response of a turn
+	Compaction Kind = "compaction" // the summary of one
+	Flush      Kind = "flush"      // memory flushes before compactions, by the agent's own model
+	Extraction Kind = "extraction" // the memories of a session that was reset
+)
+
+// Kinds returns all kinds.
+func Kinds() []Kind { return []Kind{Answer, Compaction, Flush, Extraction} }
+
+// Call is a model call, as a turn or another record of the ledger has it.
 type Call struct {
+	Kind    Kind
 	Session turns.ID
-	Turn    turns.ID
+	Turn    turns.ID // zero: of a flush or an extraction
 	Depth   uint64
 	Time    time.Time // when it was said; else when it was stored
 	Agent   string
@@ -27,6 +42,12 @@ type Call struct {
 	// Recorded is the cost that the source has, in picodollars, if HasRecorded is set.
 	Recorded    uint64
 	HasRecorded bool
+	// Flushes is how many flushes the call stands for: the ledger has the sum of their usage.
+	Flushes uint64
+	// Missing counts the answers that were asked for through /v1 and did not arrive.
+	Missing uint64
+	// Unanswered is set where the call is such an answer itself, and nothing else.
+	Unanswered bool
 }
 
 // synthetic is the model of responses that Claude Code wrote itself.
@@ -36,22 +57,52 @@ const synthetic = "<synthetic>"
 // is no call of a model.
 func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) {
 	c = Call{
-		Session: t.Session, Turn: t.ID, Depth: t.Depth, Time: time.Time(t.Recorded), Agent: s.Agent, Source: w.Source, Project: w.Cwd,
+		Kind: Answer, Session: t.Session, Turn: t.ID, Depth: t.Depth, Time: time.Time(t.Recorded), Agent: s.Agent, Source: w.Source, Project: w.Cwd,
 		Model: cmp.Or(t.Model, s.Model), Usage: t.Usage, Details: turns.UsageDetailsOf(t.Meta), Message: messageID(t.Meta),
 	}
 	if t.Time != nil {
 		c.Time = time.Time(*t.Time)
 	}
 	if k := t.Compaction; k != nil {
-		c.Model, c.Usage = cmp.Or(k.Model, c.Model), k.Usage
+		c.Kind, c.Message, c.Model, c.Usage = Compaction, "", k.Model, k.Usage
+		if k.Model == "" && (k.Tier == agentTier || k.Provenance == turns.Imported.String()) {
+			c.Model = s.Model // the agent's own model wrote it
+		}
 		c.Recorded, c.HasRecorded = times(k.CostMicros, picosInMicro), k.CostMicros > 0
-		return c, k.Usage != nil || k.CostMicros > 0
+		asked := k.Model != "" || k.Tier == agentTier
+		return c, k.Usage != nil || k.CostMicros > 0 || asked && k.Provenance != turns.Imported.String()
 	}
 	if dollars, ok := turns.CostOf(t.Meta); ok {
 		c.Recorded, c.HasRecorded = picosOf(dollars), true
 	}
+	c.Missing = requestOf(t.Meta).Lost
 	return c, !t.Pending && c.Model != synthetic
 }
+
+// agentTier is the tier of a summary that the agent submitted.
+const agentTier = "agent"
+
+// request is what the door /v1 writes into the meta of the turns of a response.
+type request struct {
+	Digest string `json:"digest"` // in the turn of the request
+	Lost   uint64 `json:"lost"`   // in the turn of the answer: how many were lost before it
+}
+
+// requestOf returns what a turn's meta has of a response. A meta belongs to the client and
+// may hold anything; then the result is zero.
+func requestOf(meta turns.Raw) request {
+	var m struct {
+		Responses turns.Raw `json:"responses"`
+	}
+	var r request
+	if meta.Kind() != '{' || json.Unmarshal(meta, &m) != nil || m.Responses.Kind() != '{' || json.Unmarshal(m.Responses, &r) != nil || r.Lost > maxLost {
+		return request{}
+	}
+	return r
+}
+
+// maxLost is above what any request is tried.
+const maxLost = 1 << 20
 
 // messageID returns the provider's id of a response, as the importer of Claude Code
 // writes it into meta.

@@ -15,6 +15,7 @@ type Scope struct {
 	Sessions []turns.ID // with those that they spawned; none: all sessions
 	Turn     turns.ID   // only this one
 	Since    time.Time  // sessions that nothing was stored in since then are not read
+	Now      time.Time  // what is older than a call takes has ended; zero: now
 }
 
 // Found says what a reading met besides calls.
@@ -24,12 +25,16 @@ type Found struct {
 	Branches  uint64                    // branches that no tree lists
 	Foreign   uint64                    // compactions that other programs made; no source has their calls
 	Inherited uint64                    // sessions that begin with turns of another, where those are counted
+	Channels  uint64                    // records of extractions that can't be read, by agent
 }
 
 // Read reads the calls of a ledger, each once: a session's own turns, on every branch,
 // and not those that it inherits. found is complete when the calls are read.
 func Read(ctx context.Context, c *api.Client, scope Scope) (found *Found, calls iter.Seq2[Call, error]) {
-	r := &reading{c: c, scope: scope, found: &Found{Sessions: make(map[turns.ID]*api.Session)}, trees: make(map[turns.ID]*api.TreeSession),
+	if scope.Now.IsZero() {
+		scope.Now = time.Now()
+	}
+	r := &reading{c: c, scope: scope, picked: make(map[turns.ID]*api.Session), found: &Found{Sessions: make(map[turns.ID]*api.Session)}, trees: make(map[turns.ID]*api.TreeSession),
 		wanted: make(map[turns.ID]bool), contexts: make(map[turns.ID]turns.WorkContext)}
 	return r.found, func(yield func(Call, error) bool) {
 		if err := r.read(ctx, func(c Call) bool { return yield(c, nil) }); err != nil && !errors.Is(err, errStopped) {
@@ -47,6 +52,7 @@ type reading struct {
 	scope    Scope
 	found    *Found
 	trees    map[turns.ID]*api.TreeSession
+	picked   map[turns.ID]*api.Session      // those in scope, also where nothing was stored since
 	wanted   map[turns.ID]bool              // turns that a branch or a fork begins at
 	contexts map[turns.ID]turns.WorkContext // at those turns
 }
@@ -67,7 +73,10 @@ func (r *reading) read(ctx context.Context, yield func(Call) bool) error {
 			return err
 		}
 	}
-	return nil
+	if !r.scope.Turn.IsZero() {
+		return nil
+	}
+	return r.extractions(ctx, yield)
 }
 
 // sessions returns the sessions to read, oldest first.
@@ -95,7 +104,10 @@ func (r *reading) sessions(ctx context.Context) (out []api.Session, err error) {
 		}
 	}
 	for i := range all {
-		if len(picked) > 0 && !picked[all[i].ID] || time.Time(all[i].Updated).Before(r.scope.Since) {
+		if len(picked) > 0 && !picked[all[i].ID] {
+			continue
+		}
+		if r.picked[all[i].ID] = &all[i]; time.Time(all[i].Updated).Before(r.scope.Since) {
 			continue
 		}
 		out = append(out, all[i])
@@ -121,12 +133,17 @@ func (r *reading) session(ctx context.Context, s *api.Session, yield func(Call) 
 			r.wanted[*p] = true
 		}
 	}
+	own, before := newOwnCalls(s), *r.found
 	for i := range t.Branches {
-		if err := r.branch(ctx, s, &t.Branches[i], yield); isErased(err) {
+		if err := r.branch(ctx, s, &t.Branches[i], own, yield); isErased(err) {
 			r.found.Unread++
 		} else if err != nil {
 			return err
 		}
+	}
+	isWhole := r.found.Unread == before.Unread && t.BranchCount <= uint64(len(t.Branches)) && r.scope.Turn.IsZero()
+	if call, ok := own.flushes(s); ok && isWhole && !yield(call) {
+		return errStopped
 	}
 	return nil
 }
@@ -149,7 +166,7 @@ func (r *reading) tree(ctx context.Context, id turns.ID) (*api.TreeSession, erro
 }
 
 // branch reads the turns of a branch, its first one first.
-func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, yield func(Call) bool) error {
+func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own *ownCalls, yield func(Call) bool) error {
 	list := api.ListTurns{At: b.Tip}
 	where := turns.WorkContextOf(s.Meta)
 	if b.Parent != nil {
@@ -174,18 +191,18 @@ func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, yie
 		case t.Error != "" && t.Usage == nil:
 			r.found.Unread++
 			continue
-		case t.Compaction != nil && t.Compaction.Provenance == turns.Imported.String():
+		}
+		own.add(&t, where)
+		call, ok := callOf(s, &t, where)
+		if t.ID == b.Tip && !r.wanted[t.ID] && isUnanswered(&t, r.scope.Now) {
+			call.Unanswered, call.Missing, ok = true, call.Missing+1, true
+		}
+		if !ok && t.Compaction != nil && t.Compaction.Provenance == turns.Imported.String() {
 			r.found.Foreign++
 		}
-		if call, ok := callOf(s, &t, where); ok && !yield(call) {
+		if ok && !yield(call) {
 			return errStopped
 		}
 	}
 	return nil
-}
-
-// isErased reports whether the content of a session was destroyed.
-func isErased(err error) bool {
-	var e *api.Error
-	return errors.As(err, &e) && e.Code == api.Erased
 }

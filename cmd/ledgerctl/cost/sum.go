@@ -23,17 +23,20 @@ const (
 	ByProject Key = "project"
 	ByAgent   Key = "agent"
 	BySource  Key = "source"
+	ByKind    Key = "kind"
 )
 
 // Keys returns all keys.
-func Keys() []Key { return []Key{ByTurn, BySession, ByDay, ByModel, ByProject, ByAgent, BySource} }
+func Keys() []Key {
+	return []Key{ByTurn, BySession, ByDay, ByModel, ByProject, ByAgent, BySource, ByKind}
+}
 
 // ParseKeys reads a list of keys, as in "day,model".
 func ParseKeys(list string) (out []Key, err error) {
 	for name := range strings.SplitSeq(list, ",") {
 		k := Key(strings.TrimSpace(name))
 		if !slices.Contains(Keys(), k) {
-			return nil, fmt.Errorf("%q is none of turn, session, day, model, project, agent, source", name)
+			return nil, fmt.Errorf("%q is none of turn, session, day, model, project, agent, source, kind", name)
 		}
 		if !slices.Contains(out, k) {
 			out = append(out, k)
@@ -90,6 +93,7 @@ type Amount struct {
 	AtStart      uint64 `json:"calls_output_too_low,omitzero"` // their source has the output as it was when the stream began
 	Repeated     uint64 `json:"repeated_records,omitzero"`     // of a response that is counted already; not in Calls
 	OtherTier    uint64 `json:"calls_of_other_tier,omitzero"`  // of a service tier other than the standard one, whose prices they have
+	Missing      uint64 `json:"missing_answers,omitzero"`      // of /v1: they failed or were lost, and may be billed; not in Calls
 	WebSearches  uint64 `json:"web_searches,omitzero"`         // which providers bill apart; not in the cost
 }
 
@@ -104,8 +108,10 @@ func (a *Amount) Micros() (all, recorded, priced uint64) {
 
 func micros(picos uint64) uint64 { return plus(picos, picosInMicro/2) / picosInMicro }
 
-// IsLowerBound reports whether the true cost is higher, so far as that is known.
-func (a *Amount) IsLowerBound() bool { return a.Unpriced+a.WithoutUsage+a.AtStart+a.dearer > 0 }
+// IsLowerBound reports whether the true cost is higher, or may be.
+func (a *Amount) IsLowerBound() bool {
+	return a.Unpriced+a.WithoutUsage+a.AtStart+a.Missing+a.dearer > 0
+}
 
 // IsKnown reports whether anything of the cost is known.
 func (a *Amount) IsKnown() bool { return a.Picos() > 0 || !a.IsLowerBound() }
@@ -120,6 +126,7 @@ func (a *Amount) add(o *Amount) {
 	a.AtStart += o.AtStart
 	a.Repeated += o.Repeated
 	a.OtherTier += o.OtherTier
+	a.Missing = plus(a.Missing, o.Missing)
 	a.WebSearches = plus(a.WebSearches, o.WebSearches)
 }
 
@@ -133,6 +140,7 @@ type Group struct {
 	Project string
 	Agent   string
 	Source  string
+	Kind    Kind
 }
 
 // Row is the amount of one group.
@@ -147,6 +155,7 @@ type Sum struct {
 	opt      Options
 	rows     map[Group]*Row
 	total    Amount
+	kinds    map[Kind]*Amount
 	seen     map[response]turns.Usage // the usage that is counted
 	last     map[response]uint64      // by program and message: the input of the last one that is counted
 	sources  map[tokens.Source]uint64
@@ -158,7 +167,7 @@ func NewSum(opt Options) *Sum {
 	if opt.Zone == nil {
 		opt.Zone = time.UTC
 	}
-	return &Sum{opt: opt, rows: make(map[Group]*Row), seen: make(map[response]turns.Usage), last: make(map[response]uint64),
+	return &Sum{opt: opt, rows: make(map[Group]*Row), kinds: make(map[Kind]*Amount), seen: make(map[response]turns.Usage), last: make(map[response]uint64),
 		sources: make(map[tokens.Source]uint64), unpriced: make(map[string]uint64)}
 }
 
@@ -182,6 +191,12 @@ func (s *Sum) Add(c Call) {
 	}
 	r.add(&a)
 	s.total.add(&a)
+	k := s.kinds[c.Kind]
+	if k == nil {
+		k = new(Amount)
+		s.kinds[c.Kind] = k
+	}
+	k.add(&a)
 }
 
 // response names a response of a provider. Some proxies give one id to all; then the input
@@ -237,7 +252,11 @@ func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
 		}
 		c.HasRecorded, c.Details = false, turns.UsageDetails{}
 	} else {
-		a.Calls = 1
+		a.Calls = max(1, c.Flushes)
+	}
+	if a.Missing = c.Missing; c.Unanswered {
+		a.Calls = 0
+		return a
 	}
 	if c.Usage != nil {
 		a.Tokens = tokensOf(*c.Usage, c.Details)
@@ -249,7 +268,7 @@ func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
 	case c.HasRecorded:
 		a.recorded = c.Recorded
 	case c.Usage == nil:
-		a.WithoutUsage = 1
+		a.WithoutUsage = a.Calls
 	default:
 		m, ok := s.opt.Models.Priced(c.Model)
 		if !ok {
@@ -291,6 +310,8 @@ func (s *Sum) groupOf(c *Call) (g Group) {
 			g.Agent = c.Agent
 		case BySource:
 			g.Source = c.Source
+		case ByKind:
+			g.Kind = c.Kind
 		}
 	}
 	return g
@@ -298,6 +319,14 @@ func (s *Sum) groupOf(c *Call) (g Group) {
 
 // Total returns the amount of all calls.
 func (s *Sum) Total() Amount { return s.total }
+
+// OfKind returns the amount of the calls of a kind.
+func (s *Sum) OfKind(k Kind) (a Amount) {
+	if of := s.kinds[k]; of != nil {
+		a = *of
+	}
+	return a
+}
 
 // Rows returns the rows: by time where a key is a day or a turn, else the costliest first.
 func (s *Sum) Rows() []Row {
@@ -320,7 +349,7 @@ func (s *Sum) Rows() []Row {
 
 func compareGroups(a, b *Group) int {
 	return cmp.Or(a.Session.Compare(b.Session), cmp.Compare(a.Depth, b.Depth), a.Turn.Compare(b.Turn), cmp.Compare(a.Day, b.Day),
-		cmp.Compare(a.Model, b.Model), cmp.Compare(a.Project, b.Project), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Source, b.Source))
+		cmp.Compare(a.Model, b.Model), cmp.Compare(a.Project, b.Project), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Kind, b.Kind))
 }
 
 // Rest returns the amount of rows together.

@@ -138,6 +138,9 @@ func (p *Picker) Screen() string {
 		b.WriteString(line + "\n")
 	}
 	keys := "enter log · ctrl+t tree · ctrl+o context · esc leave"
+	if p.Filter != "" {
+		keys = "enter log · ctrl+t tree · ctrl+o context · esc all sessions"
+	}
 	if ansi.StringWidth(keys) > p.width {
 		keys = "enter log · ^t tree · ^o context · esc"
 	}

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -67,6 +68,46 @@ func (u Unit) File(m Manager, getenv func(string) string, home string) (path, te
 	}
 	return filepath.Join(config, "systemd", "user", "nexus-"+u.Name+".service"), u.systemd(), nil
 }
+
+// Command returns the command of a unit whose file is there, as [Unit.File] wrote it; nil if
+// there is none in the text.
+func Command(m Manager, text string) (words []string) {
+	if m == Launchd {
+		_, rest, _ := strings.Cut(text, "<key>ProgramArguments</key>")
+		array, _, _ := strings.Cut(rest, "</array>")
+		d := xml.NewDecoder(strings.NewReader(array + "</array>"))
+		for {
+			tok, err := d.Token()
+			if err != nil {
+				return words
+			}
+			if el, ok := tok.(xml.StartElement); ok && el.Name.Local == "string" {
+				var word string
+				if d.DecodeElement(&word, &el) != nil {
+					return nil
+				}
+				words = append(words, word)
+			}
+		}
+	}
+	for line := range strings.Lines(text) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStart=")
+		if !ok {
+			continue
+		}
+		for _, quoted := range execWord.FindAllString(rest, -1) {
+			word := escapedByte.ReplaceAllString(strings.TrimSuffix(strings.TrimPrefix(quoted, `"`), `"`), "$1")
+			words = append(words, strings.NewReplacer("%%", "%", "$$", "$").Replace(word))
+		}
+		return words
+	}
+	return nil
+}
+
+var (
+	execWord    = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[^" ]+`)
+	escapedByte = regexp.MustCompile(`\\(.)`)
+)
 
 // Start returns the commands that start a unit whose file is there, and at each log-in.
 func (u Unit) Start(m Manager, path string) []string {

@@ -24,9 +24,18 @@ func TestUnitsQuoteTheirCommands(t *testing.T) {
 			t.Errorf("the unit lacks %q:\n%s", want, text)
 		}
 	}
+	if got := Command(Systemd, text); !slices.Equal(got, u.Command) {
+		t.Errorf("the command is read back as %q", got)
+	}
 	path, text, err = u.File(Launchd, func(string) string { return "" }, "/Users/u")
 	if err != nil || path != "/Users/u/Library/LaunchAgents/nexus.watch.plist" {
 		t.Fatal(path, err)
+	}
+	if got := Command(Launchd, text); !slices.Equal(got, u.Command) {
+		t.Errorf("the command is read back as %q", got)
+	}
+	if got := Command(Systemd, "[Service]\nExecStart=/bin/watch --code  -x\n"); !slices.Equal(got, []string{"/bin/watch", "--code", "-x"}) {
+		t.Errorf("a command without quotes is read as %q", got)
 	}
 	var words []string
 	d := xml.NewDecoder(strings.NewReader(text))

@@ -72,19 +72,37 @@ func (w *Watcher) isDirty() bool {
 	return w.dirty
 }
 
-// save writes the state to the disk.
+// save writes the state to the disk. Nobody waits for the disk but who calls it: workers go
+// on meanwhile, and what they commit is in the next save.
 func (w *Watcher) save() error {
+	w.saving.Lock()
+	defer w.saving.Unlock()
+	b, err := w.stateToSave()
+	if err == nil && b != nil {
+		w.step("save")
+		err = saveState(w.cfg.State, b)
+	}
+	if err != nil {
+		w.mu.Lock()
+		w.dirty = true
+		w.mu.Unlock()
+		return fmt.Errorf("save the state: %w", err)
+	}
+	if b != nil {
+		w.step("saved")
+	}
+	return nil
+}
+
+// stateToSave returns the state as it is saved; nil if the disk has it.
+func (w *Watcher) stateToSave() ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.dirty {
-		return nil
+		return nil, nil
 	}
-	w.step("save")
 	w.state.Saved = time.Now()
-	if err := w.state.save(w.cfg.State); err != nil {
-		return fmt.Errorf("save the state: %w", err)
-	}
-	w.dirty = false
-	w.step("saved")
-	return nil
+	b, err := w.state.encode()
+	w.dirty = err != nil
+	return b, err
 }

@@ -16,6 +16,7 @@ type job struct {
 	files  []*file
 	begun  int       // of files; the last of them is read now
 	newest time.Time // of the writes to them
+	seen   time.Time // when one of them was written to while it was watched; zero: a look at all files found them
 	last   bool      // after all others
 }
 
@@ -43,6 +44,12 @@ func (w *Watcher) queueGroups(work []*file, newest map[*file]time.Time) {
 	}
 }
 
+// writtenNow returns the job of a file that somebody writes to.
+func writtenNow(f *file) *job {
+	now := time.Now()
+	return &job{files: []*file{f}, newest: now, seen: now}
+}
+
 // queue adds a job. Files that are queued already are not queued twice; a file that a worker
 // reads now is read again after.
 func (w *Watcher) queue(j *job) {
@@ -55,6 +62,9 @@ func (w *Watcher) queue(j *job) {
 		case had != nil:
 			if j.newest.After(had.newest) {
 				had.newest = j.newest
+			}
+			if had.seen.IsZero() {
+				had.seen = j.seen
 			}
 		case w.isRunning(f):
 			w.again[f.path] = true
@@ -88,13 +98,28 @@ func (w *Watcher) signal() {
 	w.wake = make(chan struct{})
 }
 
-// next takes the job that was written to last; nil if there is none.
+// before reports whether j is done before o. What is written now comes before what was
+// there: the file that waits longest first, so that none waits for all others again and
+// again. Of what was there, the newest comes first.
+func (j *job) before(o *job) bool {
+	switch {
+	case j.last != o.last:
+		return o.last
+	case j.seen.IsZero() != o.seen.IsZero():
+		return o.seen.IsZero()
+	case !j.seen.IsZero():
+		return j.seen.Before(o.seen)
+	}
+	return j.newest.After(o.newest)
+}
+
+// next takes the job that is done before all others; nil if there is none.
 func (w *Watcher) next() (*job, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var best *job
 	for _, j := range w.jobs {
-		if best == nil || !j.last && best.last || j.last == best.last && j.newest.After(best.newest) {
+		if best == nil || j.before(best) {
 			best = j
 		}
 	}
@@ -150,7 +175,7 @@ func (w *Watcher) beginFile(j *job) {
 	j.begun++
 	w.mu.Unlock()
 	if again != nil {
-		w.queue(&job{files: []*file{again}, newest: time.Now()})
+		w.queue(writtenNow(again))
 	}
 }
 
@@ -170,7 +195,7 @@ func (w *Watcher) done(j *job, soon, later []*file) {
 	w.mu.Unlock()
 	now := time.Now()
 	for _, f := range soon {
-		w.queue(&job{files: []*file{f}, newest: now})
+		w.queue(writtenNow(f))
 	}
 	for _, f := range later {
 		w.queue(&job{files: []*file{f}, newest: now, last: true})

@@ -106,7 +106,7 @@ func (w *Watcher) scanFolder(name string, notes *fsnotify.Watcher) {
 		}
 		err := src.findIn(name, folder, func(path string, info fs.FileInfo) {
 			if f := w.fileOf(path, src); w.needsWork(f, info) {
-				w.queue(&job{files: []*file{f}, newest: info.ModTime()})
+				w.queue(writtenNow(f))
 			}
 		})
 		if err != nil {
@@ -173,11 +173,11 @@ func (w *Watcher) noticed(name string, notes *fsnotify.Watcher) {
 		known := w.state.Files[name] != nil
 		w.mu.Unlock()
 		if known {
-			w.queue(&job{files: []*file{f}, newest: time.Now()})
+			w.queue(writtenNow(f))
 		}
 		return
 	}
 	if info.Mode().IsRegular() {
-		w.queue(&job{files: []*file{f}, newest: info.ModTime()})
+		w.queue(writtenNow(f))
 	}
 }

@@ -109,15 +109,19 @@ func loadState(dir string) (*State, error) {
 	return s, nil
 }
 
-// save replaces the state. A crash leaves the one before, or this one.
-func (s *State) save(dir string) error {
+// encode returns the state as its file has it.
+func (s *State) encode() ([]byte, error) {
 	b, err := json.Marshal(s, json.Deterministic(true))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	sum := sha256.Sum256(b)
-	b = append(append(b, '\n'), hex.EncodeToString(sum[:])+"\n"...)
-	return wholefile.Write(stateFile(dir), 0o600, wholefile.Bytes(b))
+	return append(append(b, '\n'), hex.EncodeToString(sum[:])+"\n"...), nil
+}
+
+// saveState replaces the state in a folder. A crash leaves the one before, or this one.
+func saveState(dir string, encoded []byte) error {
+	return wholefile.Write(stateFile(dir), 0o600, wholefile.Bytes(encoded))
 }
 
 func newState(ledger string) *State {

@@ -42,6 +42,8 @@ type Watcher struct {
 	step   func(string)
 	look   bool // read a file also if all of it is in the ledger
 
+	saving sync.Mutex // one save at a time; locked before mu
+
 	mu    sync.Mutex
 	state *State
 	files map[string]*file
@@ -125,7 +127,9 @@ func (w *Watcher) loop(ctx context.Context, notes *fsnotify.Watcher) error {
 	defer gatherer.Stop()
 	defer saver.Stop()
 	gatherer.Stop()
-	saving := true
+	saving, saved := true, make(chan struct{}, 1)
+	var saves sync.WaitGroup
+	defer saves.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -150,10 +154,14 @@ func (w *Watcher) loop(ctx context.Context, notes *fsnotify.Watcher) error {
 			w.scan(notes)
 			w.rest()
 		case <-saver.C:
+			saves.Go(func() { // a slow disk holds up no file
+				if err := w.save(); err != nil {
+					w.cfg.Log("the state can't be saved: %v", err)
+				}
+				saved <- struct{}{}
+			})
+		case <-saved:
 			saving = false
-			if err := w.save(); err != nil {
-				w.cfg.Log("the state can't be saved: %v", err)
-			}
 		}
 		if !saving && w.isDirty() {
 			saver.Reset(saveAfter)

@@ -1,0 +1,54 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/dustin/go-humanize"
+
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/terminal"
+	"nexus/ledger/api"
+	"nexus/ledger/jetstream/backup"
+)
+
+// BackupReport is what backup verify prints.
+type BackupReport struct {
+	File string `json:"file"`
+	backup.Report
+}
+
+func PrintBackup(term *terminal.Terminal, name string, r *backup.Report) {
+	state := terminal.Good.Render(r.State)
+	if r.State != backup.Complete {
+		state = terminal.Bad.Render(r.State)
+	}
+	t := r.Totals
+	term.Tell("%s: %s: %s, %s and %s of blobs, %s; ledger %s, through position %d", prose.Printable(name), state, prose.Plural(r.Runs, "run"), prose.Plural(t.LogRecords, "event"), prose.Plural(t.BlobRecords, "chunk"),
+		humanize.IBytes(uint64(r.Bytes)), r.Ledger, t.Log.Seq)
+	if !r.Digest.IsZero() {
+		term.Tell("  %s", r.Digest)
+	}
+	if t.Lost+t.Broken > 0 {
+		term.Tell("  the ledger had lost %s, and %s after that", prose.Plural(t.Lost, "event"), prose.Plural(t.Broken, "event"))
+	}
+}
+
+// BackupError gives an error of a backup its code.
+func BackupError(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return fault.Usage(err)
+	}
+	if x := (*api.Error)(nil); errors.As(err, &x) {
+		return err
+	}
+	if x := api.FromError(err); x.Code != api.Internal {
+		return fault.WithHint(x, "ledgerctl help backup")
+	}
+	return err
+}

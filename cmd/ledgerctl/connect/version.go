@@ -1,0 +1,3 @@
+package connect
+
+const Version = "0.1.0-dev"

@@ -1,0 +1,162 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"nexus/compactor/policy"
+	"nexus/ledger/api"
+)
+
+// Next is the next command after an error of cmd, where one helps.
+func Next(cmd *cobra.Command, err error) string {
+	var of interface{ Hint() string } // of a package below
+	var x *api.Error
+	typed := errors.As(err, &x)
+	switch {
+	case HintIn(err) != "":
+		return HintIn(err)
+	case errors.As(err, &of):
+		return of.Hint()
+	case typed && policyHint(x) != "":
+		return policyHint(x)
+	case IsUsage(err):
+		if cmd == nil || !cmd.HasParent() {
+			return verbsHint
+		}
+		return "ledgerctl help " + topVerb(cmd)
+	case !typed:
+		return ""
+	}
+	switch x.Code {
+	case api.Denied:
+		if strings.HasPrefix(x.Message, "the NATS server") {
+			return "--agent names the agent that your NATS user may speak for"
+		}
+		if strings.HasPrefix(x.Message, "user ") {
+			return "--agent names an agent that this user may act as, --creds another user"
+		}
+	case api.Internal:
+		if id, ok := x.Details["id"].(string); ok {
+			return "look for " + id + " in what nexusd wrote to its stderr, and report it"
+		}
+	case api.Corrupt:
+		if _, missing := x.Details["key"]; missing {
+			return "the operator stops nexusd, copies the files of a backup's keys/ that are missing into keys/, replaces none, and starts it"
+		}
+		if last, ok := x.Details["last_turn"].(string); ok {
+			return "ledgerctl log SESSION/" + last + " lists what is before that, fork goes on from there"
+		}
+		if cmd != nil && cmd.Name() != "verify" {
+			return "ledgerctl verify lists what is damaged"
+		}
+	case api.Unavailable:
+		if x.Details["reason"] == "disk" {
+			return "make room on the disk of nexusd, or read in its log why it takes no writes; it goes on by itself"
+		}
+		return "is nexusd running on that server? start it with: nexusd"
+	case api.Conflict:
+		if id, ok := x.Details["session"].(string); ok {
+			return "ledgerctl sessions show " + id + ", or take another label"
+		}
+	case api.Closed:
+		if id, ok := x.Details["successor"].(string); ok {
+			return "it goes on in session " + id + ": ledgerctl sessions show " + id
+		}
+	case api.NotFound:
+		switch {
+		case cmd != nil && topVerb(cmd) == "memory":
+			return "ledgerctl memory list lists what there is"
+		case cmd != nil && topVerb(cmd) == "events":
+			return "ledgerctl events channels lists the channels, of all agents unless --agent names one"
+		}
+		return SessionHint
+	}
+	return ""
+}
+
+// SessionHint is what to type after a name that no session has.
+const SessionHint = "ledgerctl sessions lists what there is"
+
+// policyHint is what to type after a policy that there is not; "" after another error.
+func policyHint(x *api.Error) string {
+	name, ok := policyMissed(x)
+	if !ok {
+		return ""
+	}
+	if n := nearest(name, policy.Names()); n != "" {
+		return "did you mean " + n + "? ledgerctl policies lists them"
+	}
+	return "ledgerctl policies lists them; where an import brought a session without the name of its policy, sessions show has the digest that policy show takes"
+}
+
+// topVerb is the verb that has a page of the manual.
+func topVerb(cmd *cobra.Command) string {
+	for cmd.HasParent() && cmd.Parent().HasParent() {
+		cmd = cmd.Parent()
+	}
+	return cmd.Name()
+}
+
+// NoVerb is the error of a verb, or a part of one, that does not exist.
+func NoVerb(cmd *cobra.Command, name string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			names = append(names, c.Name())
+		}
+	}
+	path := strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), "ledgerctl") + " " + name)
+	err := Usage(fmt.Errorf("there is no verb %q", path))
+	if n := nearest(name, names); n != "" {
+		return WithHint(err, "did you mean "+strings.TrimSuffix(path, name)+n+"?")
+	}
+	if !cmd.HasParent() {
+		return WithHint(err, verbsHint)
+	}
+	return err
+}
+
+// FlagError says what is wrong with a flag, without the words of a parser.
+func FlagError(cmd *cobra.Command, err error) error {
+	var value *pflag.InvalidValueError
+	var missing *pflag.NotExistError
+	switch {
+	case errors.As(err, &value):
+		f := value.GetFlag()
+		takes := map[string]string{"uint64": "a whole number, 0 or more", "int": "a whole number", "bool": "true or false"}[f.Value.Type()]
+		if takes == "" {
+			takes = "a " + f.Value.Type()
+		}
+		return Usage(fmt.Errorf("--%s takes %s, not %q", f.Name, takes, value.GetValue()))
+	case errors.As(err, &missing):
+		var names []string
+		for _, set := range []*pflag.FlagSet{cmd.Flags(), cmd.InheritedFlags()} {
+			set.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		}
+		if n := nearest(missing.GetSpecifiedName(), names); n != "" {
+			return WithHint(Usage(err), "did you mean --"+n+"?")
+		}
+	}
+	return Usage(err)
+}
+
+// nearest is the one of names that a person most likely meant, who typed
+// something else, as cobra suggests verbs; "" for none.
+func nearest(typed string, names []string) string {
+	var among cobra.Command
+	for _, n := range names {
+		among.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
+	}
+	for edits := 1; edits <= min(2, (len(typed)+1)/2); edits++ {
+		among.SuggestionsMinimumDistance = edits
+		if s := among.SuggestionsFor(typed); len(s) > 0 {
+			return s[0]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,165 @@
+package names
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/cmd/ledgerctl/connect"
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/terminal"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Place is a turn of a session, or the session itself.
+type Place struct {
+	Client  *api.Client // speaks for the session's agent
+	Session *api.Session
+	Turn    turns.ID // zero: the session
+	Depth   uint64
+}
+
+// Finder finds sessions and turns by what a person types.
+type Finder struct{ *connect.Connection }
+
+// Find finds a session, or a turn of one.
+func (f Finder) Find(ctx context.Context, name string) (Place, error) {
+	more := ""
+	if !strings.ContainsAny(name, "@/") {
+		c, s, err := f.Session(ctx, name)
+		if !fault.HasCode(err, api.NotFound) {
+			return Place{Client: c, Session: s}, err
+		}
+		more = fault.HintIn(err)
+	}
+	p, err := f.Turn(ctx, name)
+	if err != nil && strings.ContainsAny(name, "@/") {
+		if c, s, serr := f.Session(ctx, name); serr == nil { // a label that has such a character
+			return Place{Client: c, Session: s}, nil
+		}
+	}
+	if fault.HasCode(err, api.NotFound) && !strings.ContainsAny(name, "@/") {
+		err = api.Errorf(api.NotFound, nil, "no session or turn is called %q", name)
+		if more != "" {
+			err = fault.WithHint(err, more)
+		}
+	}
+	return p, err
+}
+
+// Session finds a session by its id, the beginning or end of one, its label, or the
+// id that its transcript gives it, and a client that speaks for its agent. A session
+// whose content can't be read comes as a list shows it, with its Error.
+func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Session, error) {
+	c, err := f.Client(api.Operator)
+	if err != nil {
+		return nil, nil, err
+	}
+	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
+		s, err := c.Session(ctx, id)
+		if fault.HasCode(err, api.Corrupt) {
+			s, err = f.outline(ctx, c, id, err)
+		}
+		if fault.HasCode(err, api.NotFound) {
+			err = fault.WithHint(err, fault.SessionHint)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		return c.As(s.Agent), s, nil
+	}
+	agent := f.Agent
+	if agent == "" {
+		agent = "main"
+	}
+	if s, err := c.As(agent).Resolve(ctx, name); err == nil {
+		return c.As(s.Agent), s, nil
+	}
+	var found, imported []api.Session
+	unreadable := uint64(0)
+	for s, err := range c.Sessions(ctx) {
+		if err != nil {
+			return nil, nil, err
+		}
+		switch {
+		case Named(s.ID, name) || s.Label == name:
+			found = append(found, s)
+		case namedByTranscript(s.Meta, name):
+			imported = append(imported, s)
+		case s.Error != "":
+			unreadable++
+		}
+	}
+	if len(found) == 0 {
+		found = imported
+	}
+	switch len(found) {
+	case 0:
+		err := api.Errorf(api.NotFound, nil, "no session is called %q", name)
+		if unreadable > 0 {
+			return nil, nil, fault.WithHint(err, fmt.Sprintf("the labels of %s can't be read; ledgerctl sessions lists their ids", prose.Plural(unreadable, "session")))
+		}
+		return nil, nil, fault.WithHint(err, fault.SessionHint)
+	case 1:
+		return c.As(found[0].Agent), &found[0], nil
+	}
+	var list []string
+	for _, s := range found {
+		list = append(list, strings.TrimSpace(s.ID.String()+"  "+terminal.Cut(prose.Printable(s.Label), 40)))
+	}
+	return nil, nil, Ambiguous("sessions", name, list)
+}
+
+// outline returns a session whose content can't be read as the list shows it, or err if
+// the list shows no such session.
+func (f Finder) outline(ctx context.Context, c *api.Client, id turns.ID, err error) (*api.Session, error) {
+	for s, lerr := range c.Sessions(ctx) {
+		if lerr != nil {
+			return nil, lerr
+		}
+		if s.ID == id && s.Error != "" {
+			return &s, nil
+		}
+	}
+	return nil, err
+}
+
+// leastTranscriptID is the length from which a name can be the beginning or end of an
+// id that a transcript gave, which may be short or a word.
+const leastTranscriptID = 4
+
+// namedByTranscript reports whether a name is the id that the transcript of an imported
+// session gave it, or its beginning or end.
+func namedByTranscript(meta turns.Raw, name string) bool {
+	var m struct {
+		Session turns.Raw `json:"session_id"`
+	}
+	_ = json.Unmarshal(meta, &m) // the client's meta may be anything
+	id, _ := m.Session.Text()
+	id, name = strings.ToLower(id), strings.ToLower(name)
+	return id != "" && (id == name || len(name) >= leastTranscriptID && (strings.HasPrefix(id, name) || strings.HasSuffix(id, name)))
+}
+
+// Named reports whether a name is an id's, or its beginning or end.
+func Named(id turns.ID, name string) bool {
+	full, name := id.String(), strings.ToUpper(name)
+	return strings.HasPrefix(full, name) || strings.HasSuffix(full, name)
+}
+
+// Ambiguous returns the error for an ambiguous name.
+func Ambiguous(what, name string, list []string) error {
+	const most = 8
+	hint := "which of them?"
+	for i, l := range list {
+		if i == most {
+			hint += "\n  …"
+			break
+		}
+		hint += "\n  " + l
+	}
+	return fault.WithHint(fault.Usage(fmt.Errorf("%d %s are called %q", len(list), what, name)), hint)
+}

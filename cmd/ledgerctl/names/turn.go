@@ -1,0 +1,212 @@
+package names
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/prose"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// TurnNumber reads the number of a turn on the path of its session as summaries
+// cite it: t12 or [t12].
+func TurnNumber(name string) (n uint64, ok bool) {
+	if in, bracketed := strings.CutPrefix(name, "["); bracketed {
+		if name, bracketed = strings.CutSuffix(in, "]"); !bracketed {
+			return 0, false
+		}
+	}
+	digits, ok := strings.CutPrefix(strings.ToLower(name), "t")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n, err == nil
+}
+
+// depthOf is the depth that at names on the path of a session's head; 0 for one
+// above its first turn.
+func depthOf(s *api.Session, at string) (uint64, error) {
+	if n, ok := TurnNumber(at); ok {
+		return n, nil
+	}
+	head, up, back := strings.Cut(at, "~")
+	switch {
+	case at == "head":
+		return s.Depth, nil
+	case back && head == "head":
+		n, err := strconv.ParseUint(up, 10, 64)
+		return s.Depth - min(n, s.Depth), err
+	}
+	return strconv.ParseUint(at, 10, 64)
+}
+
+// cutAt parts s around the byte at i; ok is false for a negative i.
+func cutAt(s string, i int) (before, after string, ok bool) {
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+const turnHint = "ledgerctl log SESSION lists the turns of one"
+
+// One returns the only one of found; else the error for a name that no turn has, or several.
+func One(found []Place, name, where string) (Place, error) {
+	switch len(found) {
+	case 0:
+		return Place{}, fault.WithHint(api.Errorf(api.NotFound, nil, "no turn is called %q%s", name, where), turnHint)
+	case 1:
+		return found[0], nil
+	}
+	var list []string
+	for _, f := range found {
+		list = append(list, fmt.Sprintf("%s/%s  depth %d", prose.Short(f.Session.ID), prose.Short(f.Turn), f.Depth))
+	}
+	return Place{}, Ambiguous("turns", name, list)
+}
+
+// at finds the turn of a session by the part after the @ in SESSION@head,
+// SESSION@head~3, SESSION@30, SESSION@t30.
+func (f Finder) at(ctx context.Context, c *api.Client, s *api.Session, sess, at string) (turns.ID, error) {
+	n, err := depthOf(s, at)
+	if err != nil {
+		return turns.ID{}, fault.Usage(fmt.Errorf("%q is not SESSION@head, SESSION@head~N or SESSION@N, where N is a number that log shows", sess+"@"+at))
+	}
+	if n < 1 || n > s.Depth {
+		return turns.ID{}, fault.WithHint(api.Errorf(api.NotFound, nil, "%s has no turn %s: its head is at depth %d", sess, at, s.Depth), turnHint)
+	}
+	order, back := "asc", n-1
+	if s.Depth-n < back { // from the nearer end
+		order, back = "desc", s.Depth-n
+	}
+	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Order: order, Page: api.Page{Limit: int(min(back+1, 1000))}}) {
+		if err != nil {
+			return turns.ID{}, err
+		}
+		if t.Depth == n {
+			return t.ID, nil
+		}
+	}
+	return turns.ID{}, api.Errorf(api.NotFound, nil, "%s has no turn %s any more: its head moved", sess, at)
+}
+
+// Turn finds a turn: SESSION@head, SESSION@head~3, SESSION@30, SESSION/TURN, or a
+// turn's id or the beginning or end of one, searched over all sessions. A label may have
+// these characters too, so the last one parts the name.
+func (f Finder) Turn(ctx context.Context, name string) (Place, error) {
+	last := strings.LastIndexAny(name, "@/")
+	if sess, at, ok := cutAt(name, last); ok && name[last] == '@' {
+		c, s, err := f.Session(ctx, sess)
+		if err != nil {
+			return Place{}, err
+		}
+		id, err := f.at(ctx, c, s, sess, at)
+		return Place{Client: c, Session: s, Turn: id}, err
+	}
+	if sess, id, ok := cutAt(name, last); ok {
+		c, s, err := f.Session(ctx, sess)
+		if err != nil {
+			return Place{}, err
+		}
+		return f.TurnIn(ctx, c, s, id)
+	}
+	op, err := f.Client(api.Operator)
+	if err != nil {
+		return Place{}, err
+	}
+	var found []Place
+	for s, err := range op.Sessions(ctx) {
+		if err != nil {
+			return Place{}, err
+		}
+		in, err := f.turnsIn(ctx, op.As(s.Agent), &s, name)
+		if err != nil && !fault.HasCode(err, api.NotFound) && s.Error == "" {
+			return Place{}, err
+		}
+		for _, f := range in { // forks share turns with their parents
+			if !slices.ContainsFunc(found, func(g Place) bool { return g.Turn == f.Turn }) {
+				found = append(found, f)
+			}
+		}
+		if len(found) == 1 && len(name) >= len(prose.Short(found[0].Turn)) || len(found) > 100 {
+			break // as long as what is shown: no other has it
+		}
+	}
+	if _, ok := TurnNumber(name); ok && len(found) == 0 {
+		return Place{}, fault.Usage(fmt.Errorf("%s is a turn of which session? SESSION@%s", name, strings.Trim(name, "[]")))
+	}
+	return One(found, name, "")
+}
+
+// TurnIn finds a turn on the path of a session's head, or among what a tree shows of
+// its other branches; by its whole id, wherever on them it is; by its number, t12.
+func (f Finder) TurnIn(ctx context.Context, c *api.Client, s *api.Session, name string) (Place, error) {
+	if _, ok := TurnNumber(name); ok {
+		id, err := f.at(ctx, c, s, prose.Short(s.ID), name)
+		return Place{Client: c, Session: s, Turn: id}, err
+	}
+	found, err := f.turnsIn(ctx, c, s, name)
+	if err == nil && len(found) == 0 {
+		found, err = f.branchesIn(ctx, c, s, name)
+	}
+	if fault.HasCode(err, api.NotFound) {
+		err = fault.WithHint(err, turnHint)
+	}
+	if err != nil {
+		return Place{}, err
+	}
+	return One(found, name, " in session "+prose.Short(s.ID))
+}
+
+func (f Finder) turnsIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []Place, err error) {
+	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
+		for t, err := range c.Turns(ctx, s.ID, api.ListTurns{At: id, Order: "desc", Page: api.Page{Limit: 1}}) { // turn.get needs the content
+			if fault.HasCode(err, api.Corrupt) { // a turn that follows a lost one is on no path
+				if t, terr := c.Turn(ctx, s.ID, id); terr == nil && t.AfterLoss {
+					return []Place{{c, s, id, t.Depth}}, nil
+				}
+			}
+			if err != nil {
+				return nil, err
+			}
+			return []Place{{c, s, id, t.Depth}}, nil
+		}
+		return nil, nil
+	}
+	for t, err := range c.Path(ctx, s.ID, api.GetPath{}) {
+		if err != nil {
+			return nil, err
+		}
+		if Named(t.ID, name) {
+			found = append(found, Place{c, s, t.ID, t.Depth})
+		}
+	}
+	return found, nil
+}
+
+// branchesIn looks among the ends and compactions of a session's branches.
+func (f Finder) branchesIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []Place, err error) {
+	t, err := c.Tree(ctx, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range t.Sessions {
+		if x.ID != s.ID {
+			continue
+		}
+		for _, b := range x.Branches {
+			for _, k := range append(b.Compactions, api.PathTurn{ID: b.Tip, Depth: b.To}) {
+				if Named(k.ID, name) && !slices.ContainsFunc(found, func(f Place) bool { return f.Turn == k.ID }) {
+					found = append(found, Place{c, s, k.ID, k.Depth})
+				}
+			}
+		}
+	}
+	return found, nil
+}
