@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
 	"nexus/turns"
 )
@@ -71,8 +72,8 @@ func (r *run) alternate(ctx context.Context, what, than func(i int) error) (v ve
 	return versus{P50: ms(at(a, 0.5)), Than50: ms(at(b, 0.5)), P99: ms(at(a, 0.99)), Than99: ms(at(b, 0.99)), Samples: len(a)}, nil
 }
 
-// withSession runs do with a session of n turns of a fresh nexusd.
-func (r *run) withSession(ctx context.Context, n int, do func(c *api.Client, session turns.ID, ids []turns.ID) error) (err error) {
+// withSession runs do with a session of n turns of a fresh nexusd. log is the folder of its log.
+func (r *run) withSession(ctx context.Context, n int, do func(c *api.Client, log string, session turns.ID, ids []turns.ID) error) (err error) {
 	dir, err := os.MkdirTemp(r.dir, "requests-")
 	if err != nil {
 		return err
@@ -107,18 +108,19 @@ func (r *run) withSession(ctx context.Context, n int, do func(c *api.Client, ses
 		}
 		ids[i] = a.ID
 	}
-	return do(c, s.ID, ids)
+	return do(c, embed.StreamDir(d.dir, jetstream.StreamName), s.ID, ids)
 }
 
 // forks measures a fork at a random depth beside a new session.
 func (r *run) forks(ctx context.Context, res *results) error {
 	r.say("fork.create beside session.create")
-	return r.withSession(ctx, r.forkTurns, func(c *api.Client, session turns.ID, ids []turns.ID) error {
+	return r.withSession(ctx, r.forkTurns, func(c *api.Client, log string, session turns.ID, ids []turns.ID) error {
 		rng := rand.New(rand.NewPCG(1, 2))
-		v, err := r.alternate(ctx, func(int) error {
+		fork := func(int) error {
 			_, err := c.Fork(ctx, session, api.CreateFork{Turn: ids[rng.IntN(len(ids))]})
 			return err
-		}, func(int) error {
+		}
+		v, err := r.alternate(ctx, fork, func(int) error {
 			_, err := c.Create(ctx, api.CreateSession{})
 			return err
 		})
@@ -126,10 +128,42 @@ func (r *run) forks(ctx context.Context, res *results) error {
 			return err
 		}
 		v.What, v.Than = fmt.Sprintf("fork.create at a random depth of %s turns", grouped(int64(len(ids)))), "session.create"
-		v.Cells = "both write one event, and are answered when it is on disk"
+		each, err := bytesOf(log, fork)
+		if err != nil {
+			return err
+		}
+		v.Cells = fmt.Sprintf("both write one event, and are answered when it is on disk; a fork takes %d bytes of the log", each)
 		res.Requests = append(res.Requests, v)
 		return nil
 	})
+}
+
+// bytesOf returns how many bytes a call of do adds to the blocks of a log.
+func bytesOf(log string, do func(i int) error) (int64, error) {
+	size := func() (sum int64, err error) {
+		files, err := filepath.Glob(filepath.Join(log, "msgs", "*.blk"))
+		if err == nil && len(files) == 0 {
+			err = fmt.Errorf("no blocks in %s", log)
+		}
+		for _, name := range files {
+			st, serr := os.Stat(name)
+			if serr != nil {
+				return 0, serr
+			}
+			sum += st.Size()
+		}
+		return sum, err
+	}
+	const calls = 50
+	before, err := size()
+	for i := 0; i < calls && err == nil; i++ {
+		err = do(i)
+	}
+	if err != nil {
+		return 0, err
+	}
+	after, err := size()
+	return (after - before) / calls, err
 }
 
 // contextTurns is how many turns the context has that is asked for again and again.
@@ -138,7 +172,7 @@ const contextTurns = 200
 // contexts measures context.get beside a plain reply of the same bytes from a NATS server and its client, both of one process too.
 func (r *run) contexts(ctx context.Context, res *results) error {
 	r.say("context.get beside a plain reply")
-	return r.withSession(ctx, contextTurns, func(c *api.Client, session turns.ID, ids []turns.ID) (err error) {
+	return r.withSession(ctx, contextTurns, func(c *api.Client, _ string, session turns.ID, ids []turns.ID) (err error) {
 		subject := fmt.Sprintf("nexus.v1.default.bench.context.get.%s", session)
 		request := []byte(`{}`)
 		answer, err := c.Conn().RequestWithContext(ctx, subject, request)
