@@ -80,6 +80,10 @@ func SniffClaudeCode(head []byte) bool {
 			}
 		case "file-history-snapshot":
 			return keys["snapshot"] || keys["messageId"]
+		case "last-prompt", "mode", "permission-mode": // since 2.1; the first lines before the first message
+			if keys["sessionId"] && (keys["leafUuid"] || keys["mode"] || keys["permissionMode"]) {
+				return true
+			}
 		}
 		if keys["parentUuid"] && (keys["sessionId"] || keys["isSidechain"] || keys["uuid"]) {
 			return true
