@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -95,34 +94,6 @@ func TestAnExportOfAllListsWhatHasNoContent(t *testing.T) {
 		slices.Sort(failed)
 		if got.Memories != 1 || !slices.Equal(failed, []string{"channel corrupt", "memory corrupt"}) {
 			t.Errorf("%d keys are gone: %+v", gone, got)
-		}
-	}
-}
-
-// A file with an event that had no content is not taken for the whole chain.
-func TestAChainWithAnEventWithoutContentIsExportedAgain(t *testing.T) {
-	events := []api.Event{{ID: turns.ID{1}, Body: turns.Raw(`{"error":"in the body"}`), Hash: turns.Hash{1}}, {ID: turns.ID{2}, Error: api.Corrupt, Hash: turns.Hash{2}}, {ID: turns.ID{3}, Hash: turns.Hash{3}}}
-	for _, x := range []struct {
-		events []api.Event
-		lost   int
-	}{{events, 1}, {events[:1], 0}} {
-		name := filepath.Join(t.TempDir(), "mail.jsonl")
-		var lost []api.Event
-		err := export.WriteFile(name, func(w io.Writer) (err error) {
-			lost, err = export.WriteEvents(w, func(yield func(api.Event, error) bool) {
-				for _, v := range x.events {
-					if !yield(v, nil) {
-						return
-					}
-				}
-			})
-			return err
-		})
-		if err != nil || len(lost) != x.lost {
-			t.Errorf("%d events: %+v, %v", len(x.events), lost, err)
-		}
-		if hash, err := export.LastHash(name); (err != nil) != (x.lost > 0) || x.lost == 0 && hash != x.events[0].Hash {
-			t.Errorf("%d events, %d without content: the file ends with %v, %v", len(x.events), x.lost, hash, err)
 		}
 	}
 }

@@ -141,23 +141,6 @@ func TestTreePicture(t *testing.T) {
 	checkPicture(t, "testdata/tree.svg", drawTree(ctx, c, root))
 }
 
-// A session with very many forks is drawn in part, and says so.
-func TestTreePictureCountsWhatItLeavesOut(t *testing.T) {
-	tree := &api.Tree{}
-	for i := range 3 * plot.MaxLanes {
-		s := api.TreeSession{ID: fixedID(fmt.Sprintf("S%d", i)), State: "open", Branches: []api.Branch{{From: 1, To: 9}}}
-		tree.Sessions = append(tree.Sessions, s)
-	}
-	ls, left, err := plot.Lanes(t.Context(), nil, tree)
-	if err != nil || len(ls) != plot.MaxLanes || left != 2*plot.MaxLanes {
-		t.Fatalf("%d lanes, %d left out: %v", len(ls), left, err)
-	}
-	var b bytes.Buffer
-	if err := plot.Tree(&b, ls, left, turns.ID{}); err != nil || !strings.Contains(b.String(), "80 sessions not drawn") {
-		t.Errorf("%v, %.400s", err, b.String())
-	}
-}
-
 // A context with every kind of content, one that is over its budget, one that a
 // provider counted higher than the ledger, and an empty one.
 func TestContextPicture(t *testing.T) {

@@ -90,7 +90,7 @@ func branchSecrets(ctx context.Context, term *terminal.Terminal, c *api.Client, 
 			count.unread++
 			continue
 		}
-		all, err := SecretsOf(ctx, term, c, s.ID, &t)
+		all, err := secretsOf(ctx, term, c, s.ID, &t)
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,8 @@ func branchSecrets(ctx context.Context, term *terminal.Terminal, c *api.Client, 
 	return nil
 }
 
-func SecretsOf(ctx context.Context, term *terminal.Terminal, c *api.Client, session turns.ID, t *api.Turn) (out []foundSecret, err error) {
+// secretsOf finds the secrets of a turn, in each of its halves.
+func secretsOf(ctx context.Context, term *terminal.Terminal, c *api.Client, session turns.ID, t *api.Turn) (out []foundSecret, err error) {
 	add := func(half string, message, part int, text string) {
 		for _, s := range secrets.Find(text) {
 			out = append(out, foundSecret{session, t.ID, t.Depth, half, message, part, s.Kind})

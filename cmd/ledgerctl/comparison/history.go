@@ -41,7 +41,7 @@ func Histories(ctx context.Context, term *terminal.Terminal, name string, read f
 		return exportedHistories(ctx, term, in.Reader, name)
 	}
 	// A forked session's own file holds what it copied from its parent.
-	paths, err := LongestPaths(in.Format.Open(in, interchange.Options{Final: true, Copied: true}).Steps())
+	paths, err := longestPaths(in.Format.Open(in, interchange.Options{Final: true, Copied: true}).Steps())
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +78,9 @@ type pathTurn struct {
 	reported   uint64 // input tokens of the call; 0: the source does not say
 }
 
-// LongestPaths is, of each session that begins in some steps, with its forks,
+// longestPaths is, of each session that begins in some steps, with its forks,
 // the path with the most turns; of equal ones the first.
-func LongestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err error) {
+func longestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err error) {
 	root := make(map[turns.ID]turns.ID) // of each session, the one that its tree begins with
 	overhead := make(map[turns.ID]uint64)
 	deepest := make(map[turns.ID]turns.ID) // of each tree, the turn with the most above it

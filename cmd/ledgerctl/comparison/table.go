@@ -33,13 +33,13 @@ func (x *Comparison) costRows() (head []string, rows [][]string) {
 		rows = append(rows, []string{
 			x.Policies[i].Name, prose.Grouped(uint64(s.Calls)), prose.Grouped(uint64(s.Compactions)), prose.Grouped(uint64(s.Elisions)), prose.Grouped(uint64(s.Overflows)),
 			prose.Grouped(s.MeanTokens()), prose.Grouped(s.MaxTokens), prose.Grouped(s.Usage.Prompt()), prose.Grouped(s.Rewritten), prose.Grouped(s.Summarized),
-			fmt.Sprintf("$%.2f", float64(cost)/1e6), fmt.Sprintf("%.2f×", Relative(cost, least)),
+			fmt.Sprintf("$%.2f", float64(cost)/1e6), fmt.Sprintf("%.2f×", relative(cost, least)),
 		})
 	}
 	return head, rows
 }
 
-func Relative(cost, least uint64) float64 {
+func relative(cost, least uint64) float64 {
 	if least == 0 {
 		return 1
 	}
@@ -54,10 +54,10 @@ func (x *Comparison) keptRows() (head []string, rows [][]string) {
 		total, earlier := s.Total(), s.AllEarlier()
 		row := []string{x.Policies[i].Name, prose.Grouped(uint64(total.All))}
 		for _, k := range compare.Kinds() {
-			row = append(row, Percent(s.Hidden[k].InContext(), s.Hidden[k].All))
+			row = append(row, percent(s.Hidden[k].InContext(), s.Hidden[k].All))
 		}
-		rows = append(rows, append(row, Percent(total.InContext(), total.All), Percent(total.Summary, total.All-total.Shown),
-			Percent(total.InContext()+total.Reachable, total.All), Percent(earlier.InContext(), earlier.All)))
+		rows = append(rows, append(row, percent(total.InContext(), total.All), percent(total.Summary, total.All-total.Shown),
+			percent(total.InContext()+total.Reachable, total.All), percent(earlier.InContext(), earlier.All)))
 	}
 	return head, rows
 }
@@ -70,9 +70,9 @@ func (x *Comparison) earlierRows() (head []string, rows [][]string) {
 	row := func(name string, of []compare.Share, all compare.Share) {
 		cells := []string{name}
 		for _, k := range compare.Kinds() {
-			cells = append(cells, Percent(of[k].InContext(), of[k].All))
+			cells = append(cells, percent(of[k].InContext(), of[k].All))
 		}
-		rows = append(rows, append(cells, Percent(all.InContext(), all.All), Percent(all.InContext(), best)))
+		rows = append(rows, append(cells, percent(all.InContext(), all.All), percent(all.InContext(), best)))
 	}
 	for i := range x.Sums {
 		s := &x.Sums[i].Survival
@@ -105,7 +105,7 @@ func (x *Comparison) baselines() (out []string) {
 	return out
 }
 
-func Percent(n, of int) string {
+func percent(n, of int) string {
 	if of == 0 {
 		return "–"
 	}

@@ -64,7 +64,7 @@ func All(ctx context.Context, c *api.Client, dir string) (*allExported, error) {
 // chain writes the file of a chain, unless it ends with the event that has the hash.
 func (x *allExport) chain(ctx context.Context, what, name string, hash turns.Hash, count *int, write func(io.Writer) error) error {
 	name = filepath.Join(x.dir, name)
-	if last, err := LastHash(name); err == nil && last == hash {
+	if last, err := lastHash(name); err == nil && last == hash {
 		*count++
 		x.out.Unchanged++
 		return nil
@@ -233,9 +233,9 @@ func (x *allExport) file(name string, write func(io.Writer) error) error {
 	return WriteFile(name, write)
 }
 
-// LastHash returns the hash of the event on the last line of an exported chain. An event
+// lastHash returns the hash of the event on the last line of an exported chain. An event
 // without content is an error: the next export reads the chain again.
-func LastHash(name string) (turns.Hash, error) {
+func lastHash(name string) (turns.Hash, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return turns.Hash{}, err

@@ -26,7 +26,7 @@ const (
 // A picture has at most so many lanes, and a lane so many compactions with what
 // they cover; the rest are counted.
 const (
-	MaxLanes  = 40
+	maxLanes  = 40
 	maxCovers = 6
 )
 
@@ -58,7 +58,7 @@ type mark struct {
 func Lanes(ctx context.Context, c *api.Client, t *api.Tree) (out []lane, left int, err error) {
 	l := laner{ctx: ctx, c: c}
 	for i := range t.Sessions {
-		if len(l.lanes) >= MaxLanes {
+		if len(l.lanes) >= maxLanes {
 			return l.lanes, len(t.Sessions) - i, nil
 		}
 		if err := l.session(&t.Sessions[i]); err != nil {

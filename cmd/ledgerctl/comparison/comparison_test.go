@@ -1,4 +1,4 @@
-package main
+package comparison
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nexus/cmd/ledgerctl/comparison"
 	"nexus/cmd/ledgerctl/local"
 	"nexus/cmd/ledgerctl/quickstart"
 	"nexus/cmd/ledgerctl/terminal"
@@ -29,18 +28,18 @@ import (
 // has made it by then: a replay makes none, and none of its compactions waits.
 func TestNXS11ReplayIsWhatADaemonDoes(t *testing.T) {
 	const window = 20_000
-	paths, err := comparison.LongestPaths(interchange.ClaudeCode(bytes.NewReader(quickstart.Transcript), interchange.Options{Final: true}).Steps())
+	paths, err := longestPaths(interchange.ClaudeCode(bytes.NewReader(quickstart.Transcript), interchange.Options{Final: true}).Steps())
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
-	c, stop, err := local.Start(t.Context(), e.Terminal, t.TempDir())
+	e := &terminal.Terminal{Out: io.Discard, Err: io.Discard}
+	c, stop, err := local.Start(t.Context(), e, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
 	for _, name := range policy.Names() {
-		x, err := comparison.New([]string{name}, window)
+		x, err := New([]string{name}, window)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +47,7 @@ func TestNXS11ReplayIsWhatADaemonDoes(t *testing.T) {
 			continue
 		}
 		x.Policies[0].Mode = policy.BeforeCall // when a worker is done is chance
-		if err := x.Add(t.Context(), comparison.History{Name: name, Transcript: compare.New(paths[0].Turns, 0)}, nil); err != nil {
+		if err := x.Add(t.Context(), History{Name: name, Transcript: compare.New(paths[0].Turns, 0)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		var create api.CreateSession
@@ -140,7 +139,7 @@ func TestLongestPaths(t *testing.T) {
 			}
 		}
 	}
-	paths, err := comparison.LongestPaths(all(steps, nil))
+	paths, err := longestPaths(all(steps, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +162,7 @@ func TestLongestPaths(t *testing.T) {
 		t.Errorf("%d tokens of system and tools", got)
 	}
 	bad := errors.New("torn")
-	if _, err := comparison.LongestPaths(all(steps, bad)); !errors.Is(err, bad) {
+	if _, err := longestPaths(all(steps, bad)); !errors.Is(err, bad) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -171,7 +170,7 @@ func TestLongestPaths(t *testing.T) {
 // The plot is XML whatever the file is called, and has a line for each policy,
 // a mark for each compaction, and ticks for both axes.
 func TestPlot(t *testing.T) {
-	x := &comparison.Comparison{Window: 1000, LongestName: "<a&\"b\x07>"}
+	x := &Comparison{Window: 1000, LongestName: "<a&\"b\x07>"}
 	for range 2 {
 		x.Longest = append(x.Longest, &compare.Replay{
 			Policy: policy.Policy{Name: "p"},
@@ -213,11 +212,11 @@ func TestPercent(t *testing.T) {
 		n, of int
 		want  string
 	}{{0, 0, "–"}, {1, 3, "33.3 %"}, {3, 3, "100.0 %"}} {
-		if got := comparison.Percent(c.n, c.of); got != c.want {
+		if got := percent(c.n, c.of); got != c.want {
 			t.Errorf("%d of %d: %s", c.n, c.of, got)
 		}
 	}
-	if comparison.Relative(3, 2) != 1.5 || comparison.Relative(3, 0) != 1 {
+	if relative(3, 2) != 1.5 || relative(3, 0) != 1 {
 		t.Error("relative cost")
 	}
 }

@@ -1,12 +1,9 @@
-package main
+package audit
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
-	"nexus/cmd/ledgerctl/audit"
-	"nexus/cmd/ledgerctl/sessionview"
 	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/turnview"
 	"nexus/ledger/api"
@@ -22,7 +19,7 @@ func TestSecretsOfARecordedCompactionAreFoundAndMasked(t *testing.T) {
 			Nudge:       []turns.Message{turns.TextMessage(turns.User, "go on with "+secret)},
 		}}
 	}
-	found, err := audit.SecretsOf(t.Context(), new(env).Terminal, nil, turns.ID{}, turn())
+	found, err := secretsOf(t.Context(), new(terminal.Terminal), nil, turns.ID{}, turn())
 	if err != nil || len(found) != 1 || found[0].Half != "summary" || found[0].Kind != "GitHub token" {
 		t.Errorf("found %+v, %v", found, err)
 	}
@@ -36,18 +33,7 @@ func TestSecretsOfARecordedCompactionAreFoundAndMasked(t *testing.T) {
 	both := turn()
 	summary := "with " + secret
 	both.Compaction.Summary = &summary
-	if found, err := audit.SecretsOf(t.Context(), new(env).Terminal, nil, turns.ID{}, both); err != nil || len(found) != 1 {
+	if found, err := secretsOf(t.Context(), new(terminal.Terminal), nil, turns.ID{}, both); err != nil || len(found) != 1 {
 		t.Errorf("a summary beside its messages: %+v, %v", found, err)
-	}
-}
-
-// What a transcript says of its session is shown masked too.
-func TestSettingsOfASessionAreMasked(t *testing.T) {
-	secret := "gh" + "p_" + strings.Repeat("Ab3dE7gH", 5)
-	var out bytes.Buffer
-	e := newEnv(&terminal.Terminal{Out: &out})
-	s := &api.Session{Title: "use ***", Meta: turns.Raw(`{"title":"use ` + secret + `","env":{"key":"a\n` + secret + `"}}`)}
-	if err := sessionview.Print(e.Terminal, s); err != nil || strings.Contains(out.String(), secret) || strings.Count(out.String(), "****") < 2 {
-		t.Errorf("%v\n%s", err, out.String())
 	}
 }
