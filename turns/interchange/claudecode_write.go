@@ -18,6 +18,8 @@ type WrittenTurn struct {
 	Messages []turns.Message
 	Response *turns.Message
 	Usage    *turns.Usage
+	Details  turns.UsageDetails // what the source counted beside Usage
+	Cost     turns.Raw          // what the source recorded, as [turns.CostOf] reads it; nil: nothing
 
 	// A compaction has these instead. Summary stands for the turns before it.
 	Compaction   bool
@@ -88,6 +90,45 @@ type claudeUsage struct {
 	CacheCreation uint64 `json:"cache_creation_input_tokens"`
 	CacheRead     uint64 `json:"cache_read_input_tokens"`
 	Output        uint64 `json:"output_tokens"`
+
+	Creation *claudeCreation `json:"cache_creation,omitzero"`
+	Thinking *claudeThinking `json:"output_tokens_details,omitzero"`
+	Server   *claudeServer   `json:"server_tool_use,omitzero"`
+	Tier     string          `json:"service_tier,omitzero"`
+}
+
+type claudeCreation struct {
+	Hour    uint64 `json:"ephemeral_1h_input_tokens"`
+	Minutes uint64 `json:"ephemeral_5m_input_tokens"`
+}
+
+type claudeThinking struct {
+	Tokens uint64 `json:"thinking_tokens"`
+}
+
+type claudeServer struct {
+	Searches uint64 `json:"web_search_requests"`
+}
+
+// writtenClaudeUsage returns the usage of a turn as [claudeUsageOf] and
+// [claudeUsageDetailsOf] read it, nil for none.
+func writtenClaudeUsage(t *WrittenTurn) *claudeUsage {
+	u, d := t.Usage, t.Details
+	if u == nil {
+		return nil
+	}
+	cached := u.CacheRead + u.CacheCreation
+	out := &claudeUsage{Input: u.InputTokens - min(u.InputTokens, cached), CacheCreation: u.CacheCreation, CacheRead: u.CacheRead, Output: u.OutputTokens, Tier: d.Tier}
+	if d.CacheHour > 0 { // it costs more
+		out.Creation = &claudeCreation{d.CacheHour, u.CacheCreation - min(u.CacheCreation, d.CacheHour)}
+	}
+	if d.Reasoning > 0 {
+		out.Thinking = &claudeThinking{d.Reasoning}
+	}
+	if d.WebSearches > 0 {
+		out.Server = &claudeServer{d.WebSearches}
+	}
+	return out
 }
 
 type claudeCompact struct {
@@ -200,11 +241,7 @@ func (w *ClaudeCodeWriter) responseLines(t *WrittenTurn) (out []claudeLine) {
 			blocks[0].Text = "[no text]" // the provider refuses an empty one
 		}
 	}
-	var usage *claudeUsage
-	if u := t.Usage; u != nil {
-		cached := u.CacheRead + u.CacheCreation
-		usage = &claudeUsage{Input: u.InputTokens - min(u.InputTokens, cached), CacheCreation: u.CacheCreation, CacheRead: u.CacheRead, Output: u.OutputTokens}
-	}
+	usage := writtenClaudeUsage(t)
 	for i, b := range blocks {
 		l := w.line(t, "assistant")
 		m := &claudeMessage{ID: "msg_" + t.ID.String(), Type: "message", Role: "assistant", Model: t.Model, Content: []anthropicBlock{b}, Usage: usage}

@@ -8,11 +8,12 @@ import (
 
 // codexWriter writes rollouts of Codex.
 type codexWriter struct {
-	s      WrittenSession
-	begun  bool
-	model  string
-	total  turns.Usage
-	custom map[string]bool // calls whose input is free text
+	s         WrittenSession
+	begun     bool
+	model     string
+	total     turns.Usage
+	reasoning uint64          // tokens, in total
+	custom    map[string]bool // calls whose input is free text
 }
 
 type codexLine struct {
@@ -140,11 +141,11 @@ func (w *codexWriter) Turn(t WrittenTurn) ([][]byte, error) {
 		}
 	}
 	if u := t.Usage; u != nil {
-		w.total = w.total.Plus(*u)
-		one := func(u turns.Usage) codexUsageOut {
-			return codexUsageOut{Input: u.InputTokens, Cached: u.CacheRead, Output: u.OutputTokens, Total: u.InputTokens + u.OutputTokens}
+		w.total, w.reasoning = w.total.Plus(*u), w.reasoning+t.Details.Reasoning
+		count := func(u turns.Usage, reasoning uint64) codexUsageOut {
+			return codexUsageOut{Input: u.InputTokens, Cached: u.CacheRead, Output: u.OutputTokens, Reasoning: reasoning, Total: u.InputTokens + u.OutputTokens}
 		}
-		line("event_msg", codexEventOut{Type: "token_count", Info: &codexUsageInfo{one(w.total), one(*u)}})
+		line("event_msg", codexEventOut{Type: "token_count", Info: &codexUsageInfo{count(w.total, w.reasoning), count(*u, t.Details.Reasoning)}})
 	}
 	return encodedLines(&t, out)
 }

@@ -147,7 +147,8 @@ func (w *geminiCLIWriter) Turn(t WrittenTurn) ([][]byte, error) {
 	}
 	m.Content = geminiContents(said)
 	if u := t.Usage; u != nil {
-		m.Tokens = &geminiTokensOut{Input: u.InputTokens, Output: u.OutputTokens, Cached: u.CacheRead, Total: u.InputTokens + u.OutputTokens}
+		thoughts := min(t.Details.Reasoning, u.OutputTokens) // which Gemini CLI counts beside the output
+		m.Tokens = &geminiTokensOut{Input: u.InputTokens, Output: u.OutputTokens - thoughts, Cached: u.CacheRead, Thoughts: thoughts, Total: u.InputTokens + u.OutputTokens}
 	}
 	w.held, w.turn = m, t
 	return out, nil

@@ -277,7 +277,7 @@ func (p *piReader) turn(n *piNode, record string, response *turns.Message, m *pi
 	if m != nil {
 		a.Model, a.Usage = m.Model, m.usage()
 		meta.Record, meta.Error, meta.Provider = record, m.Error, m.Provider
-		if m.Usage != nil {
+		if m.Usage != nil && !isUnknownPiCost(m.Usage.Cost) {
 			meta.Cost = turns.Raw(m.Usage.Cost)
 		}
 	}

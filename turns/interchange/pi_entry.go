@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/turns"
@@ -78,6 +79,14 @@ type piUsage struct {
 	CacheRead  uint64         `json:"cacheRead"`
 	CacheWrite uint64         `json:"cacheWrite"`
 	Cost       jsontext.Value `json:"cost"`
+}
+
+// isUnknownPiCost reports that a cost is what [writtenPiCost] writes for none.
+func isUnknownPiCost(v jsontext.Value) bool {
+	var c struct {
+		Unknown jsontext.Value `json:"unknown"`
+	}
+	return v.Kind() == '{' && json.Unmarshal(v, &c) == nil && c.Unknown.Kind() == 't'
 }
 
 // provider returns the provider whose signatures the message holds, by its API; the name

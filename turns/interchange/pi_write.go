@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
 	"nexus/turns"
 )
 
@@ -75,15 +77,32 @@ type piUsageOut struct {
 	CacheRead  uint64 `json:"cacheRead"`
 	CacheWrite uint64 `json:"cacheWrite"`
 	Total      uint64 `json:"totalTokens"`
-	Cost       piCost `json:"cost"` // a ledger keeps none by kind: zeros, which pi adds up
+	Cost       piCost `json:"cost"`
 }
 
+// piCost is in dollars. pi adds up the numbers of all messages, so they are there also
+// where no cost is known; Unknown then tells a reader that they say nothing.
 type piCost struct {
-	Input      uint64 `json:"input"`
-	Output     uint64 `json:"output"`
-	CacheRead  uint64 `json:"cacheRead"`
-	CacheWrite uint64 `json:"cacheWrite"`
-	Total      uint64 `json:"total"`
+	Input      float64 `json:"input"`
+	Output     float64 `json:"output"`
+	CacheRead  float64 `json:"cacheRead"`
+	CacheWrite float64 `json:"cacheWrite"`
+	Total      float64 `json:"total"`
+	Unknown    bool    `json:"unknown,omitzero"`
+}
+
+// writtenPiCost returns the cost that the source of a turn recorded: by kind of token, if
+// it did so as pi does, else the total.
+func writtenPiCost(recorded turns.Raw) (c piCost) {
+	dollars, ok := turns.CostOf(encoded(piMeta{Cost: recorded}))
+	if !ok {
+		return piCost{Unknown: true}
+	}
+	if recorded.Kind() != '{' || json.Unmarshal(recorded, &c) != nil {
+		c = piCost{}
+	}
+	c.Total, c.Unknown = dollars, false
+	return c
 }
 
 // Turn implements [TranscriptWriter].
@@ -190,7 +209,7 @@ func piProvider(model string) (api, provider, ext string) {
 }
 
 func (w *piWriter) response(t *WrittenTurn) piMessageOut {
-	m := piMessageOut{Role: "assistant", Model: t.Model, Content: []piBlockOut{}, Usage: &piUsageOut{}}
+	m := piMessageOut{Role: "assistant", Model: t.Model, Content: []piBlockOut{}, Usage: &piUsageOut{Cost: writtenPiCost(t.Cost)}}
 	ext := ""
 	m.API, m.Provider, ext = piProvider(t.Model)
 	if u := t.Usage; u != nil {

@@ -30,7 +30,13 @@ func WrittenSession(s *api.Session) interchange.WrittenSession {
 // WrittenTurn returns a turn as the writer of a transcript takes it, with the content
 // of its blobs.
 func WrittenTurn(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (interchange.WrittenTurn, error) {
-	out := interchange.WrittenTurn{ID: t.ID, Time: time.Time(t.Recorded), Model: t.Model, Messages: t.Messages, Response: t.Response, Usage: t.Usage}
+	out := interchange.WrittenTurn{ID: t.ID, Time: time.Time(t.Recorded), Model: t.Model, Messages: t.Messages, Response: t.Response, Usage: t.Usage, Details: turns.UsageDetailsOf(t.Meta)}
+	var m struct {
+		Cost turns.Raw `json:"cost"`
+	}
+	if _, ok := turns.CostOf(t.Meta); ok && json.Unmarshal(t.Meta, &m) == nil {
+		out.Cost = m.Cost
+	}
 	if t.Time != nil {
 		out.Time = time.Time(*t.Time)
 	}
