@@ -230,10 +230,9 @@ func (w *geminiCLIWriter) head() ([][]byte, error) {
 		Session string `json:"sessionId"`
 		Project string `json:"projectHash"`
 		Start   string `json:"startTime"`
-		Updated string `json:"lastUpdated"`
 
 		Mark *exportMark `json:"nexus,omitzero"`
-	}{w.s.TranscriptID(), ProjectHash(w.s.Cwd), lineTime(w.s.Time), lineTime(w.last), w.s.mark()})
+	}{w.s.TranscriptID(), ProjectHash(w.s.Cwd), lineTime(w.s.Time), w.s.mark()})
 	if err != nil {
 		return nil, err
 	}
@@ -248,5 +247,9 @@ func (w *geminiCLIWriter) End() ([][]byte, error) {
 		lines, err = w.message(&w.turn, w.held)
 		out, w.held = append(out, lines...), nil
 	}
-	return append(out, []byte("]}")), err
+	updated := w.s.Time // Gemini CLI removes sessions that were not changed for a month
+	if w.last.After(updated) {
+		updated = w.last
+	}
+	return append(out, []byte(`],"lastUpdated":"`+lineTime(updated)+`"}`)), err
 }

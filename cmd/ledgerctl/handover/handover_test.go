@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
 	"nexus/cmd/ledgerctl/agents"
@@ -159,6 +160,39 @@ func TestOpenCallsHaveAResult(t *testing.T) {
 		}
 		if d := cmp.Diff([]string{notRun, "go on"}, said); d != "" || added[0].Append.Parent != id(2) {
 			t.Errorf("%s: parent %s\n%s", format, added[0].Append.Parent, d)
+		}
+	}
+}
+
+// The result of an open call has the time of the handover: the turn that an agent adds to an
+// old session, and its cost, are of the day on which it is said.
+func TestResultOfAnOpenCallIsOfTheHandover(t *testing.T) {
+	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	for _, c := range []struct{ forked, want time.Time }{{at, at}, {time.UnixMilli(5), path()[1].Time}} {
+		before := transcript("claude-code", path()[:2])
+		before.Session.Time = c.forked
+		if end := before.openCalls(); !end.Time.Equal(c.want) {
+			t.Errorf("%s, want %s", end.Time, c.want)
+		}
+	}
+}
+
+// A transcript that is written now was not last changed when its first turn was said: Gemini
+// CLI removes what is old by that time.
+func TestGeminiTranscriptIsAsNewAsItsFork(t *testing.T) {
+	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	for _, c := range []struct{ forked, want time.Time }{{at, at}, {time.UnixMilli(5), path()[4].Time}} {
+		x := transcript("gemini-cli", path())
+		x.Session.Time = c.forked
+		var text bytes.Buffer
+		if err := x.Write(&text); err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Updated time.Time `json:"lastUpdated"`
+		}
+		if err := json.Unmarshal(text.Bytes(), &got); err != nil || !got.Updated.Equal(c.want) {
+			t.Errorf("%s, want %s, %v", got.Updated, c.want, err)
 		}
 	}
 }

@@ -78,7 +78,8 @@ func kept(path []interchange.WrittenTurn, first turns.ID) (out []turns.Message) 
 }
 
 // openCalls returns a turn with results for the calls that are open at the end, nil if there
-// are none.
+// are none. Its time is that of the handover: Claude Code's turns have the time of their
+// first message, and what is said next is not of the day of the last turn.
 func (t *Transcript) openCalls() *interchange.WrittenTurn {
 	var open []string
 	var last *interchange.WrittenTurn
@@ -100,6 +101,9 @@ func (t *Transcript) openCalls() *interchange.WrittenTurn {
 		return nil
 	}
 	end := interchange.WrittenTurn{ID: turns.DeriveID(last.ID.Time(), "handover", last.ID.String()), Time: last.Time}
+	if t.Session.Time.After(end.Time) {
+		end.Time = t.Session.Time
+	}
 	for _, id := range open {
 		end.Messages = append(end.Messages, turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Response: turns.RawText(notRun)}}})
 	}
