@@ -113,7 +113,7 @@ func continued(t *testing.T, c *api.Client, fork *api.Session, format string, n 
 		switch head, isHead := strings.CutSuffix(line, `,"messages":[`); {
 		case isHead:
 			log.WriteString(head + "}\n" + `{"$set":{"sessionId":"` + x.Session.TranscriptID() + `"}}` + "\n")
-		case line != "]}":
+		case !strings.HasPrefix(line, "]"):
 			log.WriteString(line + "\n")
 		}
 	}
