@@ -71,7 +71,7 @@ func (t *claudeTurn) complete() bool {
 
 // claudeBody is the content of a turn that is not finished.
 type claudeBody struct {
-	time       time.Time
+	time       time.Time // of the newest message before the call
 	model      string
 	messages   []turns.Message
 	order      []int // of each message: the order of the call it answers, or -1

@@ -1,8 +1,10 @@
 package interchange
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nexus/turns"
 )
@@ -40,5 +42,28 @@ func TestClaudeCodeUsageDetails(t *testing.T) {
 		if got, _ := turns.CostOf(meta); got != tc.cost {
 			t.Errorf("%s: a cost of %v, want %v", tc.name, got, tc.cost)
 		}
+	}
+}
+
+// A turn is of the time of the last thing that was said before the call: a tool that was
+// interrupted yesterday does not put today's call on yesterday's bill.
+func TestClaudeTurnIsOfTheTimeOfItsCall(t *testing.T) {
+	text := `{"parentUuid":null,"sessionId":"s","type":"user","message":{"role":"user","content":"one"},"uuid":"u1","timestamp":"2026-03-04T10:00:00.000Z"}
+{"parentUuid":"u1","sessionId":"s","type":"assistant","message":{"id":"m1","role":"assistant","model":"m","content":[{"type":"tool_use","id":"c1","name":"ls","input":{}}],"stop_reason":"tool_use"},"uuid":"a1","timestamp":"2026-03-04T10:00:01.000Z"}
+{"parentUuid":"a1","sessionId":"s","type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"rejected"}]},"uuid":"u2","timestamp":"2026-03-04T10:00:02.000Z"}
+{"parentUuid":"u2","sessionId":"s","type":"user","message":{"role":"user","content":"two"},"uuid":"u3","timestamp":"2026-03-05T08:00:00.000Z"}
+{"parentUuid":"u3","sessionId":"s","type":"assistant","message":{"id":"m2","role":"assistant","model":"m","content":[{"type":"text","text":"ok"}],"stop_reason":"end_turn"},"uuid":"a2","timestamp":"2026-03-05T08:00:09.000Z"}
+`
+	var got []string
+	for st, err := range formatOf(t, "claude-code").Open(strings.NewReader(text), Options{Final: true}).Steps() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Append != nil {
+			got = append(got, st.Append.Time.Format(time.RFC3339), st.Append.ID.Time().UTC().Format(time.RFC3339))
+		}
+	}
+	if want := []string{"2026-03-04T10:00:00Z", "2026-03-04T10:00:00Z", "2026-03-05T08:00:00Z", "2026-03-04T10:00:02Z"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
