@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/names"
@@ -27,12 +31,16 @@ func appendCmd(e *env) *cobra.Command {
 				return err
 			}
 		}
-		if user == "" && assistant == "" {
-			b, err := io.ReadAll(e.In)
-			if err != nil {
+		var c *api.Client
+		var s *api.Session
+		var err error
+		if args[0] != "new" { // first, so that a wrong name costs no input
+			if c, s, err = e.Session(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			if err := turns.DecodeJSON(b, &r); err != nil {
+		}
+		if user == "" && assistant == "" {
+			if r, err = e.readTurn(args[0]); err != nil {
 				return err
 			}
 		}
@@ -43,19 +51,13 @@ func appendCmd(e *env) *cobra.Command {
 			m := turns.TextMessage(turns.Assistant, assistant)
 			r.Response = &m
 		}
-		var c *api.Client
-		var s *api.Session
-		var err error
 		if args[0] == "new" {
 			if c, err = e.Client("main"); err != nil {
 				return err
 			}
-			s, err = c.Create(cmd.Context(), opened)
-		} else {
-			c, s, err = e.Session(cmd.Context(), args[0])
-		}
-		if err != nil {
-			return err
+			if s, err = c.Create(cmd.Context(), opened); err != nil {
+				return err
+			}
 		}
 		a, err := c.Append(cmd.Context(), s.ID, r)
 		if err != nil {
@@ -74,4 +76,26 @@ func appendCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&assistant, "assistant", "", "the assistant's text")
 	c.Flags().StringVar(&policy, "policy", "", "the compaction policy of the new session")
 	return c
+}
+
+// turnExample is the smallest turn that append reads.
+const turnExample = `{"messages":[{"role":"user","parts":[{"type":"text","content":"hello"}]}]}`
+
+// readTurn reads the turn for a session that stdin has as JSON.
+func (e *env) readTurn(session string) (r api.AppendTurn, err error) {
+	if f, ok := e.In.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		e.Say("reading a turn as JSON from stdin; Ctrl-D ends it")
+	}
+	b, err := io.ReadAll(e.In)
+	if err != nil {
+		return r, fmt.Errorf("read a turn from stdin: %w", err)
+	}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return r, fault.WithHint(fault.Usage(errors.New("stdin is empty: without --user and --assistant append reads a turn there, as JSON")),
+			fmt.Sprintf("echo '%s' | ledgerctl append %s", turnExample, prose.ShellWord(session)))
+	}
+	if err := turns.DecodeJSON(b, &r); err != nil {
+		return r, fmt.Errorf("the turn on stdin: %w", err)
+	}
+	return r, nil
 }

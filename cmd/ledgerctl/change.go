@@ -74,14 +74,12 @@ func rewindCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		name := args[1]
-		switch {
-		case strings.HasPrefix(name, "@"):
-			name = s.ID.String() + name
-		case !strings.ContainsAny(name, "@/"):
-			name = s.ID.String() + "/" + name
+		var p names.Place
+		if strings.LastIndexAny(args[1], "@/") > 0 {
+			p, err = e.Turn(cmd.Context(), args[1])
+		} else {
+			p, err = e.TurnIn(cmd.Context(), c, s, args[1])
 		}
-		p, err := e.Turn(cmd.Context(), name)
 		if n, ok := names.TurnNumber("t" + strings.TrimPrefix(strings.TrimPrefix(args[1], "@"), "t")); ok && n > s.Depth && err != nil {
 			p, err = names.LaterTurn(cmd.Context(), c, s, n)
 		}

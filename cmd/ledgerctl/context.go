@@ -30,6 +30,10 @@ func contextCmd(e *env) *cobra.Command {
 			return fault.WithHint(fault.Usage(errors.New("context takes one session or turn")), "--diff compares two")
 		}
 		if f.Diff {
+			args, err := e.Pair(cmd.Context(), args[0], args[1])
+			if err != nil {
+				return err
+			}
 			return contextview.PrintDiff(cmd.Context(), e.Terminal, args, f, func(name string, f contextview.Options) (names.Place, *api.Context, error) {
 				return e.contextOf(cmd, name, f)
 			})

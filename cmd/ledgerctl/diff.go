@@ -29,6 +29,10 @@ func (e *env) ends(cmd *cobra.Command, args []string) (a, b names.Place, base *a
 
 func mergeBaseCmd(e *env) *cobra.Command {
 	return verb("merge-base SESSION|TURN SESSION|TURN", "where two sessions or turns part", 2, 2, func(cmd *cobra.Command, args []string) error {
+		args, err := e.Pair(cmd.Context(), args[0], args[1])
+		if err != nil {
+			return err
+		}
 		_, _, base, err := e.ends(cmd, args)
 		if err != nil {
 			return err
@@ -45,6 +49,10 @@ func diffCmd(e *env) *cobra.Command {
 	c := verb("diff SESSION|TURN SESSION|TURN", "what each has since they parted", 2, 2, func(cmd *cobra.Command, args []string) error {
 		if text && contexts || (text || contexts) && e.JSON {
 			return fault.Usage(errors.New("one of --text, --context and --json"))
+		}
+		args, err := e.Pair(cmd.Context(), args[0], args[1])
+		if err != nil {
+			return err
 		}
 		if contexts {
 			return textdiff.Contexts(cmd.Context(), e.Terminal, e.Finder, args, secrets)

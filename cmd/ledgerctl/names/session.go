@@ -2,6 +2,7 @@ package names
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -55,6 +56,9 @@ func (f Finder) Find(ctx context.Context, name string) (Place, error) {
 // id that its transcript gives it, and a client that speaks for its agent. A session
 // whose content can't be read comes as a list shows it, with its Error.
 func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Session, error) {
+	if name == "" { // the beginning of every id
+		return nil, nil, fault.WithHint(fault.Usage(errors.New("the name of the session is empty")), fault.SessionHint)
+	}
 	c, err := f.Client(api.Operator)
 	if err != nil {
 		return nil, nil, err

@@ -1,7 +1,9 @@
 package names
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -27,6 +29,26 @@ func TurnNumber(name string) (n uint64, ok bool) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
 	return n, err == nil
+}
+
+// shownLength is how many characters of an id tables show: what is as long is an id.
+const shownLength = 8
+
+// isPlace reports whether name says where on the path of a session a turn is, and is no
+// id: t12, 12, head, head~3. An id's end of digits alone has all the characters that
+// tables show, or a leading zero.
+func isPlace(name string) bool {
+	if rest, ok := strings.CutPrefix(name, "head"); ok {
+		return rest == "" || rest[0] == '~'
+	}
+	if len(name) >= shownLength && name[0] != '[' {
+		return false
+	}
+	if _, ok := TurnNumber(name); ok {
+		return true
+	}
+	n, err := strconv.ParseUint(name, 10, 64)
+	return err == nil && strconv.FormatUint(n, 10) == name && n > 0
 }
 
 // depthOf is the depth that at names on the path of a session's head; 0 for one
@@ -101,6 +123,9 @@ func (f Finder) at(ctx context.Context, c *api.Client, s *api.Session, sess, at 
 // these characters too, so the last one parts the name.
 func (f Finder) Turn(ctx context.Context, name string) (Place, error) {
 	last := strings.LastIndexAny(name, "@/")
+	if last == 0 {
+		return Place{}, fault.Usage(fmt.Errorf("%s is a turn of which session? SESSION@%s", name, cmp.Or(name[1:], "head")))
+	}
 	if sess, at, ok := cutAt(name, last); ok && name[last] == '@' {
 		c, s, err := f.Session(ctx, sess)
 		if err != nil {
@@ -121,9 +146,16 @@ func (f Finder) Turn(ctx context.Context, name string) (Place, error) {
 		return Place{}, err
 	}
 	var found []Place
+	if isPlace(name) {
+		return Place{}, fault.Usage(fmt.Errorf("%s is a turn of which session? SESSION@%s", name, strings.Trim(name, "[]")))
+	}
+	var exact *api.Session
 	for s, err := range op.Sessions(ctx) {
 		if err != nil {
 			return Place{}, err
+		}
+		if len(name) >= shownLength && Named(s.ID, name) || s.Label == name {
+			exact = &s
 		}
 		in, err := f.turnsIn(ctx, op.As(s.Agent), &s, name)
 		if err != nil && !fault.HasCode(err, api.NotFound) && s.Error == "" {
@@ -138,17 +170,46 @@ func (f Finder) Turn(ctx context.Context, name string) (Place, error) {
 			break // as long as what is shown: no other has it
 		}
 	}
-	if _, ok := TurnNumber(name); ok && len(found) == 0 {
-		return Place{}, fault.Usage(fmt.Errorf("%s is a turn of which session? SESSION@%s", name, strings.Trim(name, "[]")))
+	if exact != nil && len(found) == 0 {
+		return Place{}, fault.WithHint(fault.Usage(fmt.Errorf("%s is a session, and a turn is asked for", name)), "its newest turn is "+prose.ShellWord(name+"@head"))
 	}
 	return One(found, name, "")
 }
 
+// Pair returns the names of two places, each for [Finder.Find]. The second may say only
+// where on the path of the first one's session it is: 12, t12, @12, head~3. A session that
+// has the second as its label stays what is meant.
+func (f Finder) Pair(ctx context.Context, first, second string) ([]string, error) {
+	at, marked := strings.CutPrefix(second, "@")
+	if !marked && !isPlace(second) {
+		return []string{first, second}, nil
+	}
+	p, err := f.Find(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.Client.Resolve(ctx, second); !fault.HasCode(err, api.NotFound) {
+		return []string{first, second}, err
+	}
+	sess := prose.Short(p.Session.ID)
+	switch i := strings.LastIndexAny(first, "@/"); {
+	case p.Turn.IsZero():
+		sess = first
+	case i > 0:
+		sess = first[:i]
+	}
+	return []string{first, sess + "@" + at}, nil
+}
+
 // TurnIn finds a turn on the path of a session's head, or among what a tree shows of
-// its other branches; by its whole id, wherever on them it is; by its number, t12.
+// its other branches; by its whole id, wherever on them it is; by its number, 12 or t12, or
+// as head~3, on the path of the head.
 func (f Finder) TurnIn(ctx context.Context, c *api.Client, s *api.Session, name string) (Place, error) {
-	if _, ok := TurnNumber(name); ok {
-		id, err := f.at(ctx, c, s, prose.Short(s.ID), name)
+	if name == "" { // the beginning of every id
+		return Place{}, fault.WithHint(fault.Usage(errors.New("the name of the turn is empty")), turnHint)
+	}
+	if at, marked := strings.CutPrefix(name, "@"); marked || isPlace(name) {
+		id, err := f.at(ctx, c, s, prose.Short(s.ID), at)
 		return Place{Client: c, Session: s, Turn: id}, err
 	}
 	found, err := f.turnsIn(ctx, c, s, name)
