@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,6 +48,9 @@ to trust new hooks: until then they do not run, and status shows "never".
 For pi it is an extension, nexus.ts (PI_CODING_AGENT_DIR), with which Nexus is
 the compactor: pi stores the ledger's compaction, with what pi's settings say is
 kept. Where the ledger has none to give, or does not answer, pi compacts itself.
+
+doctor exits with 1 if the settings of an agent can't be read, and names them;
+status has "unknown" for their hooks.
 
 The settings keep every other byte. They are replaced as a whole, and a copy of
 those from before the first change stays beside them (.before-nexus). Settings
@@ -124,11 +128,11 @@ func hooksCmd(e *env) *cobra.Command {
 		verb("status", "which hooks there are, and when each fired last", 0, 0, func(*cobra.Command, []string) error { return e.hooksStatus() }),
 		verb("doctor", "what is wrong with the hooks", 0, 0, func(*cobra.Command, []string) error {
 			d := doctor.New(e.Terminal, e.Connection)
-			n, err := e.checkHooks(d)
+			found, err := e.checkHooks(d)
 			if err != nil {
 				return err
 			}
-			if n == 0 {
+			if !found {
 				d.Add("hooks", doctor.Skipped, "none is installed", "ledgerctl hooks install --agent claude")
 			}
 			return d.Report()
@@ -217,6 +221,9 @@ func (e *env) connectionFlags() (out []string, err error) {
 }
 
 func (e *env) settingsFile(agent string) (string, error) {
+	if agent == "" {
+		return "", fault.Usage(errors.New("--agent is missing: claude, codex or pi"))
+	}
 	home, err := agents.OfUser()
 	if err != nil {
 		return "", err
@@ -267,6 +274,7 @@ type hookState struct {
 	Event     string       `json:"event"`
 	File      string       `json:"file"`
 	Installed bool         `json:"installed"`
+	Error     string       `json:"error,omitempty"` // why the file can't be read: then Installed is not known
 	Fired     *hooks.Fired `json:"fired,omitempty"`
 }
 
@@ -280,11 +288,8 @@ func (e *env) hookStates() (out []hookState, err error) {
 		if err != nil {
 			return nil, err
 		}
-		settings, _, err := hooks.Read(file)
-		if err != nil {
-			return nil, err
-		}
 		var events, have []string
+		settings, _, unread := hooks.Read(file)
 		if agent == agents.Pi {
 			if events = pi.Events; pi.IsExtension(settings) {
 				have = events
@@ -293,12 +298,15 @@ func (e *env) hookStates() (out []hookState, err error) {
 			for _, h := range append(hooks.Of(agent), hooks.Stop) {
 				events = append(events, h.Event)
 			}
-			if have, err = hooks.Installed(settings); err != nil {
-				e.Say("%s: %s", prose.Printable(file), prose.Printable(err.Error()))
+			if unread == nil {
+				have, unread = hooks.Installed(settings)
 			}
 		}
 		for _, event := range events {
 			s := hookState{Agent: agent, Event: event, File: file, Installed: slices.Contains(have, event)}
+			if unread != nil {
+				s.Error = reasonOf(unread)
+			}
 			if f, ok := hooks.ReadFired(dir, agent, event); ok {
 				s.Fired = &f
 			}
@@ -306,6 +314,14 @@ func (e *env) hookStates() (out []hookState, err error) {
 		}
 	}
 	return out, nil
+}
+
+// reasonOf is an error without the file of which it is.
+func reasonOf(err error) string {
+	if file := (&fs.PathError{}); errors.As(err, &file) {
+		return file.Err.Error()
+	}
+	return err.Error()
 }
 
 func (e *env) hooksStatus() error {
@@ -322,10 +338,16 @@ func (e *env) hooksStatus() error {
 		return nil
 	}
 	var rows [][]string
-	for _, s := range states {
+	for i, s := range states {
 		installed, fired, failed := "no", "never", ""
 		if s.Installed {
 			installed = "yes"
+		}
+		if s.Error != "" {
+			installed = "unknown"
+			if i == 0 || states[i-1].File != s.File {
+				e.Tell("%s: %s", s.File, s.Error)
+			}
 		}
 		if s.Fired != nil {
 			fired, failed = humanize.Time(s.Fired.Time), prose.Printable(s.Fired.Failed)
@@ -336,17 +358,22 @@ func (e *env) hooksStatus() error {
 	return nil
 }
 
-// checkHooks adds what is known of each installed hook, and returns how many there are.
-func (e *env) checkHooks(d *doctor.Doctor) (n int, err error) {
+// checkHooks adds what is known of each installed hook, and which settings can't be read.
+// found is false where there is neither.
+func (e *env) checkHooks(d *doctor.Doctor) (found bool, err error) {
 	states, err := e.hookStates()
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	for _, h := range states {
+	for i, h := range states {
+		if h.Error != "" && (i == 0 || states[i-1].File != h.File) {
+			found = true
+			d.Fail("hooks of "+h.Agent, 1, h.File+": "+h.Error, "correct the file, or move it away")
+		}
 		if !h.Installed {
 			continue
 		}
-		n++
+		found = true
 		name := "hook " + h.Agent + " " + h.Event
 		switch {
 		case h.Fired == nil:
@@ -357,7 +384,7 @@ func (e *env) checkHooks(d *doctor.Doctor) (n int, err error) {
 			d.Add(name, doctor.OK, "fired last "+humanize.Time(h.Fired.Time), "")
 		}
 	}
-	return n, nil
+	return found, nil
 }
 
 // hookInput is what an agent tells a hook.
