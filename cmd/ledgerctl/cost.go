@@ -251,7 +251,11 @@ func (x *costReport) table(e *env) string {
 
 // cell is the key of a row.
 func (x *costReport) cell(e *env, k cost.Key, r *cost.Row) string {
-	dash := func(s string) string { return cmp.Or(prose.Clip(s, 60), "–") }
+	most := 60
+	if e.Width == 0 { // a file or a pipe
+		most = 4096
+	}
+	dash := func(s string) string { return cmp.Or(prose.Clip(s, most), "–") }
 	switch k {
 	case cost.ByTurn:
 		if r.Turn.IsZero() {

@@ -127,7 +127,7 @@ func memoryListCmd(e *env) *cobra.Command {
 	f.StringVar(&r.Trust, "trust", "", "stated by: person, agent or tool")
 	f.StringVar(&session, "session", "", "as this session sees them")
 	f.StringVar(&since, "since", "", "from this day or time on")
-	f.IntVar(&most, "limit", 100, "at most so many")
+	f.IntVarP(&most, "limit", "n", 100, "at most so many")
 	return c
 }
 
@@ -178,7 +178,7 @@ func memorySearchCmd(e *env) *cobra.Command {
 	f.StringVar(&r.Kind, "kind", "", "of this kind only")
 	f.StringVar(&r.Trust, "trust", "", "stated by: person, agent or tool")
 	f.StringVar(&session, "session", "", "as this session sees them")
-	f.IntVar(&r.Limit, "limit", 10, "at most so many")
+	f.IntVarP(&r.Limit, "limit", "n", 10, "at most so many")
 	f.Uint64Var(&halfLife, "half-life", 30, "days after which a memory counts half; 0: never")
 	return c
 }

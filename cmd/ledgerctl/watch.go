@@ -252,7 +252,7 @@ func (e *env) printWatch(s *watch.Status) {
 		}
 		rows = append(rows, []string{x.Agent, fmt.Sprint(x.Files), fmt.Sprint(x.Behind), fmt.Sprint(x.Failed), fmt.Sprint(x.Gone), state, prose.Printable(x.Folder)})
 	}
-	fmt.Fprint(e.Out, e.Table([]terminal.Column{{Head: "agent"}, {Head: "files", Right: true}, {Head: "behind", Right: true}, {Head: "failed", Right: true}, {Head: "gone", Right: true, Drop: 2}, {Head: "delivered"}, {Head: "folder", Wraps: true, Least: 20, Drop: 1}}, rows))
+	fmt.Fprint(e.Out, e.Table([]terminal.Column{{Head: "agent"}, {Head: "files", Right: true, Drop: 1}, {Head: "behind", Right: true}, {Head: "failed", Right: true}, {Head: "gone", Right: true, Drop: 3}, {Head: "delivered"}, {Head: "folder", Wraps: true, Least: 20, Drop: 2}}, rows))
 	for _, f := range s.Failed {
 		e.Tell("%s %s: %s", terminal.Bad.Render("failed:"), prose.Printable(f.File), prose.Printable(f.Why))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/cmd/ledgerctl/turnview"
+	"nexus/cmd/ledgerctl/watch"
 	"nexus/compactor/compare"
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
@@ -123,6 +125,23 @@ func TestFitsTheTerminal(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// The state of a watch fits a narrow terminal.
+func TestWatchStatusFitsANarrowTerminal(t *testing.T) {
+	for _, width := range []int{40, 80} {
+		var out bytes.Buffer
+		e := newEnv(&terminal.Terminal{Out: &out, Err: io.Discard, Width: width})
+		e.printWatch(&watch.Status{Sources: []watch.SourceStatus{{Agent: "claude", Files: 1234, Behind: 12, Failed: 1, Delivered: time.Now().Add(-46 * time.Second), Folder: "/home/me/.claude/projects"}, {Agent: "codex", Missing: true, Folder: "/home/me/.codex/archived_sessions"}}})
+		for line := range strings.Lines(out.String()) {
+			if n := lipgloss.Width(strings.TrimRight(line, "\n")); n > width {
+				t.Errorf("%d cells: %s", n, line)
+			}
+		}
+		if !strings.Contains(out.String(), "no such folder") || !strings.Contains(out.String(), "behind") {
+			t.Errorf("%s", out.String())
 		}
 	}
 }

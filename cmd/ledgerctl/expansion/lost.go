@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
 
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/names"
 	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/terminal"
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 // missedFirst are the kinds of lost facts that are listed, those that a person would miss
@@ -116,9 +120,29 @@ func PrintLost(ctx context.Context, term *terminal.Terminal, find names.Finder, 
 	if _, err := io.WriteString(term.Out, term.Table(cols, rows)); err != nil {
 		return err
 	}
-	term.Say("%s of %s shown; survival: %s", prose.Grouped(uint64(len(facts))), prose.Grouped(last.Count), prose.Printable(string(last.Survival)))
+	term.Say("%s of %s shown", prose.Grouped(uint64(len(facts))), prose.Grouped(last.Count))
+	if kept := keptText(last.Survival); kept != "" {
+		term.Say("kept in the context: %s", kept)
+	}
 	if len(facts) > 0 {
 		term.Say("next: ledgerctl expand %s@t%d", prose.Short(p.Session.ID), facts[0].Depth)
 	}
 	return nil
+}
+
+// keptText says of each kind how many of its facts the context still has.
+func keptText(survival turns.Raw) string {
+	var by map[string]struct{ Kept, Total uint64 }
+	if json.Unmarshal(survival, &by, json.MatchCaseInsensitiveNames(true)) != nil {
+		return ""
+	}
+	var out []string
+	for _, kinds := range append(slices.Clone(missedFirst), []string{"numbers"}) {
+		for _, k := range kinds {
+			if s, ok := by[k]; ok {
+				out = append(out, fmt.Sprintf("%s %s of %s", k, prose.Grouped(s.Kept), prose.Grouped(s.Total)))
+			}
+		}
+	}
+	return strings.Join(out, ", ")
 }

@@ -112,13 +112,14 @@ func (term *Terminal) Table(cols []Column, rows [][]string) string {
 // fits is the columns that there is room for.
 func (term *Terminal) fits(cols []Column, wide []int) []int {
 	last := len(cols) - 1
+	need := slices.Clone(wide)
+	if n := cols[last].Least; n > 0 {
+		need[last] = min(need[last], n)
+	}
 	shown := make([]int, len(cols))
 	total := -gap
 	for i := range cols {
-		shown[i], total = i, total+gap+wide[i]
-	}
-	if n := cols[last].Least; n > 0 {
-		total -= max(0, wide[last]-n)
+		shown[i], total = i, total+gap+need[i]
 	}
 	for term.Width > 0 && total > term.Width {
 		out := 0
@@ -131,7 +132,7 @@ func (term *Terminal) fits(cols []Column, wide []int) []int {
 		if cols[i].Drop == 0 {
 			break
 		}
-		total -= wide[i] + gap
+		total -= need[i] + gap
 		shown = slices.Delete(shown, out, out+1)
 	}
 	return shown
