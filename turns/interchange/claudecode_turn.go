@@ -148,6 +148,10 @@ func derivedCallID(uuid string, i int) string {
 	return fmt.Sprintf("%s:%s:%d", claudeSource, clipped(uuid, 80), i)
 }
 
+// largestStray is the most bytes of a stray result that is also there as it stood. A text
+// of any size moves to a blob; ext does not, and counts against the largest message.
+const largestStray = 64 << 10
+
 // strayResult returns a result that can't answer its call, as marked user text.
 func (k *claudeTree) strayResult(rec *claudeRecord, p turns.Part, why string) turns.Message {
 	k.loss.add(rec.line, "repaired", "a tool result is kept as text: "+why, p.ID)
@@ -156,7 +160,9 @@ func (k *claudeTree) strayResult(rec *claudeRecord, p turns.Part, why string) tu
 		text = string(p.Response)
 	}
 	t := turns.TextPart("[tool result without its call]\n" + text)
-	t.Ext = claudeExt(nil, jsonObject{{"tool_result", jsonObject{{"tool_use_id", turns.RawText(p.ID)}, {"content", p.Response}}.raw()}})
+	if len(p.Response) <= largestStray {
+		t.Ext = claudeExt(nil, jsonObject{{"tool_result", jsonObject{{"tool_use_id", turns.RawText(p.ID)}, {"content", p.Response}}.raw()}})
+	}
 	m := turns.Message{Role: turns.User, Parts: []turns.Part{t}}
 	if m.Validate("") != nil {
 		m.Parts[0].Ext = nil

@@ -67,3 +67,23 @@ func TestClaudeTurnIsOfTheTimeOfItsCall(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// A large result without its call is there once, as text, which a ledger can move to a blob:
+// a second copy in ext would make the turn larger than a message, and end the import there.
+func TestLargeResultWithoutItsCallIsThereOnce(t *testing.T) {
+	for size, want := range map[int]bool{1000: true, 10 << 20: false} {
+		text := `{"parentUuid":null,"sessionId":"s","type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"gone","content":"` + strings.Repeat("x", size) + `"}]},"uuid":"u1","timestamp":"2026-03-04T10:00:00.000Z"}
+{"parentUuid":"u1","sessionId":"s","type":"assistant","message":{"id":"m1","role":"assistant","model":"m","content":[{"type":"text","text":"ok"}],"stop_reason":"end_turn"},"uuid":"a1","timestamp":"2026-03-04T10:00:01.000Z"}
+`
+		steps, _ := readClaude(t, []byte(text), true)
+		for _, st := range steps {
+			if st.Append == nil {
+				continue
+			}
+			p := st.Append.Messages[0].Parts[0]
+			if (len(p.Ext) > 0) != want || len(p.Content) < size {
+				t.Errorf("%d bytes: ext has %d, the text %d", size, len(p.Ext), len(p.Content))
+			}
+		}
+	}
+}
