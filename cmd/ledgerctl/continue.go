@@ -45,7 +45,7 @@ func continueCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		meta, err := turns.EncodeJSON(map[string]any{"source": "nexus", "cwd": dir, "continued": map[string]string{"format": agent.Format}})
+		meta, err := turns.EncodeJSON(map[string]any{"source": agent.Format, "cwd": dir, "continued": map[string]string{"format": agent.Format}})
 		if err != nil {
 			return err
 		}
