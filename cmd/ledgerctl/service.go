@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -24,13 +25,14 @@ const serviceManual = `ledgerctl service install|uninstall|status [nexusd|watch]
 
 Writes the files by which your service manager runs nexusd and ledgerctl watch
 when you log in: user units of systemd (Linux), property lists of launchd
-(macOS). It starts nothing: it prints the commands that do. Without a name it
-is about both. Files of other programs are neither replaced nor removed. A
+(macOS). It starts nothing: it prints the commands that do. A service that runs
+is restarted if install changed its file, and only then. Without a name it is
+about both. Files of other programs are neither replaced nor removed. A
 service has none of the variables of your shell: those that name folders of
 agents (CLAUDE_CONFIG_DIR, CODEX_HOME, …), of state and of settings
 (XDG_STATE_HOME, XDG_CONFIG_HOME) are written into the files as they are now.
 
-  --dry-run       print the files; write nothing
+  --dry-run       print the files, and what would be restarted; change nothing
   --code          with install, as the next three: watch is run with it; help
                   watch says what it does
   --from AGENT=DIR  the folder that watch follows; may be repeated
@@ -55,8 +57,8 @@ func serviceCmd(e *env) *cobra.Command {
 	var nexusd, data, manager string
 	var follow watchFlags
 	c := verb("service", "run nexusd and watch as services: install, uninstall, status", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
-	sub := func(use, short string, do func(m service.Manager, u service.Unit, path, text string) error) *cobra.Command {
-		x := verb(use+" [nexusd|watch]", short, 0, 1, func(_ *cobra.Command, args []string) error {
+	sub := func(use, short string, do func(ctx context.Context, m service.Manager, u service.Unit, path, text string) error) *cobra.Command {
+		x := verb(use+" [nexusd|watch]", short, 0, 1, func(cmd *cobra.Command, args []string) error {
 			m, err := service.Of(cmp.Or(map[string]string{"systemd": "linux", "launchd": "darwin"}[manager], manager, runtime.GOOS))
 			if err != nil {
 				return fault.Usage(err)
@@ -79,7 +81,7 @@ func serviceCmd(e *env) *cobra.Command {
 			for _, u := range units {
 				path, text, err := u.File(m, os.Getenv, home)
 				if err == nil {
-					err = do(m, u, path, text)
+					err = do(cmd.Context(), m, u, path, text)
 				}
 				if errors.Is(err, service.ErrForeign) {
 					err = fault.WithHint(err, "move it away, or edit it by hand")
@@ -90,7 +92,7 @@ func serviceCmd(e *env) *cobra.Command {
 			}
 			return nil
 		})
-		x.Flags().BoolVar(&dry, "dry-run", false, "print the files; write nothing")
+		x.Flags().BoolVar(&dry, "dry-run", false, "print the files; change nothing")
 		x.Flags().StringVar(&nexusd, "nexusd", "", "the program nexusd")
 		x.Flags().StringVar(&data, "data", "", "the data folder of nexusd")
 		x.Flags().StringVar(&manager, "manager", "", "systemd or launchd")
@@ -103,20 +105,10 @@ func serviceCmd(e *env) *cobra.Command {
 		return x
 	}
 	c.AddCommand(
-		sub("install", "write the files", func(m service.Manager, u service.Unit, path, text string) error {
-			if dry {
-				if _, err := service.Installed(path); err != nil {
-					return err
-				}
-				fmt.Fprintf(e.Raw, "# %s\n%s\n", path, text)
-				return nil
-			}
-			if err := service.Write(path, text); err != nil {
-				return err
-			}
-			return e.Result(map[string]any{"name": u.Name, "file": path, "start": u.Start(m, path)}, "%s is written; start it with: %s", path, strings.Join(u.Start(m, path), " && "))
+		sub("install", "write the files", func(ctx context.Context, m service.Manager, u service.Unit, path, text string) error {
+			return e.install(ctx, m, u, path, text, dry)
 		}),
-		sub("uninstall", "remove the files", func(m service.Manager, u service.Unit, path, _ string) error {
+		sub("uninstall", "remove the files", func(_ context.Context, m service.Manager, u service.Unit, path, _ string) error {
 			there, err := service.Installed(path)
 			if err != nil {
 				return err
@@ -132,7 +124,7 @@ func serviceCmd(e *env) *cobra.Command {
 			}
 			return e.Result(map[string]any{"name": u.Name, "file": path, "removed": true, "stop": u.Stop(m)}, "%s is removed; stop it with: %s", path, strings.Join(u.Stop(m), " && "))
 		}),
-		sub("status", "which files there are", func(m service.Manager, u service.Unit, path, _ string) error {
+		sub("status", "which files there are", func(_ context.Context, m service.Manager, u service.Unit, path, _ string) error {
 			there, err := service.Installed(path)
 			if err != nil {
 				return err
@@ -147,6 +139,49 @@ func serviceCmd(e *env) *cobra.Command {
 			return e.Result(map[string]any{"name": u.Name, "file": path, "installed": true, "command": command}, "%s: installed (%s): %s", u.Name, path, prose.Printable(strings.Join(command, " ")))
 		}))
 	return c
+}
+
+// install writes the file of a unit, and restarts the unit if it runs with another file.
+func (e *env) install(ctx context.Context, m service.Manager, u service.Unit, path, text string, dry bool) error {
+	change, err := service.Compare(path, text)
+	if err != nil {
+		return err
+	}
+	state := service.Stopped // without a file nothing runs
+	if change != service.Created {
+		state = u.State(ctx, m, path, service.Shell)
+	}
+	restarts := change == service.Replaced && state == service.Running
+	start, restart := strings.Join(u.Start(m, path), " && "), strings.Join(u.Restart(m, path), " && ")
+	if dry {
+		would := map[service.Change]string{service.None: "nothing would change", service.Created: "would be written", service.Replaced: "would be replaced"}[change]
+		if restarts {
+			would += ", and " + u.Name + " restarted: " + restart
+		}
+		e.Say("%s: %s", prose.Printable(path), would)
+		fmt.Fprintf(e.Raw, "# %s\n%s\n", path, text)
+		return nil
+	}
+	if change != service.None {
+		if err := service.Write(path, text); err != nil {
+			return err
+		}
+	}
+	if restarts {
+		if err := u.Reload(ctx, m, path, service.Shell); err != nil {
+			return fault.WithHint(fmt.Errorf("%s is written, but %s does not run with it yet: %w", path, u.Name, err), restart)
+		}
+	}
+	said := map[service.Change]string{service.None: "has what it should have already", service.Created: "is written", service.Replaced: "is changed"}[change]
+	switch {
+	case restarts:
+		said += "; " + u.Name + " was restarted"
+	case state == service.Stopped:
+		said += "; start it with: " + start
+	case state == service.Unknown && change == service.Replaced:
+		said += "; if " + u.Name + " runs, restart it with: " + restart
+	}
+	return e.Result(map[string]any{"name": u.Name, "file": path, "changed": change != service.None, "restarted": restarts, "start": u.Start(m, path)}, "%s %s", path, said)
 }
 
 // watchFlags are the flags of a watch that a service keeps.

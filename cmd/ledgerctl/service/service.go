@@ -1,8 +1,9 @@
 // Package service writes the files by which a user's service manager runs nexusd and
-// ledgerctl watch: units of systemd, property lists of launchd. It starts and stops
-// nothing, and knows no ledger. ledgerctl service calls it.
+// ledgerctl watch: units of systemd, property lists of launchd. It restarts a service that
+// runs when its file changed; else it starts and stops nothing. It knows no ledger.
+// ledgerctl service calls it.
 //
-// Begin at [Unit.File].
+// Begin at [Unit.File] and [Unit.Reload].
 package service
 
 import (
@@ -120,7 +121,7 @@ func (u Unit) Start(m Manager, path string) []string {
 // Stop returns the commands that stop a unit before its file is removed.
 func (u Unit) Stop(m Manager) []string {
 	if m == Launchd {
-		return []string{"launchctl bootout gui/$(id -u)/" + label(u.Name)}
+		return []string{"launchctl bootout " + launchTarget(u.Name)}
 	}
 	return []string{"systemctl --user disable --now nexus-" + u.Name + ".service"}
 }
@@ -201,6 +202,30 @@ func escaped(s string) string {
 
 // ErrForeign: there is a file of this name that this package did not write.
 var ErrForeign = errors.New("another program wrote this file")
+
+// Change says what writing a file of a unit does.
+type Change int
+
+// The changes.
+const (
+	None     Change = iota // the file has this text
+	Created                // there was no file
+	Replaced               // there was one with another text
+)
+
+// Compare returns what Write would change. Its error is [ErrForeign] for a file of another
+// program.
+func Compare(path, text string) (Change, error) {
+	there, err := Installed(path)
+	if err != nil || !there {
+		return Created, err
+	}
+	b, err := os.ReadFile(path)
+	if err == nil && string(b) == text {
+		return None, nil
+	}
+	return Replaced, err
+}
 
 // Write writes the file of a unit, as a whole. It replaces only what Write wrote.
 func Write(path, text string) error {
