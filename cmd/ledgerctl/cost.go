@@ -179,13 +179,18 @@ type costReport struct {
 	file         string // with prices
 }
 
+// isByTime reports whether the rows are in order of time, as [cost.Sum.Rows] orders them.
+func (x *costReport) isByTime() bool {
+	return slices.Contains(x.by, cost.ByDay) || slices.Contains(x.by, cost.ByTurn)
+}
+
 // rows returns the rows to show and those that are left out.
 func (x *costReport) rows() (shown, rest []cost.Row) {
 	all := x.sum.Rows()
 	if x.limit == 0 || len(all) <= x.limit {
 		return all, nil
 	}
-	if slices.Contains(x.by, cost.ByDay) || slices.Contains(x.by, cost.ByTurn) { // the newest ones
+	if x.isByTime() { // the newest ones
 		n := len(all) - x.limit
 		return all[n:], all[:n]
 	}
@@ -218,9 +223,13 @@ func (x *costReport) table(e *env) string {
 		return append([]string{terminal.Faint.Render(text)}, make([]string, len(x.by)-1)...)
 	}
 	shown, rest := x.rows()
-	which := " more"
-	if slices.Contains(x.by, cost.ByDay) || slices.Contains(x.by, cost.ByTurn) {
-		which = " earlier"
+	others := func(which string) {
+		if a := cost.Rest(rest); len(rest) > 0 {
+			row(alone("… "+prose.Grouped(uint64(len(rest)))+which), &a, "")
+		}
+	}
+	if x.isByTime() {
+		others(" earlier")
 	}
 	for i := range shown {
 		var keys []string
@@ -229,8 +238,8 @@ func (x *costReport) table(e *env) string {
 		}
 		row(keys, &shown[i].Amount, x.title(e, shown[i].Session))
 	}
-	if a := cost.Rest(rest); len(rest) > 0 {
-		row(alone("… "+prose.Grouped(uint64(len(rest)))+which), &a, "")
+	if !x.isByTime() {
+		others(" more")
 	}
 	if total := x.sum.Total(); len(shown)+len(rest) > 1 {
 		if row(alone("total"), &total, ""); x.isPartial() {

@@ -25,14 +25,17 @@ written to it. Reasoning is a part of the output, where the source tells it.
 
   --by KEY,…     a row for each turn, session (default), day, model, project
                  (the working folder), agent (of the ledger), source (the
-                 program) or kind; several with commas: day,model
+                 program) or kind; several with commas: day,model. Rows with a
+                 day or turn are in order of time, the newest last, as in
+                 ledgerctl sessions; others the costliest first
   --since DAY    calls from a day, time or age (3d, 12h, 2w) on
   --until DAY    calls before it
   --zone ZONE    where days begin: UTC, Europe/Paris (else: as on this machine)
   --prices FILE  prices of your own: TOML with rows [[model]], as nexusd's
                  configuration has them
   -n, --limit N  at most N rows, the costliest or newest (20; 0: all), and one
-                 for the rest. With --json all
+                 for the rest: above the newest, below the costliest. With
+                 --json all
 
 With --json costs are in micro-dollars.
 
