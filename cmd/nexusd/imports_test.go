@@ -118,7 +118,7 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/doctor":        {"cmd/ledgerctl/connect", "cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api"},
 	"cmd/ledgerctl/bench":         {"cmd/ledgerctl/connect", "cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "cmd/nexusd/daemon", "ledger/api", "ledger/jetstream/embed", "turns"},
 	"cmd/ledgerctl/turnview":      {"cmd/ledgerctl/fault", "cmd/ledgerctl/names", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api", "turns", "turns/secrets"},
-	"cmd/ledgerctl/expansion":     {"cmd/ledgerctl/fault", "cmd/ledgerctl/names", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "cmd/ledgerctl/turnview", "ledger/api"},
+	"cmd/ledgerctl/expansion":     {"cmd/ledgerctl/fault", "cmd/ledgerctl/names", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "cmd/ledgerctl/turnview", "ledger/api", "turns"},
 	"cmd/ledgerctl/eventview":     {"cmd/ledgerctl/fault", "cmd/ledgerctl/names", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api", "turns"},
 	"cmd/ledgerctl/sessionview":   {"cmd/ledgerctl/contextview", "cmd/ledgerctl/fault", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "compactor/policy", "ledger/api", "turns", "turns/secrets"},
 	"cmd/ledgerctl/searchview":    {"cmd/ledgerctl/names", "cmd/ledgerctl/prose", "cmd/ledgerctl/terminal", "ledger/api", "turns"},

@@ -48,7 +48,7 @@ func (k *claudeTree) user(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	}
 	t.body.meta.Messages = append(t.body.meta.Messages, rec.uuid)
 	t.body.setContext(rec)
-	if rec.time.After(t.body.time) { // a result may be a day older than the prompt after it
+	if t.body.time.Before(rec.time) { // a result may be a day older than the prompt after it
 		t.body.time = rec.time
 	}
 	return &claudeAnchor{b: t.b, t: t, phase: inMessages, messageCount: len(t.body.messages)}
