@@ -19,7 +19,7 @@ import (
 
 func appendCmd(e *env) *cobra.Command {
 	var user, assistant, policy string
-	c := verb("append SESSION", "add a turn", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("append SESSION|new", "add a turn", 1, 1, func(cmd *cobra.Command, args []string) error {
 		var r api.AppendTurn
 		var opened api.CreateSession
 		if policy != "" {

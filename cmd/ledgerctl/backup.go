@@ -116,7 +116,7 @@ func restoreCmd(e *env) *cobra.Command {
 	var c daemon.RestoreConfig
 	cmd := verb("restore FILE --data DIR", "make a data folder of a backup", 1, 1, func(cmd *cobra.Command, args []string) error {
 		if c.Data == "" {
-			return fault.Usage(errors.New("--data names the folder to make"))
+			return fault.Usage(errors.New("--data DIR is missing: the folder to make"))
 		}
 		size := int64(-1)
 		if st, err := os.Stat(args[0]); err == nil {

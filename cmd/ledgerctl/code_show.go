@@ -189,13 +189,13 @@ func othersOf(src *codetree.Source, st *edits.State) string {
 func codeHint(err error) error {
 	switch {
 	case errors.Is(err, codetree.ErrNoFolder):
-		return fault.WithHint(err, "--folder DIR is the folder, as the transcript writes it")
+		return fault.WithHint(fault.Usage(err), "--folder DIR is the folder, as the transcript writes it")
 	case errors.Is(err, codetree.ErrPartlyKnown):
 		return fault.WithHint(err, "ledgerctl code TURN lists what is known; --base COMMIT is the commit that the session began with; --partial takes what there is")
 	case errors.Is(err, codetree.ErrNothingKnown):
 		return fault.WithHint(err, "ledgerctl watch --code records them from now on; --base COMMIT is the commit that the session began with")
 	case errors.Is(err, codetree.ErrNoRepository):
-		return fault.WithHint(err, "--repo DIR is the repository that the files go into")
+		return fault.WithHint(fault.Usage(err), "--repo DIR is the repository that the files go into")
 	}
 	return err
 }

@@ -24,7 +24,14 @@ func (e *env) complete(root *cobra.Command) {
 		switch {
 		case c.Name() == "completion" && c.Parent() == root:
 			c.Args, c.RunE = nil, noShell
-		case c.ValidArgsFunction != nil || c.Parent() == nil || c.Parent().Name() == "completion":
+		case c.HasParent() && c.Parent().Name() == "completion":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if len(args) > 0 {
+					return fault.Usage(errors.New("usage: ledgerctl completion " + c.Name()))
+				}
+				return nil
+			}
+		case c.ValidArgsFunction != nil || c.Parent() == nil:
 		case strings.Contains(c.Use, "FILE") && !strings.Contains(c.Use, "SESSION"):
 		case strings.Contains(c.Use, "NAME"):
 			c.ValidArgsFunction = cobra.FixedCompletions(aboutPolicies(), cobra.ShellCompDirectiveNoFileComp)

@@ -72,6 +72,9 @@ func (e *env) cost(cmd *cobra.Command, args []string, f costFlags) error {
 	if opt.Until, err = timeIn(x.zone, "until", f.until); err != nil {
 		return err
 	}
+	if !opt.Since.IsZero() && !opt.Until.IsZero() && !opt.Since.Before(opt.Until) {
+		return fault.Usage(fmt.Errorf("--since %s is not before --until %s", f.since, f.until))
+	}
 	if opt.Models, err = modelPrices(f.prices); err != nil {
 		return err
 	}

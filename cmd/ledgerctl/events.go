@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -42,6 +43,10 @@ func appendEventCmd(e *env) *cobra.Command {
 			b, err := e.ReadFile("-")
 			if err != nil {
 				return err
+			}
+			if len(bytes.TrimSpace(b)) == 0 {
+				return fault.WithHint(fault.Usage(errors.New("stdin is empty: without --body the event's body is read there, as JSON")),
+					fmt.Sprintf(`echo '{"subject":"hello"}' | ledgerctl events append %s --kind %s`, prose.ShellWord(args[0]), prose.ShellWord(kind)))
 			}
 			r.Body = b
 		}

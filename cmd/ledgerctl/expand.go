@@ -49,6 +49,9 @@ func expandCmd(e *env) *cobra.Command {
 		default:
 			err = expansion.Print(cmd.Context(), e.Terminal, p, r)
 		}
+		if fault.HasCode(err, api.NotFound) && r.Call != "" {
+			err = fault.WithHint(err, "ledgerctl show TURN --json has the ids of its calls")
+		}
 		if fault.HasCode(err, api.Unprocessable) {
 			err = fault.WithHint(err, "ledgerctl tree "+prose.Short(p.Session.ID)+" shows its compactions")
 		}

@@ -19,8 +19,11 @@ import (
 func exportCmd(e *env) *cobra.Command {
 	var format, file string
 	var beforeLoss, all, shown bool
-	c := verb("export SESSION", "take a session out: raw events, a page to show, a transcript, or a provider's form", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("export SESSION | --all DIR", "take a session out: raw events, a page to show, a transcript, or a provider's form", 1, 1, func(cmd *cobra.Command, args []string) error {
 		if all {
+			if args[0] == "" {
+				return fault.Usage(errors.New("--all takes a folder, and its name is empty"))
+			}
 			if beforeLoss || file != "" || format != "jsonl" {
 				return fault.Usage(errors.New("--all takes a folder, and none of --format, --output and --before-loss"))
 			}

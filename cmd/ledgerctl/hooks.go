@@ -321,7 +321,7 @@ func reasonOf(err error) string {
 	if file := (&fs.PathError{}); errors.As(err, &file) {
 		return file.Err.Error()
 	}
-	return err.Error()
+	return fault.Plainly(nil, err)
 }
 
 func (e *env) hooksStatus() error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus/cmd/ledgerctl/connect"
 	"nexus/cmd/ledgerctl/fault"
@@ -19,6 +20,7 @@ import (
 	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/terminal"
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 func main() {
@@ -105,8 +107,12 @@ func commands(e *env) *cobra.Command {
 	if def == "" {
 		def = nats.DefaultURL
 	}
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		e.ServerNamed = os.Getenv("NEXUS_URL") != "" || cmd.Flags().Changed("server")
+		if cmd.Name() == "hook" { // it never fails its agent
+			return nil
+		}
+		return e.checkFlags(cmd)
 	}
 	f := root.PersistentFlags()
 	f.StringVar(&e.Server, "server", def, "NATS server (NEXUS_URL)")
@@ -124,6 +130,31 @@ func commands(e *env) *cobra.Command {
 	root.SetHelpCommand(helpCmd())
 	e.complete(root)
 	return root
+}
+
+// neverEmpty are the flags that mean nothing without a value: an empty one is a variable of a
+// script that is not set.
+var neverEmpty = []string{"server", "tenant", "nats-context", "grep", "query", "call", "by", "since", "until", "zone", "prices", "user", "assistant", "output", "session", "after"}
+
+// checkFlags refuses values that no verb takes.
+func (e *env) checkFlags(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch v := f.Value.String(); {
+		case err != nil:
+		case v == "" && slices.Contains(neverEmpty, f.Name):
+			err = fault.Usage(fmt.Errorf("--%s is empty", f.Name))
+		case f.Value.Type() == "int" && strings.HasPrefix(v, "-"):
+			err = fault.Usage(fmt.Errorf("--%s takes a whole number, 0 or more, not %q", f.Name, v))
+		}
+	})
+	switch {
+	case err != nil:
+	case !turns.ValidName(e.Tenant):
+		err = fault.Usage(fmt.Errorf("--tenant %q is not a name: a to z, 0 to 9 and -, at most 64 characters", e.Tenant))
+	case e.Agent != "" && e.Agent != api.Operator && !turns.ValidName(e.Agent):
+		err = fault.Usage(fmt.Errorf("--agent %q is not a name: a to z, 0 to 9 and -, at most 64 characters", e.Agent))
+	}
+	return err
 }
 
 // sessionVerb makes a command whose only argument is a session.
@@ -157,10 +188,12 @@ func helpCmd() *cobra.Command {
 
 // manualOf is the help of a verb: its own, or that of the verb it is part of.
 func manualOf(cmd *cobra.Command) string {
-	for c := cmd; c.HasParent(); c = c.Parent() {
-		if text, ok := manual[c.Name()]; ok {
-			return text
-		}
+	top := cmd
+	for top.HasParent() && top.Parent().HasParent() { // events append is not append
+		top = top.Parent()
+	}
+	if text, ok := manual[top.Name()]; ok && top.HasParent() {
+		return text
 	}
 	return manual[""]
 }

@@ -107,7 +107,7 @@ func policyPutCmd(e *env) *cobra.Command {
 			Settings turns.Raw `json:"settings"`
 		}
 		if err := json.Unmarshal(settings, &shown); err != nil {
-			return fault.Usage(fmt.Errorf("%s is not a JSON object of settings: %w", args[0], err))
+			return fault.Usage(fmt.Errorf("%s is not a JSON object of settings: %w", prose.FileName(args[0]), err))
 		}
 		if shown.Settings != nil {
 			settings = shown.Settings

@@ -1,17 +1,25 @@
 package main
 
 import (
-	"nexus/cmd/ledgerctl/quickstart"
-
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/quickstart"
 )
 
 func quickstartCmd(e *env) *cobra.Command {
 	var data string
 	c := verb("quickstart [FILE]", "the main job on a real transcript", 0, 1,
 		func(cmd *cobra.Command, args []string) error {
+			file := ""
+			if len(args) == 1 {
+				file = args[0]
+				if _, err := os.Stat(file); err != nil { // before a ledger is made
+					return fault.Usage(err)
+				}
+			}
 			dir := data
 			if dir == "" {
 				tmp, err := os.MkdirTemp("", "nexus-quickstart-")
@@ -20,10 +28,6 @@ func quickstartCmd(e *env) *cobra.Command {
 				}
 				defer os.RemoveAll(tmp)
 				dir = tmp
-			}
-			file := ""
-			if len(args) == 1 {
-				file = args[0]
 			}
 			return quickstart.Run(cmd.Context(), e.Terminal, dir, file, data != "")
 		})

@@ -59,7 +59,11 @@ func serviceCmd(e *env) *cobra.Command {
 	c := verb("service", "run nexusd and watch as services: install, uninstall, status", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
 	sub := func(use, short string, do func(ctx context.Context, m service.Manager, u service.Unit, path, text string) error) *cobra.Command {
 		x := verb(use+" [nexusd|watch]", short, 0, 1, func(cmd *cobra.Command, args []string) error {
-			m, err := service.Of(cmp.Or(map[string]string{"systemd": "linux", "launchd": "darwin"}[manager], manager, runtime.GOOS))
+			goos, known := map[string]string{"": runtime.GOOS, "systemd": "linux", "launchd": "darwin"}[manager]
+			if !known {
+				return fault.Usage(fmt.Errorf("--manager takes systemd or launchd, not %q", manager))
+			}
+			m, err := service.Of(goos)
 			if err != nil {
 				return fault.Usage(err)
 			}
@@ -288,6 +292,11 @@ func (e *env) units(args []string, nexusd, data, home string, follow []string, c
 		}
 		if nexusd, err = filepath.Abs(nexusd); err != nil {
 			return nil, err
+		}
+		if st, err := os.Stat(nexusd); complete && err != nil {
+			return nil, fault.Usage(fmt.Errorf("--nexusd: %w", err))
+		} else if complete && (st.IsDir() || st.Mode()&0o111 == 0) {
+			return nil, fault.Usage(fmt.Errorf("--nexusd: %s is not a program", nexusd))
 		}
 		if data == "" {
 			data = filepath.Join(cmp.Or(os.Getenv("XDG_DATA_HOME"), filepath.Join(home, ".local", "share")), "nexus")

@@ -25,6 +25,9 @@ func sessionsCmd(e *env) *cobra.Command {
 	var all bool
 	var g searchview.Filter
 	list := func(cmd *cobra.Command, _ []string) error {
+		if g.Text == "" && cmd.Flags().Changed("limit") {
+			return fault.Usage(errors.New("--limit goes with --grep"))
+		}
 		if g.Text != "" {
 			return e.grepSessions(cmd.Context(), &g)
 		}
@@ -186,7 +189,7 @@ func (s *settings) request(e *env, f *pflag.FlagSet, was turns.Limits) (r api.Se
 		}
 		r.Tools = new([]turns.Raw)
 		if err := turns.DecodeJSON(b, r.Tools); err != nil {
-			return r, fault.Usage(fmt.Errorf("%s: the tools are not a JSON array of objects: %w", s.tools, err))
+			return r, fault.Usage(fmt.Errorf("%s: the tools are not a JSON array of objects: %w", prose.FileName(s.tools), err))
 		}
 	}
 	if f.Changed("reset") {

@@ -63,7 +63,7 @@ func tailCmd(e *env) *cobra.Command {
 	return c
 }
 
-// newest prints the last n turns of the path and returns the id of the last.
+// newest prints the last n turns of the path and returns the id of the last, also of none.
 func (e *env) newest(ctx context.Context, c *api.Client, s turns.ID, n int) (last turns.ID, err error) {
 	var page []api.Turn
 	for t, err := range c.Turns(ctx, s, api.ListTurns{Order: "desc", Full: true, Page: api.Page{Limit: min(max(n, 1), 1000)}}) {
@@ -75,10 +75,13 @@ func (e *env) newest(ctx context.Context, c *api.Client, s turns.ID, n int) (las
 		}
 	}
 	for i := len(page) - 1; i >= 0; i-- {
+		last = page[i].ID
+		if n == 0 { // only what comes
+			continue
+		}
 		if err := e.printTurn(&page[i]); err != nil {
 			return last, err
 		}
-		last = page[i].ID
 	}
 	return last, nil
 }

@@ -41,6 +41,9 @@ func (conn *Connection) Dial() (*nats.Conn, error) {
 	server, creds, trusted := conn.Server, conn.Creds, conn.TLSCA
 	if conn.NATSContext != "" {
 		c, err := api.FindNATSContext(conn.NATSContext)
+		if fault.HasCode(err, api.NotFound) {
+			return nil, fault.WithHint(err, "nats context ls lists what there is; ledgerctl nats-context prints the command that makes one")
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +76,7 @@ func (conn *Connection) Dial() (*nats.Conn, error) {
 	if trusted != "" {
 		o, err := api.TrustOption(trusted)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fault.WithHint(err, "--tls-ca FILE or NEXUS_TLS_CA names the PEM file of the authority that signed the server's certificate")
+			return nil, fault.WithHint(fault.Usage(err), "--tls-ca FILE or NEXUS_TLS_CA names the PEM file of the authority that signed the server's certificate")
 		}
 		if err != nil {
 			return nil, err
@@ -82,7 +85,7 @@ func (conn *Connection) Dial() (*nats.Conn, error) {
 	}
 	nc, err := api.Dial(server, creds, append(opts, conn.Options...)...)
 	if file := (*fs.PathError)(nil); errors.As(err, &file) && file.Path == creds {
-		return nil, fault.WithHint(err, "--creds FILE or NEXUS_CREDS names the file; nexusd prints it when it starts")
+		return nil, fault.WithHint(fault.Usage(err), "--creds FILE or NEXUS_CREDS names the file; nexusd prints it when it starts")
 	}
 	if typed := (*api.Error)(nil); errors.As(err, &typed) {
 		return nil, err

@@ -67,10 +67,13 @@ func Next(cmd *cobra.Command, err error) string {
 		if id, ok := x.Details["successor"].(string); ok {
 			return "it goes on in session " + id + ": ledgerctl sessions show " + id
 		}
+		return "ledgerctl fork SESSION goes on from its head in a new session"
 	case api.NotFound:
 		switch {
 		case cmd != nil && topVerb(cmd) == "memory":
 			return "ledgerctl memory list lists what there is"
+		case cmd != nil && topVerb(cmd) == "policy":
+			return "ledgerctl policies lists them"
 		case cmd != nil && topVerb(cmd) == "events":
 			return "ledgerctl events channels lists the channels, of all agents unless --agent names one"
 		}

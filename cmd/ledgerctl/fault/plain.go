@@ -23,7 +23,7 @@ func Plainly(cmd *cobra.Command, err error) string {
 		if errors.As(err, &file) {
 			text = strings.Replace(text, file.Error(), file.Path+": "+file.Err.Error(), 1)
 		}
-		return strings.ReplaceAll(text, turns.ErrMalformed.Error()+": ", "")
+		return strings.NewReplacer(turns.ErrMalformed.Error()+": ", "", "jsontext: ", "").Replace(text)
 	}
 	said := x.Message
 	if name, ok := policyMissed(x); ok {

@@ -107,6 +107,11 @@ func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Ses
 		if unreadable > 0 {
 			return nil, nil, fault.WithHint(err, fmt.Sprintf("the labels of %s can't be read; ledgerctl sessions lists their ids", prose.Plural(unreadable, "session")))
 		}
+		if sess, at, ok := cutAt(name, strings.LastIndexAny(name, "@/")); ok && sess != "" {
+			if _, _, serr := f.Session(ctx, sess); serr == nil {
+				return nil, nil, fault.WithHint(err, fmt.Sprintf("%s is one of its turns; where a session is asked for, name %s alone", at, prose.ShellWord(sess)))
+			}
+		}
 		return nil, nil, fault.WithHint(err, fault.SessionHint)
 	case 1:
 		return c.As(found[0].Agent), &found[0], nil

@@ -59,6 +59,14 @@ func Printable(s string) string {
 // Short is the end of an id, which tells apart what one millisecond made.
 func Short(id turns.ID) string { return id.String()[18:] }
 
+// FileName is what a person calls a file that a command reads: - is stdin.
+func FileName(name string) string {
+	if name == "-" {
+		return "stdin"
+	}
+	return name
+}
+
 // Source is where an imported session is from, for a line of a table.
 func Source(meta turns.Raw) string { return Clip(turns.WorkContextOf(meta).Source, 20) }
 

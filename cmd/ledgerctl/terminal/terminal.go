@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -117,6 +118,9 @@ func (term *Terminal) Progress(total int64, what string, more ...progressbar.Opt
 
 // ReadFile is a file's content; - is standard input.
 func (term *Terminal) ReadFile(name string) (b []byte, err error) {
+	if name == "" {
+		return nil, fault.Usage(errors.New("the name of the file is empty; - is stdin"))
+	}
 	if name == "-" {
 		return io.ReadAll(term.In)
 	}

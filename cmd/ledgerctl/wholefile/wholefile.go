@@ -21,8 +21,14 @@ func (e *FolderError) Unwrap() error { return e.Err }
 // file before or this one, and perhaps a hidden file beside it, whose name begins with a dot
 // and that of the file; a power cut after it returned leaves this one. An error leaves the file before; [FolderError]: nothing was begun.
 func Write(name string, mode fs.FileMode, write func(io.Writer) error) error {
+	if st, err := os.Stat(name); err == nil && st.IsDir() {
+		return &FolderError{&fs.PathError{Op: "write", Path: name, Err: syscall.EISDIR}}
+	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
+		if file := (*fs.PathError)(nil); errors.As(err, &file) { // not the hidden one
+			err = &fs.PathError{Op: file.Op, Path: name, Err: file.Err}
+		}
 		return &FolderError{err}
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // it is not there if it was renamed
