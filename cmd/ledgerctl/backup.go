@@ -48,7 +48,7 @@ func backupCmd(e *env) *cobra.Command {
 			if cmd.Context().Err() != nil {
 				e.Say("%s is not complete: the same command goes on with it", args[0])
 			}
-			return audit.BackupError(err)
+			return audit.BackupError("backup", err)
 		}
 		if out.Sealed && keys == "" {
 			e.Say("the content keys are not in it: without them nobody reads it. --keys FILE writes them, into a file of their own")
@@ -91,7 +91,7 @@ func backupVerifyCmd(e *env) *cobra.Command {
 		report, _, err := backup.Check(cmd.Context(), &in, nil)
 		_ = bar.Finish()
 		if err != nil {
-			return audit.BackupError(fmt.Errorf("%s: %w", args[0], err))
+			return audit.BackupError("backup", fmt.Errorf("%s: %w", args[0], err))
 		}
 		if want, err := turns.ParseHash(digest); digest != "" && err != nil {
 			return fault.Usage(fmt.Errorf("--digest: %w", err))
@@ -104,7 +104,7 @@ func backupVerifyCmd(e *env) *cobra.Command {
 			audit.PrintBackup(e.Terminal, args[0], &report)
 		}
 		if err == nil && report.Err() != nil {
-			err = audit.BackupError(report.Err())
+			err = audit.BackupError("backup", report.Err())
 		}
 		return err
 	})
@@ -128,7 +128,7 @@ func restoreCmd(e *env) *cobra.Command {
 		out, err := daemon.Restore(cmd.Context(), c)
 		_ = bar.Finish()
 		if err != nil {
-			return audit.BackupError(err)
+			return audit.BackupError("restore", err)
 		}
 		if e.JSON {
 			return e.Print(out)

@@ -13,6 +13,7 @@ import (
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/terminal"
+	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/secrets"
 )
@@ -164,7 +165,7 @@ func (e *env) showFile(files []edits.File, name string) error {
 			return err
 		}
 	}
-	return fault.WithHint(fmt.Errorf("the session named no file %s", prose.Printable(name)), "ledgerctl code SESSION lists them")
+	return fault.WithHint(api.Errorf(api.NotFound, nil, "the session named no file %s", name), "ledgerctl code SESSION lists them")
 }
 
 // knownCount says how many files have each status.
@@ -194,6 +195,8 @@ func codeHint(err error) error {
 		return fault.WithHint(err, "ledgerctl code TURN lists what is known; --base COMMIT is the commit that the session began with; --partial takes what there is")
 	case errors.Is(err, codetree.ErrNothingKnown):
 		return fault.WithHint(err, "ledgerctl watch --code records them from now on; --base COMMIT is the commit that the session began with")
+	case errors.Is(err, codetree.ErrNoBase):
+		return fault.WithHint(fault.Usage(err), "--base COMMIT is one of the repository that --repo DIR names")
 	case errors.Is(err, codetree.ErrNoRepository):
 		return fault.WithHint(fault.Usage(err), "--repo DIR is the repository that the files go into")
 	}

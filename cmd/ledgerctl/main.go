@@ -134,7 +134,7 @@ func commands(e *env) *cobra.Command {
 
 // neverEmpty are the flags that mean nothing without a value: an empty one is a variable of a
 // script that is not set.
-var neverEmpty = []string{"server", "tenant", "nats-context", "grep", "query", "call", "by", "since", "until", "zone", "prices", "user", "assistant", "output", "session", "after"}
+var neverEmpty = []string{"server", "tenant", "nats-context", "grep", "query", "call", "by", "since", "until", "zone", "prices", "user", "assistant", "output", "session", "after", "cwd", "branch"}
 
 // checkFlags refuses values that no verb takes.
 func (e *env) checkFlags(cmd *cobra.Command) (err error) {

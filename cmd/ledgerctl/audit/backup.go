@@ -36,8 +36,9 @@ func PrintBackup(term *terminal.Terminal, name string, r *backup.Report) {
 	}
 }
 
-// BackupError gives an error of a backup its code.
-func BackupError(err error) error {
+// BackupError gives an error of a backup its code. verb is the command, whose page is the
+// hint.
+func BackupError(verb string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
@@ -48,7 +49,7 @@ func BackupError(err error) error {
 		return err
 	}
 	if x := api.FromError(err); x.Code != api.Internal {
-		return fault.WithHint(x, "ledgerctl help backup")
+		return fault.WithHint(x, "ledgerctl help "+verb)
 	}
 	return err
 }

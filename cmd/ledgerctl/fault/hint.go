@@ -131,7 +131,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.As(err, &value):
 		f := value.GetFlag()
-		takes := map[string]string{"uint64": "a whole number, 0 or more", "int": "a whole number", "bool": "true or false"}[f.Value.Type()]
+		takes := map[string]string{"uint64": "a whole number, 0 or more", "int": "a whole number", "float64": "a number", "bool": "true or false", "duration": "a time, as 30s or 5m"}[f.Value.Type()]
 		if takes == "" {
 			takes = "a " + f.Value.Type()
 		}

@@ -25,7 +25,7 @@ func Plainly(cmd *cobra.Command, err error) string {
 		}
 		return strings.NewReplacer(turns.ErrMalformed.Error()+": ", "", "jsontext: ", "").Replace(text)
 	}
-	said := x.Message
+	said := strings.TrimPrefix(x.Message, string(x.Code)+": ") // of an error that became one of a code
 	if name, ok := policyMissed(x); ok {
 		said = fmt.Sprintf("there is no policy %q", name)
 	} else if field, ok := x.Details["field"].(string); ok && (cmd == nil || cmd.CommandPath() != "ledgerctl append") { // who appends may have written JSON

@@ -64,8 +64,13 @@ func (c *Config) Validate() error {
 	if c.State == "" {
 		bad = append(bad, errors.New("no folder for the state"))
 	}
-	if c.Rescan < 0 || c.Settle < 0 || c.Workers < 0 {
-		bad = append(bad, errors.New("a time or number is negative"))
+	for _, x := range []struct {
+		name  string
+		below bool
+	}{{"rescan", c.Rescan < 0}, {"settle", c.Settle < 0}, {"workers", c.Workers < 0}} {
+		if x.below {
+			bad = append(bad, fmt.Errorf("%s is below 0", x.name))
+		}
 	}
 	return errors.Join(bad...)
 }

@@ -285,7 +285,7 @@ func keysMissing(n int) string {
 }
 
 func needsKeys(file string) error {
-	return fmt.Errorf("%w: the ledger in %s is sealed: name the file of its content keys", ledger.ErrMalformed, file)
+	return fmt.Errorf("%w: the ledger in %s is sealed: name the file of its content keys with --keys", ledger.ErrMalformed, file)
 }
 
 // storeKeys stores the content keys, and the marks of those that were destroyed.
