@@ -45,6 +45,13 @@ func memorySaveCmd(e *env) *cobra.Command {
 			return err
 		}
 		for _, name := range sources {
+			if session != "" { // a number is a turn of it
+				pair, err := e.Pair(cmd.Context(), session, name)
+				if err != nil {
+					return err
+				}
+				name = pair[1]
+			}
 			p, err := e.Turn(cmd.Context(), name)
 			if err != nil {
 				return err

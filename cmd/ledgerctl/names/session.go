@@ -32,7 +32,8 @@ func (f Finder) Find(ctx context.Context, name string) (Place, error) {
 	more := ""
 	if !strings.ContainsAny(name, "@/") {
 		c, s, err := f.Session(ctx, name)
-		if !fault.HasCode(err, api.NotFound) {
+		byChance := isPlace(name) && len(name) < leastTranscriptID && (s == nil || s.Label != name) // a number that ids end with
+		if !fault.HasCode(err, api.NotFound) && (!byChance || err != nil && !fault.IsUsage(err)) {
 			return Place{Client: c, Session: s}, err
 		}
 		more = fault.HintIn(err)
