@@ -46,11 +46,13 @@ func openers(t *testing.T, w *world, e *Engine, id turns.ID) map[string]opener {
 			return err
 		}}
 	}
+	used := []string{ledger.SessionSubject(alice.Tenant, id, id)} // sessions share few shards
 	forks := func(c reader.Caller) opener {
 		var s *api.Session
-		for s == nil || ledger.SessionSubject(c.Tenant, s.ID, id) == ledger.SessionSubject(c.Tenant, id, id) {
+		for s == nil || slices.Contains(used, ledger.SessionSubject(c.Tenant, s.ID, id)) {
 			s = must(e.Create(t.Context(), c, api.CreateSession{}, []byte("{}")))(t)
 		}
+		used = append(used, ledger.SessionSubject(c.Tenant, s.ID, id))
 		a := must(e.Append(t.Context(), c, s.ID, say("one", "two"), nil))(t)
 		return opener{c, func(e *Engine, id turns.ID) error {
 			r := api.CreateFork{ID: id, Turn: a.ID}

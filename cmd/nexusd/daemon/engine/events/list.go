@@ -230,17 +230,8 @@ func (es *Events) ListChannels(ctx context.Context, c reader.Caller, req api.Lis
 	if err != nil {
 		return nil, err
 	}
-	if err := es.reader.WaitPosition(ctx, req.Read); err != nil {
+	if err := es.reader.WaitLog(ctx, req.Read); err != nil {
 		return nil, err
-	}
-	if !req.StaleOK {
-		st, err := es.reader.Log.State(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if err := es.reader.Projections.WaitFor(ctx, st.Last); err != nil {
-			return nil, err
-		}
 	}
 	agent := c.Agent
 	if c.Operator() {

@@ -32,7 +32,7 @@ func (hs *History) GetAbout(ctx context.Context, c reader.Caller, id turns.ID, r
 // List is session.list. Sessions are sorted by id, which is by claimed time, or by their
 // last changes.
 func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessions) (*api.SessionList, error) {
-	if err := hs.reader.WaitPosition(ctx, req.Read); err != nil {
+	if err := hs.reader.WaitLog(ctx, req.Read); err != nil {
 		return nil, err
 	}
 	limit, err := req.LimitOf(100, 1000)

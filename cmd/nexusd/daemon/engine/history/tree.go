@@ -19,7 +19,7 @@ import (
 // Tree is lineage.tree: the tree of forks that a session belongs to, parents before
 // their forks, as far as the caller may see it.
 func (hs *History) Tree(ctx context.Context, c reader.Caller, session turns.ID, req api.GetTree) (*api.Tree, error) {
-	if err := hs.reader.WaitPosition(ctx, req.Read); err != nil {
+	if err := hs.reader.WaitLog(ctx, req.Read); err != nil {
 		return nil, err
 	}
 	s, err := hs.reader.FindSession(ctx, c, session, !req.StaleOK)

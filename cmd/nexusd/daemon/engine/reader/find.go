@@ -128,6 +128,20 @@ func (rd *Reader) WaitPosition(ctx context.Context, r api.Read) error {
 	return rd.Projections.WaitFor(ctx, seq)
 }
 
+// WaitLog waits until the projections have applied the position that a read asks for and,
+// unless it takes a stale answer, all that the log had when the request came. Answers about
+// several chains need it: a session's own chain is waited for where the session is found.
+func (rd *Reader) WaitLog(ctx context.Context, r api.Read) error {
+	if err := rd.WaitPosition(ctx, r); err != nil || r.StaleOK {
+		return err
+	}
+	st, err := rd.Log.State(ctx)
+	if err != nil {
+		return err
+	}
+	return rd.Projections.WaitFor(ctx, st.Last)
+}
+
 // LocateTurn finds a turn of a session by its id. It answers not found only after
 // the projections have applied the session's tail, unless r accepts a stale answer.
 func (rd *Reader) LocateTurn(ctx context.Context, c Caller, session, id turns.ID, r api.Read) (lineage.Node, error) {
