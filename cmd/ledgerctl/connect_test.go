@@ -57,7 +57,7 @@ func TestCredentialsAreFound(t *testing.T) {
 		{false, []string{"--server", url, "--creds", files.Agent, "sessions"}, 8, "user agent may not act as agent _"},
 		{false, []string{"--server", url, "--creds", files.Agent, "--agent", "main", "sessions"}, 0, ""},
 		{false, []string{"--server", url, "--creds", empty, "sessions"}, 2, "no seed"},
-		{false, []string{"--server", url, "--creds", empty + "x", "sessions"}, 1, "--creds FILE"},
+		{false, []string{"--server", url, "--creds", empty + "x", "sessions"}, 2, "--creds FILE"},
 		{false, []string{"--nats-context", "work", "--agent", "main", "sessions"}, 0, ""},
 		{false, []string{"--nats-context", "work", "sessions"}, 8, "user agent"},
 		{false, []string{"--nats-context", "play", "sessions"}, 4, `no nats context "play"`},
@@ -162,7 +162,7 @@ func TestAPrivateAuthorityIsTrustedWhenItIsNamed(t *testing.T) {
 	check("", append([]string{"--tls-ca", cert}, verb...), 0)
 	check(cert, verb, 0)
 	check("", append([]string{"--tls-ca", key}, verb...), 2, "holds no certificate in PEM")
-	check("", append([]string{"--tls-ca", cert + "x"}, verb...), 1, "--tls-ca FILE")
+	check("", append([]string{"--tls-ca", cert + "x"}, verb...), 2, "--tls-ca FILE")
 	check("", []string{"--nats-context", "work", "sessions"}, 0)
 	if err := api.SaveServerContext(api.ServerContext{URL: url, Operator: creds, CA: cert}); err != nil {
 		t.Fatal(err)
