@@ -23,9 +23,9 @@ import (
 // numbers, so these are left out.
 var missedFirst = [][]string{{"errors"}, {"commands"}, {"paths"}, {"identifiers"}}
 
-// Shared cuts lists to so many elements of all of them; 0: all. Each has a fair part, and
+// shared cuts lists to so many elements of all of them; 0: all. Each has a fair part, and
 // what one does not need the first ones get.
-func Shared[T any](lists [][]T, limit int) [][]T {
+func shared[T any](lists [][]T, limit int) [][]T {
 	if limit == 0 {
 		return lists
 	}
@@ -92,7 +92,7 @@ func PrintLost(ctx context.Context, term *terminal.Terminal, find names.Finder, 
 		}
 		lists, last.Count, last.Survival, last.Partial = append(lists, list), last.Count+l.Count, l.Survival, last.Partial || l.Partial
 	}
-	facts := slices.Concat(Shared(lists, limit)...)
+	facts := slices.Concat(shared(lists, limit)...)
 	if term.JSON {
 		for _, f := range facts {
 			if err := term.Print(f); err != nil {
@@ -132,8 +132,11 @@ func PrintLost(ctx context.Context, term *terminal.Terminal, find names.Finder, 
 
 // keptText says of each kind how many of its facts the context still has.
 func keptText(survival turns.Raw) string {
-	var by map[string]struct{ Kept, Total uint64 }
-	if json.Unmarshal(survival, &by, json.MatchCaseInsensitiveNames(true)) != nil {
+	var by map[string]struct {
+		Kept  uint64 `json:"kept"`
+		Total uint64 `json:"total"`
+	}
+	if json.Unmarshal(survival, &by) != nil {
 		return ""
 	}
 	var out []string

@@ -78,8 +78,8 @@ func kept(path []interchange.WrittenTurn, first turns.ID) (out []turns.Message) 
 }
 
 // openCalls returns a turn with results for the calls that are open at the end, nil if there
-// are none. Its time is that of the handover: Claude Code's turns have the time of their
-// first message, and what is said next is not of the day of the last turn.
+// are none. Its time is that of the handover, when the results were put in: readers take
+// the age of a session, and of what is said next, from it.
 func (t *Transcript) openCalls() *interchange.WrittenTurn {
 	var open []string
 	var last *interchange.WrittenTurn
