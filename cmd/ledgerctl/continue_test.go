@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"testing"
 
-	"nexus/cmd/ledgerctl/expansion"
 	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
@@ -59,14 +58,5 @@ func TestContinueKnowsAWatchThatRuns(t *testing.T) {
 	<-done
 	if e.isWatched(file) {
 		t.Error("watched after the watch ended")
-	}
-}
-
-func TestLimitsAreSharedFairly(t *testing.T) {
-	got := expansion.Shared([][]int{{1}, {1, 2, 3, 4}, nil, {1, 2, 3}}, 6)
-	for i, want := range []int{1, 3, 0, 2} {
-		if len(got[i]) != want {
-			t.Errorf("list %d has %d, want %d", i, len(got[i]), want)
-		}
 	}
 }

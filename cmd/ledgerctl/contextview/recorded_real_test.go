@@ -1,11 +1,13 @@
-package main
+package contextview
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"nexus/cmd/ledgerctl/contextview"
+	"nexus/cmd/ledgerctl/local"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 )
@@ -13,11 +15,15 @@ import (
 // The contexts of real sessions as recorded: nothing is cut to a budget, the sources have
 // each message once, and a compaction that the source recorded is in force after it.
 func TestContextsOfRealSessionsAsRecorded(t *testing.T) {
-	data := filepath.Join("..", "..", "..", "shared", "data")
+	data := filepath.Join("..", "..", "..", "..", "shared", "data")
 	if _, err := os.Stat(data); err != nil {
 		t.Skip("real transcripts are not beside the project (../shared/data)")
 	}
-	c := testLedger(t)
+	c, stop, err := local.Start(t.Context(), &terminal.Terminal{Out: io.Discard, Err: io.Discard, Quiet: true}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
 	im := transcripts.Importer{Client: c, Format: "auto", Final: true}
 	for _, name := range []string{"pi/before-compaction.jsonl", "claude-code-entire-cli/57-f1f346970c-1.jsonl", "codex-git-sync/00-b8437a4e4a-1.jsonl"} {
 		r, err := im.File(t.Context(), filepath.Join(data, name))
@@ -44,20 +50,20 @@ func TestContextsOfRealSessionsAsRecorded(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s, turn %d: %v", name, turn.Depth, err)
 			}
-			old, err := contextview.PiecesOf(before)
+			old, err := PiecesOf(before)
 			if err != nil {
 				t.Fatalf("%s, turn %d: %v", name, turn.Depth, err)
 			}
-			now, err := contextview.PiecesOf(whole)
+			now, err := PiecesOf(whole)
 			if err != nil {
 				t.Fatalf("%s, turn %d: %v", name, turn.Depth, err)
 			}
-			for _, x := range contextview.Diff(old, now) {
-				if x.Change != contextview.Kept && (x.Change != contextview.Added || x.New.Turn != turn.ID || x.New.Half != "response") {
+			for _, x := range Diff(old, now) {
+				if x.Change != Kept && (x.Change != Added || x.New.Turn != turn.ID || x.New.Half != "response") {
 					t.Errorf("%s, turn %d: the response is not all that differs: %s %s", name, turn.Depth, x.Change, x.New.Half)
 				}
 			}
-			if got := !contextview.CompactionIn(before).IsZero() || contextview.ShortenedIn(before) > 0; got != compacted {
+			if got := !compactionIn(before).IsZero() || shortenedIn(before) > 0; got != compacted {
 				t.Errorf("%s, turn %d: a compaction is in force: %v, was recorded: %v", name, turn.Depth, got, compacted)
 			}
 			if u := turn.Usage; u != nil && before.Reported != u.InputTokens {

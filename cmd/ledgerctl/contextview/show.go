@@ -117,8 +117,8 @@ func printRecorded(ctx context.Context, term *terminal.Terminal, p names.Place, 
 	} else {
 		row("shown", "%s, as far as the source tells", what)
 	}
-	if k := CompactionIn(cx); k.IsZero() && ShortenedIn(cx) > 0 {
-		row("compacted", "nothing covered, %s shortened", prose.Plural(ShortenedIn(cx), "half turn"))
+	if k := compactionIn(cx); k.IsZero() && shortenedIn(cx) > 0 {
+		row("compacted", "nothing covered, %s shortened", prose.Plural(shortenedIn(cx), "half turn"))
 	} else if k.IsZero() {
 		row("compacted", "nothing before it")
 	} else if c, err := p.Client.Compaction(ctx, p.Session.ID, k); err == nil {
@@ -147,8 +147,8 @@ func printRecorded(ctx context.Context, term *terminal.Terminal, p names.Place, 
 	return nil
 }
 
-// CompactionIn returns the compaction whose summary a context shows first, zero for none.
-func CompactionIn(cx *api.Context) turns.ID {
+// compactionIn returns the compaction whose summary a context shows first, zero for none.
+func compactionIn(cx *api.Context) turns.ID {
 	for i := range cx.Sources {
 		if cx.Sources[i].Status == "summary" {
 			return cx.Sources[i].Turn
@@ -157,8 +157,8 @@ func CompactionIn(cx *api.Context) turns.ID {
 	return turns.ID{}
 }
 
-// ShortenedIn returns how many half turns a context shows with shortened parts.
-func ShortenedIn(cx *api.Context) (n uint64) {
+// shortenedIn returns how many half turns a context shows with shortened parts.
+func shortenedIn(cx *api.Context) (n uint64) {
 	for i := range cx.Sources {
 		switch cx.Sources[i].Status {
 		case "elided", "trimmed", "cleared":

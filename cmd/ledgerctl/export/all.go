@@ -123,7 +123,7 @@ func (x *allExport) channels(ctx context.Context) error {
 		var lost []api.Event // that have no content
 		err := x.chain(ctx, "channel "+ch.ID, name, ch.Hash, &x.out.Channels, func(w io.Writer) error {
 			var err error
-			lost, err = WriteEvents(w, x.c.As(ch.Agent).Events(ctx, api.ListEvents{Channel: ch.Channel, Raw: true}))
+			lost, err = writeEvents(w, x.c.As(ch.Agent).Events(ctx, api.ListEvents{Channel: ch.Channel, Raw: true}))
 			return err
 		})
 		if err != nil {
@@ -188,8 +188,8 @@ func noContent(code api.Code) error {
 	return &api.Error{Code: code, Message: "its content can't be read"}
 }
 
-// WriteEvents writes each event as a line, and returns those without content.
-func WriteEvents(w io.Writer, all iter.Seq2[api.Event, error]) (lost []api.Event, err error) {
+// writeEvents writes each event as a line, and returns those without content.
+func writeEvents(w io.Writer, all iter.Seq2[api.Event, error]) (lost []api.Event, err error) {
 	for v, err := range all {
 		if err != nil {
 			return lost, err

@@ -19,7 +19,7 @@ func TestAChainWithAnEventWithoutContentIsExportedAgain(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "mail.jsonl")
 		var lost []api.Event
 		err := WriteFile(name, func(w io.Writer) (err error) {
-			lost, err = WriteEvents(w, func(yield func(api.Event, error) bool) {
+			lost, err = writeEvents(w, func(yield func(api.Event, error) bool) {
 				for _, v := range x.events {
 					if !yield(v, nil) {
 						return

@@ -32,5 +32,5 @@ func LaterTurn(ctx context.Context, c *api.Client, s *api.Session, n uint64) (Pl
 			}
 		}
 	}
-	return One(found, fmt.Sprintf("t%d", n), " in session "+prose.Short(s.ID))
+	return one(found, fmt.Sprintf("t%d", n), " in session "+prose.Short(s.ID))
 }

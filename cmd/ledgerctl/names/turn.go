@@ -78,8 +78,8 @@ func cutAt(s string, i int) (before, after string, ok bool) {
 
 const turnHint = "ledgerctl log SESSION lists the turns of one"
 
-// One returns the only one of found; else the error for a name that no turn has, or several.
-func One(found []Place, name, where string) (Place, error) {
+// one returns the only one of found; else the error for a name that no turn has, or several.
+func one(found []Place, name, where string) (Place, error) {
 	switch len(found) {
 	case 0:
 		return Place{}, fault.WithHint(api.Errorf(api.NotFound, nil, "no turn is called %q%s", name, where), turnHint)
@@ -173,7 +173,7 @@ func (f Finder) Turn(ctx context.Context, name string) (Place, error) {
 	if exact != nil && len(found) == 0 {
 		return Place{}, fault.WithHint(fault.Usage(fmt.Errorf("%s is a session, and a turn is asked for", name)), "its newest turn is "+prose.ShellWord(name+"@head"))
 	}
-	return One(found, name, "")
+	return one(found, name, "")
 }
 
 // Pair returns the names of two places, each for [Finder.Find]. The second may say only
@@ -222,7 +222,7 @@ func (f Finder) TurnIn(ctx context.Context, c *api.Client, s *api.Session, name 
 	if err != nil {
 		return Place{}, err
 	}
-	return One(found, name, " in session "+prose.Short(s.ID))
+	return one(found, name, " in session "+prose.Short(s.ID))
 }
 
 func (f Finder) turnsIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []Place, err error) {

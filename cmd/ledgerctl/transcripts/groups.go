@@ -149,7 +149,7 @@ var errStream = errors.New("a stream")
 // scanIDs calls found with the ids in a file; some twice. export says that the file may be an
 // export of a ledger, or an archive of a part of one.
 func scanIDs(name string, found func([]byte)) (export bool, err error) {
-	if IsStream(name) {
+	if isStream(name) {
 		return false, errStream
 	}
 	f, err := os.Open(name)

@@ -77,7 +77,7 @@ type Importer struct {
 func (im *Importer) File(ctx context.Context, name string) (*Report, error) {
 	how := transcriptSource{name: name, final: im.Final || im.IsSettled(name)}
 	r, err := im.once(ctx, how)
-	for !IsStream(name) && (errors.Is(err, ErrNoParent) && !how.copied || errors.Is(err, ErrGrown) && !how.grown) {
+	for !isStream(name) && (errors.Is(err, ErrNoParent) && !how.copied || errors.Is(err, ErrGrown) && !how.grown) {
 		how.copied, how.grown = how.copied || errors.Is(err, ErrNoParent), how.grown || errors.Is(err, ErrGrown)
 		r, err = im.once(ctx, how)
 	}
@@ -104,7 +104,7 @@ func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, er
 	if in.Format.Open == nil {
 		return r, ImportExport(ctx, im.Client, in.Reader, r)
 	}
-	return r, im.steps(ctx, in.Format.Open(in, interchange.Options{Final: how.final, Copied: how.copied}), how.grown || IsStream(how.name), r)
+	return r, im.steps(ctx, in.Format.Open(in, interchange.Options{Final: how.final, Copied: how.copied}), how.grown || isStream(how.name), r)
 }
 
 // ErrNoParent: the session that a transcript was forked from is not in the ledger.

@@ -101,8 +101,8 @@ func (UnknownFormat) Error() string {
 	return "the format is none of " + strings.TrimPrefix(FormatNames(), "auto, ")
 }
 
-// IsStream reports whether a file can be read once only, like standard input or a pipe.
-func IsStream(name string) bool {
+// isStream reports whether a file can be read once only, like standard input or a pipe.
+func isStream(name string) bool {
 	if name == "-" {
 		return true
 	}

@@ -147,8 +147,8 @@ func send(t *testing.T, method, url, body string, header ...string) *http.Respon
 	return a
 }
 
-// ask sends a request that is not streamed.
-func ask(t *testing.T, method, url, body string, header ...string) (int, object) {
+// readAnswer sends a request, and returns the answer and its whole body.
+func readAnswer(t *testing.T, method, url, body string, header ...string) (*http.Response, []byte) {
 	t.Helper()
 	a := send(t, method, url, body, header...)
 	defer a.Body.Close()
@@ -156,6 +156,13 @@ func ask(t *testing.T, method, url, body string, header ...string) (int, object)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return a, b
+}
+
+// ask sends a request that is not streamed.
+func ask(t *testing.T, method, url, body string, header ...string) (int, object) {
+	t.Helper()
+	a, b := readAnswer(t, method, url, body, header...)
 	var o object
 	if err := json.Unmarshal(b, &o); err != nil {
 		t.Fatalf("%s %s: %s: %v: %.300s", method, url, a.Status, err, b)

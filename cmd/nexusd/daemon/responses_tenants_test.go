@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,12 +26,7 @@ func tenantToken(t *testing.T, name, tenant, agent string) (string, TokenRow) {
 // refusal is what a client sees of a reply, without the names that the request had.
 func refusal(t *testing.T, method, url, body string, names []string, header ...string) string {
 	t.Helper()
-	a := send(t, method, url, body, header...)
-	defer a.Body.Close()
-	b, err := io.ReadAll(a.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := readAnswer(t, method, url, body, header...)
 	text := string(b)
 	for _, n := range names {
 		text = strings.ReplaceAll(text, n, "NAME")

@@ -74,7 +74,7 @@ func (b *beginning) unrecorded(ctx context.Context, in *input) (*flight, error) 
 	}
 	ref := turns.Ref{Session: api.NewID(), Turn: api.NewID()}
 	f := b.newFlight(ctx, ref, choice, ask)
-	f.echo = b.request.echo(ResponseID(ref), b.door.cfg.Now())
+	f.echo = b.request.echo(responseID(ref), b.door.cfg.Now())
 	return f, nil
 }
 

@@ -131,17 +131,3 @@ func TestACompactionStaysInForceUnderAHistory(t *testing.T) {
 		})
 	}
 }
-
-// A connection that says that its input is new goes on at the answer that it names.
-func TestAConnectionWithNewInputFollowsItsOwnAnswer(t *testing.T) {
-	r := newRig(t)
-	c := r.dial("X-Nexus-Session", "desk", "X-Nexus-Input", "new")
-	first, _ := last(r.turn(c, `,"store":false,"input":"one"`))
-	newKeeper(r, "X-Nexus-Session", "desk", "X-Nexus-Input", "whole").send(message("user", "of another"))
-	if _, code := last(r.turn(c, `,"store":false,"input":"two","previous_response_id":"`+first["id"].(string)+`"`)); code != "" {
-		t.Error(code)
-	}
-	if got := r.model.texts(-1); !slices.Equal(got, []string{"user: one", "assistant: 1 messages", "user: two"}) {
-		t.Errorf("%q", got)
-	}
-}

@@ -361,7 +361,7 @@ func (d *Door) findItem(ctx context.Context, client *api.Client, id string) (Ite
 	if !ok {
 		return nil, errNoResponse(id)
 	}
-	v, err := d.load(ctx, client, ResponseID(ref), loadWhole)
+	v, err := d.load(ctx, client, responseID(ref), loadWhole)
 	if err != nil {
 		return nil, err
 	}

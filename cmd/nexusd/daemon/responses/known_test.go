@@ -227,17 +227,19 @@ func TestAFailureElsewhereLeavesTheHead(t *testing.T) {
 }
 
 // A connection that goes on with what it has not stored follows its own answer, whatever came
-// to the session by other requests.
+// to the session by other requests, and whether or not it says that its input is new.
 func TestAConnectionFollowsItsOwnAnswer(t *testing.T) {
-	r := newRig(t)
-	c := r.dial("X-Nexus-Session", "desk")
-	first, _ := last(r.turn(c, `,"store":false,"input":"one"`))
-	newKeeper(r, "X-Nexus-Session", "desk", "X-Nexus-Input", "whole").send(message("user", "of another"))
-	if _, code := last(r.turn(c, `,"store":false,"input":"two","previous_response_id":"`+first["id"].(string)+`"`)); code != "" {
-		t.Error(code)
-	}
-	if got := r.model.texts(-1); !slices.Equal(got, []string{"user: one", "assistant: 1 messages", "user: two"}) {
-		t.Errorf("%q", got)
+	for _, header := range [][]string{{"X-Nexus-Session", "desk"}, {"X-Nexus-Session", "desk", "X-Nexus-Input", "new"}} {
+		r := newRig(t)
+		c := r.dial(header...)
+		first, _ := last(r.turn(c, `,"store":false,"input":"one"`))
+		newKeeper(r, "X-Nexus-Session", "desk", "X-Nexus-Input", "whole").send(message("user", "of another"))
+		if _, code := last(r.turn(c, `,"store":false,"input":"two","previous_response_id":"`+first["id"].(string)+`"`)); code != "" {
+			t.Errorf("%q: %s", header, code)
+		}
+		if got := r.model.texts(-1); !slices.Equal(got, []string{"user: one", "assistant: 1 messages", "user: two"}) {
+			t.Errorf("%q: %q", header, got)
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ func (b *beginning) claimed(ctx context.Context) (*flight, error) {
 // stored answer, or a new answer where the first was lost.
 func (b *beginning) retry(ctx context.Context, t *api.Turn) (*flight, error) {
 	ref := turns.Ref{Session: t.Session, Turn: t.ID}
-	id := ResponseID(ref)
+	id := responseID(ref)
 	if f := b.door.flight(id); f != nil {
 		f.join()
 		return f, nil

@@ -124,7 +124,7 @@ func (b *beginning) store(ctx context.Context, id turns.ID, in *input) (depth ui
 		}
 	}
 	add := func() (*api.Appended, error) {
-		meta.Echo.ID = ResponseID(turns.Ref{Session: b.session, Turn: id})
+		meta.Echo.ID = responseID(turns.Ref{Session: b.session, Turn: id})
 		meta.Forked = b.forked
 		return b.client.Append(ctx, b.session, api.AppendTurn{ID: id, Parent: b.parent, Messages: sent, Meta: encode(metaOf[requestMeta]{Responses: meta})})
 	}
@@ -198,7 +198,7 @@ func (b *beginning) follow(ctx context.Context) error {
 	if !t.Pending || m == nil || m.Echo == nil {
 		return nil
 	}
-	v, err := b.door.load(ctx, b.client, ResponseID(turns.Ref{Session: t.Session, Turn: t.ID}), loadAny)
+	v, err := b.door.load(ctx, b.client, responseID(turns.Ref{Session: t.Session, Turn: t.ID}), loadAny)
 	switch {
 	case err != nil && asError(err).Status != http.StatusNotFound:
 		return err

@@ -148,7 +148,7 @@ func (d *Door) warmUp(ctx context.Context, c web.Caller, r *CreateRequest, sink 
 	if w.input, err = itemsOf(r.Input); err != nil {
 		return "", m, err
 	}
-	id = ResponseID(turns.Ref{Session: api.NewID(), Turn: api.NewID()})
+	id = responseID(turns.Ref{Session: api.NewID(), Turn: api.NewID()})
 	res := r.echo(id, d.cfg.Now())
 	for n, kind := range []string{"response.created", "response.in_progress", "response.completed"} {
 		if kind == "response.completed" {

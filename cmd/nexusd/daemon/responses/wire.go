@@ -365,8 +365,8 @@ const (
 	idLength       = 26
 )
 
-// ResponseID is the id of the response whose request is the turn of r.
-func ResponseID(r turns.Ref) string { return responsePrefix + r.Session.String() + r.Turn.String() }
+// responseID is the id of the response whose request is the turn of r.
+func responseID(r turns.Ref) string { return responsePrefix + r.Session.String() + r.Turn.String() }
 
 // parseResponseID is the inverse of [ResponseID].
 func parseResponseID(id string) (r turns.Ref, ok bool) {
