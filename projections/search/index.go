@@ -273,7 +273,7 @@ func (x *Index) follow(ctx context.Context, src Source) error {
 	x.idx = idx
 	x.set(at)
 	x.mu.Unlock()
-	records := x.cfg.BatchRecords
+	records := x.busyBatch() // a whole one would be without a rest before it
 	for {
 		if err := x.wait(ctx, src, at.Seq+1); err != nil {
 			return err
@@ -294,10 +294,13 @@ func (x *Index) follow(ctx context.Context, src Source) error {
 		}
 		records = x.cfg.BatchRecords
 		if _, now := src.Applied(); now != before && x.rest(ctx, src, time.Duration(x.cfg.Rest)*time.Since(began)) {
-			records = max(1, records/busyPart)
+			records = x.busyBatch()
 		}
 	}
 }
+
+// busyBatch returns how many records a batch has while events come.
+func (x *Index) busyBatch() int { return max(1, x.cfg.BatchRecords/busyPart) }
 
 // rest leaves the processors to others after a batch in which events came: for d, unless
 // a search comes, one found damage, or no more events come. It reports whether events still come.
