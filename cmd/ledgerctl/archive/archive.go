@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -80,11 +81,12 @@ func Check(name string) (*Archive, error) {
 			continue
 		}
 		var l transcripts.ArchiveLine
-		if err := turns.DecodeJSON(text, &l); err != nil {
-			return a, a.fault(n, err)
-		}
-		if n == 1 && l.Archive == nil && l.Ledger == nil {
+		err = turns.DecodeJSON(text, &l)
+		if n == 1 && l.Archive == nil && l.Ledger == nil && !bytes.Contains(text, []byte(`"archive"`)) && !bytes.Contains(text, []byte(`"ledger"`)) {
 			return a, fault.Usage(fmt.Errorf("%s is neither an archive nor an export", name))
+		}
+		if err != nil {
+			return a, a.fault(n, err)
 		}
 		if err := chk.line(&l); err != nil {
 			return a, a.fault(n, err)

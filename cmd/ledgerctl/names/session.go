@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -119,9 +120,21 @@ func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Ses
 	}
 	var list []string
 	for _, s := range found {
-		list = append(list, strings.TrimSpace(s.ID.String()+"  "+terminal.Cut(prose.Printable(s.Label), 40)))
+		list = append(list, line(&s))
 	}
 	return nil, nil, Ambiguous("sessions", name, list)
+}
+
+// line is a session among others of its name: when it changed last, how long it is, where
+// it comes from, and its label.
+func line(s *api.Session) string {
+	parts := []string{s.ID.String(), time.Time(s.Updated).UTC().Format("2006-01-02 15:04"), prose.Plural(s.Turns, "turn")}
+	for _, p := range []string{prose.Source(s.Meta), terminal.Cut(prose.Printable(s.Label), 40)} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	return strings.Join(parts, "  ")
 }
 
 // outline returns a session whose content can't be read as the list shows it, or err if
