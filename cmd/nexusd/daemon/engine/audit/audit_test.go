@@ -49,3 +49,29 @@ func TestVerifyFindsARowThatDiffers(t *testing.T) {
 		}
 	}
 }
+
+// What is appended behind the position at which a verification began is not its business:
+// the projections may lack it.
+func TestVerifyEndsWhereItBegan(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	s, err := e.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := turns.TextMessage(turns.Assistant, "answer")
+	for range 3 {
+		r := api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "question")}, Response: &answer}
+		if _, err := e.Append(t.Context(), enginetest.Alice, s.ID, r, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st, err := w.Log.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := e.Follow(t.Context(), enginetest.Operator, st.Last-1)
+	if err != nil || got.Turns != 2 || len(got.Problems) > 0 {
+		t.Errorf("up to the record before the last: %+v, %v; want 2 turns", got, err)
+	}
+}

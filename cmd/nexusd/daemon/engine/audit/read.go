@@ -52,7 +52,7 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 		if last == 0 {
 			return nil
 		}
-		return v.readLog(ctx)
+		return v.readLog(ctx, last)
 	}
 	for _, subject := range v.chains {
 		for after := uint64(0); ; {
@@ -76,9 +76,10 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 // Records that are parsed ahead of the check: so many, and so many bytes of payloads.
 const aheadRecords, aheadBytes = 256, 16 << 20
 
-// readLog checks the whole log in its order. A goroutine of its own reads it and does what
+// readLog checks the log up to last in its order. What was appended meanwhile may not be in the
+// projections yet. A goroutine of its own reads it and does what
 // needs no other record, ahead of the checks that do.
-func (v *verifier) readLog(ctx context.Context) error {
+func (v *verifier) readLog(ctx context.Context, last uint64) error {
 	type seen struct {
 		parsed
 		err error
@@ -92,6 +93,9 @@ func (v *verifier) readLog(ctx context.Context) error {
 	wg.Go(func() {
 		defer close(ahead)
 		for r, err := range v.audit.reader.Log.Read(ctx, 1, false) {
+			if err == nil && r.Seq > last {
+				return
+			}
 			if room.Acquire(ctx, size(r)) != nil {
 				return
 			}
