@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,35 @@ func TestASearchEndsTheRestOfTheIndex(t *testing.T) {
 	_, last := src.Applied()
 	if x.Position() < 12 || last != 12 {
 		t.Errorf("the index is at %d of %d", x.Position(), last)
+	}
+}
+
+// The first batch is a small one, since no rest was before it: what a daemon does first has
+// the processors. Nothing comes meanwhile, so the next ones are whole.
+func TestTheFirstBatchIsSmall(t *testing.T) {
+	src := corpus(20)
+	x := New(Config{Dir: t.TempDir(), Retry: time.Millisecond, BatchRecords: 2 * busyPart, Rest: 1})
+	var at []uint64 // of the index, when each record is read
+	src.before = func(uint64) error {
+		at = append(at, x.Position())
+		return nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { x.Run(ctx, src); close(done) }()
+	if err := x.WaitFor(t.Context(), 20); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	<-done
+	var begins []uint64 // of the batches
+	for i, seq := range at {
+		if i == 0 || seq != at[i-1] {
+			begins = append(begins, seq)
+		}
+	}
+	if want := []uint64{0, 2, 10, 18}; !slices.Equal(begins, want) {
+		t.Errorf("batches begin behind %v, want %v", begins, want)
 	}
 }
 
