@@ -161,6 +161,22 @@ func (v view) rowOf(ref turns.Ref) (*Turn, error) {
 	return t, err
 }
 
+// step is rowOf for a walk over the lineage.
+func (v view) step(ref turns.Ref) (*Turn, error) {
+	if v.changes != nil {
+		return v.rowOf(ref)
+	}
+	t, clears := v.recent.step(ref)
+	if t != nil {
+		return t, nil
+	}
+	t, err := v.storedTurn(ref)
+	if err == nil {
+		v.recent.addWalked(t, clears)
+	}
+	return t, err
+}
+
 func (v view) storedTurn(ref turns.Ref) (*Turn, error) {
 	b, ok, err := get(v.r, key(pNode, ref.Session, ref.Turn))
 	if err != nil {
@@ -188,7 +204,7 @@ func (s *Store) Nodes(refs ...turns.Ref) ([]lineage.Node, error) { return s.view
 func (v view) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
 	ns := make([]lineage.Node, len(refs))
 	for i, r := range refs {
-		t, err := v.rowOf(r)
+		t, err := v.step(r)
 		if err != nil {
 			return nil, err
 		}

@@ -8,8 +8,8 @@ import (
 )
 
 // recent holds in memory what the rows of the newest records say, so that the next
-// append to a session reads nothing of the database. Only the applier fills it. Safe
-// for concurrent use.
+// append to a session reads nothing of the database, and the rows that walks over the
+// lineage read last. Only the applier fills chains and turns. Safe for concurrent use.
 //
 // Invariant: what recent holds is what the database answers. The applier removes the
 // chains of a batch before the batch commits and puts them back after. So nobody reads
@@ -19,6 +19,8 @@ type recent struct {
 	mu     sync.Mutex
 	chains generations[turns.ID, *chain]
 	turns  generations[turns.Ref, *Turn]
+	walked generations[turns.Ref, *Turn] // apart, so that walks push out no row of an append
+	clears uint64
 	events generations[turns.Hash, *turns.Event] // that this process made, by the hash of their payload
 }
 
@@ -32,13 +34,17 @@ type chain struct {
 // two generations.
 const recentChains, recentTurns = 4096, 8192
 
+// recentWalked is how many rows of walks a generation holds, some 0.5 KB each. Paths go
+// from fork to fork, so that a tree of as many forks is walked in memory.
+const recentWalked = 16_384
+
 // recentEvents is how many events a generation holds, some 0.7 KB each. An append is in
 // flight at most 1,024 times.
 const recentEvents = 1024
 
 func newRecent() *recent {
 	return &recent{chains: generations[turns.ID, *chain]{max: recentChains}, turns: generations[turns.Ref, *Turn]{max: recentTurns},
-		events: generations[turns.Hash, *turns.Event]{max: recentEvents}}
+		walked: generations[turns.Ref, *Turn]{max: recentWalked}, events: generations[turns.Hash, *turns.Event]{max: recentEvents}}
 }
 
 // chain returns the state of a session's chain, nil if it is not held.
@@ -53,6 +59,27 @@ func (r *recent) turn(ref turns.Ref) *Turn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.turns.get(ref)
+}
+
+// step returns the row of a turn, of the newest ones or of those that walks have read;
+// nil if it is not held. clears is for addWalked.
+func (r *recent) step(ref turns.Ref) (t *Turn, clears uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t = r.turns.get(ref); t == nil {
+		t = r.walked.get(ref)
+	}
+	return t, r.clears
+}
+
+// addWalked takes in a row that a walk has read from the database, unless recent was
+// cleared since.
+func (r *recent) addWalked(t *Turn, clears uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.clears == clears {
+		r.walked.add(t.Ref, t)
+	}
 }
 
 // drop removes the chains that a batch changes.
@@ -82,6 +109,8 @@ func (r *recent) clear() {
 	defer r.mu.Unlock()
 	r.chains.clear()
 	r.turns.clear()
+	r.walked.clear()
+	r.clears++
 	r.events.clear()
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/ledger"
+	"nexus/lineage"
 	"nexus/turns"
 )
 
@@ -21,13 +22,14 @@ func TestRecentRowsAreThoseOfTheDatabase(t *testing.T) {
 	a.many = true
 	a.write(400)
 	w := newTwin(t, a.log)
+	walked := 0
 	for _, max := range []int{1, 5, 10_000} {
 		s := openStore(t, vfs.NewMem())
 		held := 0
 		for at := uint64(0); at < uint64(len(w.records)); {
 			at = min(at+1+uint64(a.rng.IntN(60)), uint64(len(w.records)))
 			mem := s.db().recent
-			mem.chains.max, mem.turns.max = max, max
+			mem.chains.max, mem.turns.max, mem.walked.max = max, max, max
 			run(t, s, a.log, at)
 			stored := s.view()
 			stored.recent = newRecent() // empty: its answers are the database's
@@ -51,10 +53,24 @@ func TestRecentRowsAreThoseOfTheDatabase(t *testing.T) {
 				}
 			}
 			for ref := range w.turns {
+				want, err := stored.Turn(ref)
+				if errors.Is(err, lineage.ErrUnknown) {
+					continue // behind the checkpoint
+				}
 				if row := mem.turn(ref); row != nil {
-					want, err := stored.Turn(ref)
 					same(t, "Turn", *row, want, err)
 				}
+				for range 2 { // from the database, from memory
+					ns, err := s.Nodes(ref)
+					if err != nil {
+						t.Fatal(err)
+					}
+					same(t, "Nodes", ns[0], want.Node, nil)
+				}
+			}
+			n := len(mem.walked.young) + len(mem.walked.old)
+			if walked += n; n > 2*max {
+				t.Errorf("%d rows of walks in memory, the bound is two times %d", n, max)
 			}
 			if n := len(mem.chains.young) + len(mem.chains.old); n > 2*max+batchRecords {
 				t.Errorf("%d chains in memory, the bound is two times %d", n, max)
@@ -71,9 +87,39 @@ func TestRecentRowsAreThoseOfTheDatabase(t *testing.T) {
 				t.Errorf("session %s of an empty store: %v", id, err)
 			}
 		}
+		for ref := range w.turns {
+			if _, err := s.Nodes(ref); !errors.Is(err, lineage.ErrUnknown) {
+				t.Errorf("turn %s of an empty store: %v", ref, err)
+			}
+		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if walked == 0 {
+		t.Error("no row of a walk was in memory")
+	}
+}
+
+// A walk that read its row before the store was emptied puts nothing into the memory of
+// what is there since.
+func TestAWalkFromBeforeAClearLeavesNothing(t *testing.T) {
+	s := openStore(t, vfs.NewMem())
+	defer s.Close()
+	row := &Turn{Node: lineage.Node{Ref: turns.Ref{Session: turns.ID{1}, Turn: turns.ID{2}}}}
+	mem := s.db().recent
+	_, clears := mem.step(row.Ref)
+	if err := s.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	mem.addWalked(row, clears)
+	if _, err := s.Nodes(row.Ref); !errors.Is(err, lineage.ErrUnknown) {
+		t.Errorf("a row of the store before: %v", err)
+	}
+	_, clears = mem.step(row.Ref)
+	mem.addWalked(row, clears)
+	if _, err := s.Nodes(row.Ref); err != nil {
+		t.Errorf("a row read since: %v", err)
 	}
 }
 

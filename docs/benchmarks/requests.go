@@ -32,12 +32,18 @@ type versus struct {
 }
 
 // alternate measures two works in turns for a while, at least 20 times each, after a tenth of that for the caches.
-func (r *run) alternate(ctx context.Context, what, than func(i int) error) (v versus, err error) {
+// The first is done often times for each time of the second, so that a slow second leaves it enough samples.
+func (r *run) alternate(ctx context.Context, often int, what, than func(i int) error) (v versus, err error) {
 	var a, b []time.Duration
-	once := func(i int, do func(int) error) (time.Duration, error) {
-		began := time.Now()
-		err := do(i)
-		return time.Since(began), err
+	times := func(to *[]time.Duration, n, i int, do func(int) error) error {
+		for k := range n {
+			began := time.Now()
+			if err := do(i + k); err != nil {
+				return err
+			}
+			*to = append(*to, time.Since(began))
+		}
+		return nil
 	}
 	i := 0
 	for _, phase := range []struct {
@@ -45,26 +51,20 @@ func (r *run) alternate(ctx context.Context, what, than func(i int) error) (v ve
 		n    int
 	}{{r.each / 10, 3}, {r.each * time.Duration(r.rounds), 20}} {
 		a, b = nil, nil
-		for end := time.Now().Add(phase.each); time.Now().Before(end) || len(a) < phase.n; i++ {
+		for end := time.Now().Add(phase.each); time.Now().Before(end) || len(b) < phase.n; i += often {
 			if ctx.Err() != nil {
 				return v, ctx.Err()
 			}
-			first, second := what, than
-			if i%2 == 1 {
-				first, second = than, what
+			first, second := func() error { return times(&a, often, i, what) }, func() error { return times(&b, 1, i, than) }
+			if len(b)%2 == 1 {
+				first, second = second, first
 			}
-			x, err := once(i, first)
-			if err != nil {
+			if err := first(); err != nil {
 				return v, err
 			}
-			y, err := once(i, second)
-			if err != nil {
+			if err := second(); err != nil {
 				return v, err
 			}
-			if i%2 == 1 {
-				x, y = y, x
-			}
-			a, b = append(a, x), append(b, y)
 		}
 	}
 	slices.Sort(a)
@@ -120,7 +120,7 @@ func (r *run) forks(ctx context.Context, res *results) error {
 			_, err := c.Fork(ctx, session, api.CreateFork{Turn: ids[rng.IntN(len(ids))]})
 			return err
 		}
-		v, err := r.alternate(ctx, fork, func(int) error {
+		v, err := r.alternate(ctx, 1, fork, func(int) error {
 			_, err := c.Create(ctx, api.CreateSession{})
 			return err
 		})
@@ -209,7 +209,7 @@ func (r *run) contexts(ctx context.Context, res *results) error {
 				return err
 			}
 		}
-		v, err := r.alternate(ctx, ask(c.Conn(), subject), ask(nc, plainSubject))
+		v, err := r.alternate(ctx, 1, ask(c.Conn(), subject), ask(nc, plainSubject))
 		if err != nil {
 			return err
 		}
