@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -34,7 +35,7 @@ func short(t *testing.T) *run {
 			t.Fatal(err)
 		}
 	}
-	return &run{config: config{rounds: 1, each: 200 * time.Millisecond, clients: []int{3}, agents: 2, turnBytes: 512, lineageTurns: 400, lineageForks: 20, forkTurns: 10,
+	return &run{config: config{rounds: 1, each: 200 * time.Millisecond, clients: []int{3}, agents: 2, turnBytes: 512, lineageTurns: 400, lineageForks: 20, forkTurns: 10, importMB: 5,
 		data: "../../../shared/data/claude-code-entire-cli"}, log: t.Output(), bin: binaries{dir: t.TempDir()}, dir: dir, groups: map[int]float64{}}
 }
 
@@ -178,7 +179,7 @@ func TestBothStoresAnswerAsAWalkOverTheLinks(t *testing.T) {
 
 func TestTheOtherWorksAndTheReport(t *testing.T) {
 	r := short(t)
-	r.only = []string{"fork", "context", "lineage", "transcripts"}
+	r.only = []string{"fork", "context", "lineage", "transcripts", "import"}
 	res := results{Command: "go run .", load: r.load(0)}
 	if err := r.measure(t.Context(), &res); err != nil {
 		t.Fatal(err)
@@ -197,13 +198,17 @@ func TestTheOtherWorksAndTheReport(t *testing.T) {
 	if len(r.skips) == 0 && (len(res.Transcripts) != 8 || res.Transcripts[3].Bytes == 0) {
 		t.Errorf("%+v", res.Transcripts)
 	}
+	if i := res.Import; len(r.skips) == 0 && (i == nil || i.Turns < 100 || i.Bytes < 1e6 || i.Memory == 0 || i.Server == 0 || i.Fsyncs == 0 || i.Verified == "") {
+		t.Errorf("%+v", i)
+	}
+	res.Import = &imported{Files: 1234, Bytes: 5e6, Took: 2 * time.Second, Verified: "fine"}
 	res.Appends = []measured{{System: "nexus", Clients: 3, Rate: 1234567, Relative: 1, Lowest: 1, Highest: 1, Fsyncs: -1}, {System: "jsonl", Clients: 3, Rate: 10, Relative: 100, Fsyncs: 1}}
 	dir := t.TempDir()
 	if err := res.write(dir); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]string{
-		"results.md":    {"| nexus | 1,234,567 | 1.00 (1.00 to 1.00) |", "| — |", "appends-3.svg", "fork.create at a random depth", "merge base"},
+		"results.md":    {"| nexus | 1,234,567 | 1.00 (1.00 to 1.00) |", "| — |", "appends-3.svg", "fork.create at a random depth", "merge base", "1,234 files", "2.5 MB/s"},
 		"appends-3.svg": {"<svg", "1,234,567", "</svg>"},
 		"lineage.svg":   {"deep, merge base", "</svg>"},
 	} {
@@ -220,7 +225,7 @@ func TestTheOtherWorksAndTheReport(t *testing.T) {
 }
 
 func TestWrongFlagsAreRefused(t *testing.T) {
-	for _, args := range [][]string{{"--rounds=0"}, {"--seconds=0"}, {"--clients=1,x"}, {"--clients=0"}, {"--only=nothing"}, {"--lineage-turns=10"}, {"more"}} {
+	for _, args := range [][]string{{"--rounds=0"}, {"--seconds=0"}, {"--clients=1,x"}, {"--clients=0"}, {"--import-mb=0"}, {"--only=nothing"}, {"--lineage-turns=10"}, {"more"}} {
 		if _, err := parse(args, io.Discard); err == nil {
 			t.Errorf("%v is taken", args)
 		}

@@ -25,6 +25,7 @@ type config struct {
 	turnBytes     int
 	lineageTurns  int
 	lineageForks  int
+	importMB      int
 	forkTurns     int
 	only          []string
 	dir, data     string
@@ -51,7 +52,7 @@ type skipped string
 func (s skipped) Error() string { return string(s) }
 
 // works are what is measured, by the names that --only takes beside those of the peers.
-var works = []string{"appends", "transcripts", "lineage", "fork", "context"}
+var works = []string{"appends", "transcripts", "import", "lineage", "fork", "context"}
 
 func main() {
 	if len(os.Args) == 4 && os.Args[1] == plainCommand {
@@ -86,6 +87,7 @@ func parse(args []string, errs io.Writer) (c config, err error) {
 	f.IntVar(&c.forkTurns, "fork-turns", 1000, "turns of the session that is forked")
 	only := f.String("only", "", "measure these only: works ("+strings.Join(works, ", ")+") or peers, with commas between")
 	f.StringVar(&c.dir, "dir", "", "a folder on the disk to measure (default: the system's for temporary files)")
+	f.IntVar(&c.importMB, "import-mb", 100, "megabytes of copies of real transcripts that are imported")
 	f.StringVar(&c.data, "data", "../../../shared/data", "a folder of real transcripts")
 	f.BoolVar(&c.write, "write", false, "write results.md and the plots into this folder")
 	f.BoolVar(&c.throttle, "throttle", false, "measure on a disk whose fsync takes 2 ms or more, made of nested file systems (root)")
@@ -108,8 +110,8 @@ func parse(args []string, errs io.Writer) (c config, err error) {
 		}
 		c.clients = append(c.clients, n)
 	}
-	if c.rounds < 1 || c.each <= 0 || c.agents < 1 || c.turnBytes < 2 || c.forkTurns < 1 || c.lineageForks < 1 || c.lineageTurns < 4*c.lineageForks {
-		faults = append(faults, errors.New("--rounds, --seconds, --agents, --turn-bytes, --fork-turns and --lineage-forks are positive, --lineage-turns is at least 4 for each fork"))
+	if c.rounds < 1 || c.each <= 0 || c.agents < 1 || c.turnBytes < 2 || c.forkTurns < 1 || c.importMB < 1 || c.lineageForks < 1 || c.lineageTurns < 4*c.lineageForks {
+		faults = append(faults, errors.New("--rounds, --seconds, --agents, --turn-bytes, --fork-turns, --import-mb and --lineage-forks are positive, --lineage-turns is at least 4 for each fork"))
 	}
 	if *only != "" {
 		c.only = strings.Split(*only, ",")
@@ -200,7 +202,7 @@ func (r *run) measure(ctx context.Context, res *results) error {
 		name string
 		do   func(context.Context, *results) error
 	}{
-		{"appends", r.appends}, {"fork", r.forks}, {"context", r.contexts}, {"lineage", r.lineage}, {"transcripts", r.transcripts},
+		{"appends", r.appends}, {"fork", r.forks}, {"context", r.contexts}, {"lineage", r.lineage}, {"transcripts", r.transcripts}, {"import", r.imports},
 	} {
 		if !r.wants(w.name) {
 			continue

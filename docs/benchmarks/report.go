@@ -22,6 +22,7 @@ type results struct {
 	Requests, Lineage            []versus
 	Transcripts                  []stored
 	Imported                     string
+	Import                       *imported
 	Skipped, Failed              []string
 }
 
@@ -152,6 +153,11 @@ func (res *results) markdown(w io.Writer, pictures string) error {
 			p("| %s | %s | %.2f |", s.What, grouped(s.Bytes), s.Of)
 		}
 		p("")
+	}
+	if i := res.Import; i != nil {
+		p("## Import of copies of real transcripts\n")
+		p("%s files, %s MB, %s turns stored in %.1f s: **%.1f MB/s**. Most memory of ledgerctl %d MB, of nexusd %d MB; %s fsyncs of the log. `ledgerctl verify` after it: %s\n",
+			grouped(int64(i.Files)), grouped(i.Bytes/1e6), grouped(int64(i.Turns)), i.Took.Seconds(), float64(i.Bytes)/1e6/i.Took.Seconds(), i.Memory>>20, i.Server>>20, grouped(int64(i.Fsyncs)), i.Verified)
 	}
 	_, err := io.WriteString(w, strings.TrimRight(b.String(), "\n")+"\n")
 	return err
