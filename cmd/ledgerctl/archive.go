@@ -1,26 +1,29 @@
 package main
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/ledgerctl/archive"
 	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/prose"
 	"nexus/ledger/api"
 )
 
 func archiveCmd(e *env) *cobra.Command {
 	c := verb("archive verify FILE…", "check the archives that nexusd writes beside the ledger", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
 	c.AddCommand(verb("verify FILE…", "compute the hashes of archives again", 1, -1, func(cmd *cobra.Command, args []string) error {
-		var failed error
+		var damaged, others []error
 		for _, name := range args {
 			a, err := archive.Check(name)
 			if err != nil && !fault.HasCode(err, api.Corrupt) {
-				return err
+				others = append(others, err)
+				continue
 			}
-			if failed == nil {
-				failed = err
+			if err != nil {
+				damaged = append(damaged, err)
 			}
 			if e.JSON {
 				if err := e.Print(a); err != nil {
@@ -32,7 +35,14 @@ func archiveCmd(e *env) *cobra.Command {
 				return err
 			}
 		}
-		return failed
+		failed := append(damaged, others...) // damage decides on the exit status
+		if len(failed) == 0 {
+			return nil
+		}
+		for _, err := range failed[1:] {
+			fmt.Fprintln(e.Err, "ledgerctl: "+prose.Printable(err.Error()))
+		}
+		return failed[0]
 	}))
 	return c
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/prose"
@@ -60,6 +63,9 @@ func Check(name string) (*Archive, error) {
 	for n := 1; ; n++ {
 		text, err := transcripts.ReadLine(r)
 		if err != nil && (err != io.EOF || len(text) > 0) {
+			if err == io.EOF && n == 1 && isOther(name, text) && turns.DecodeJSON(text, new(any)) == nil {
+				return a, notOurs(name)
+			}
 			if err == io.EOF {
 				err = errors.New("the line is cut off")
 			}
@@ -82,8 +88,8 @@ func Check(name string) (*Archive, error) {
 		}
 		var l transcripts.ArchiveLine
 		err = turns.DecodeJSON(text, &l)
-		if n == 1 && l.Archive == nil && l.Ledger == nil && !bytes.Contains(text, []byte(`"archive"`)) && !bytes.Contains(text, []byte(`"ledger"`)) {
-			return a, fault.Usage(fmt.Errorf("%s is neither an archive nor an export", name))
+		if n == 1 && l.Archive == nil && l.Ledger == nil && isOther(name, text) {
+			return a, notOurs(name)
 		}
 		if err != nil {
 			return a, a.fault(n, err)
@@ -92,6 +98,22 @@ func Check(name string) (*Archive, error) {
 			return a, a.fault(n, err)
 		}
 	}
+}
+
+// isOther reports whether the first line of a file is that of another kind of file, and not
+// a damaged one of ours: it is text, and has none of the words that ours have several of.
+func isOther(name string, line []byte) bool {
+	for _, word := range []string{"nexus_archive", "nexus_export", `"ledger"`, `"channel"`, `"prev_hash"`} {
+		if bytes.Contains(line, []byte(word)) {
+			return false
+		}
+	}
+	control := func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }
+	return utf8.Valid(line) && bytes.IndexFunc(line, control) < 0 && !strings.HasSuffix(name, ".gz")
+}
+
+func notOurs(name string) error {
+	return fault.Usage(fmt.Errorf("%s is neither an archive nor an export", name))
 }
 
 // exportedEvent reads a line of events export. ok is false for another line.

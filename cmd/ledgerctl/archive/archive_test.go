@@ -83,6 +83,10 @@ func TestArchivesThatAreNoneAreNotSound(t *testing.T) {
 		{"pieces that nothing takes", head + pieces.String(), "over 68157440 bytes"},
 		{"cut gzip", zip(head + record)[:80], "line 1: unexpected EOF"},
 		{"a header twice, as members", zip(head) + zip(head), "before its first event"},
+		{"gzip's mark damaged", "\x1e" + zip(head)[1:], "line 1: "},
+		{"an event of an export damaged", `{"id":"?","channel":"c","hash":"h","prev_hash":"p"}` + "\n", "line 1: "},
+		{"a word of the header damaged", strings.Replace(head, "nexus_archive", "nexus_brchive", 1), "line 1: "},
+		{"another word of it", strings.Replace(strings.Replace(head, "ledger", "kedger", 1), `":1`, `":x`, 1), "line 1: "},
 		{"no gzip behind gzip", zip(head) + "rest", "line 2: unexpected EOF"},
 	} {
 		name := filepath.Join(t.TempDir(), "a.jsonl.gz")
