@@ -85,6 +85,12 @@ func (id ID) Time() time.Time { return time.UnixMilli(int64(ulid.ULID(id).Time()
 // Compare orders IDs by their bytes, which is also the order of their strings.
 func (id ID) Compare(o ID) int { return bytes.Compare(id[:], o[:]) }
 
+// AppendText appends String to b.
+func (id ID) AppendText(b []byte) ([]byte, error) {
+	b = append(b, make([]byte, ulid.EncodedSize)...)
+	return b, ulid.ULID(id).MarshalTextTo(b[len(b)-ulid.EncodedSize:])
+}
+
 // MarshalText is String.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 

@@ -47,12 +47,19 @@ func (c Context) Pending() (n uint64) {
 // memory with the path. Error: [turns.ErrCorrupt] for elisions that do not fit their
 // halves.
 func Render(p Path, c tokens.Counter) (Context, error) {
-	r := renderer{counter: c, real: c}
-	if f := p.InForce; f != nil {
+	out, _, err := RenderAfter(nil, p, c)
+	return out, err
+}
+
+// RenderAfter is [Render]. Where before is of the first halves of p, it renders those
+// behind them only. It returns the rendering of p, nil if nothing can go on from it.
+func RenderAfter(before *Rendering, p Path, c tokens.Counter) (Context, *Rendering, error) {
+	r, from := before.resume(&p, c)
+	if f := p.InForce; f != nil && from == 0 {
 		n := len(f.Body.Elided)
 		erased := n == 0 && len(f.Body.Replacement) == 0 // the body was erased, and the texts with it
 		if n != len(f.Span.Elisions) && !erased {
-			return Context{}, fmt.Errorf("%w: compaction %v: %d elisions, %d texts for them", turns.ErrCorrupt, f.Node.Ref, len(f.Span.Elisions), n)
+			return Context{}, nil, fmt.Errorf("%w: compaction %v: %d elisions, %d texts for them", turns.ErrCorrupt, f.Node.Ref, len(f.Span.Elisions), n)
 		}
 		if len(f.Body.Replacement) > 0 {
 			r.source(Source{
@@ -64,9 +71,11 @@ func Render(p Path, c tokens.Counter) (Context, error) {
 			}
 		}
 	}
-	shown, err := p.ShownHalves()
+	rest := p
+	rest.Halves = p.Halves[from:]
+	shown, err := rest.ShownHalves()
 	if err != nil {
-		return Context{}, err
+		return Context{}, nil, err
 	}
 	n := len(r.out.Messages)
 	for i := range shown {
@@ -77,20 +86,24 @@ func Render(p Path, c tokens.Counter) (Context, error) {
 	nudged := p.InForce == nil || len(p.InForce.Body.Nudge) == 0
 	for i := range shown {
 		if !nudged && shown[i].Depth > p.InForce.Node.Depth {
-			r.nudge(p.InForce, i-1)
+			r.nudge(p.InForce, from+i-1)
 			nudged = true
 		}
 		if !counted || len(shown[i].Counts) != len(shown[i].Messages) {
 			shown[i].Counts = nil
 		}
-		r.half(i, &shown[i])
+		r.half(from+i, &shown[i])
 	}
 	if !nudged {
-		r.nudge(p.InForce, len(shown)-1)
+		r.nudge(p.InForce, len(p.Halves)-1)
+	}
+	x := before
+	if from == 0 || from < len(p.Halves) {
+		x = r.rendering(&p)
 	}
 	r.end()
 	r.endWithUser()
-	return r.context(), nil
+	return r.context(), x, nil
 }
 
 // endWithUser makes the last message the user's if all are the system's: no provider
@@ -102,6 +115,7 @@ func (r *renderer) endWithUser() {
 		}
 	}
 	if n := len(r.out.Messages); n > 0 {
+		r.out.Messages = slices.Clone(r.out.Messages) // those of a Rendering stay
 		r.out.Messages[n-1].Role = turns.User
 	}
 }
@@ -396,9 +410,10 @@ func (r *renderer) context() Context {
 	for to, from := range order {
 		place[from], sorted[to] = to, r.out.Sources[from]
 	}
-	r.out.Sources = sorted
+	origins := make([]int, len(r.out.Origins)) // those of a Rendering stay
 	for i, o := range r.out.Origins {
-		r.out.Origins[i] = place[o]
+		origins[i] = place[o]
 	}
+	r.out.Sources, r.out.Origins = sorted, origins
 	return r.out
 }

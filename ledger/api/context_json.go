@@ -60,19 +60,13 @@ func (c *Context) AppendJSON(out []byte) ([]byte, error) {
 // appendJSON appends what [turns.EncodeJSON] returns for s.
 func (s *Source) appendJSON(to []byte) (_ []byte, err error) {
 	to = append(to, '{')
-	if !s.Turn.IsZero() {
-		to = append(append(append(to, `"turn":"`...), s.Turn.String()...), `",`...)
-	}
-	if !s.Session.IsZero() {
-		to = append(append(append(to, `"session":"`...), s.Session.String()...), `",`...)
-	}
-	if !s.Memory.IsZero() {
-		to = append(append(append(to, `"memory":"`...), s.Memory.String()...), `",`...)
-	}
-	if to, err = jsontext.AppendQuote(append(to, `"half":`...), s.Half); err != nil {
+	to = appendID(to, `"turn":"`, s.Turn)
+	to = appendID(to, `"session":"`, s.Session)
+	to = appendID(to, `"memory":"`, s.Memory)
+	if to, err = appendWord(append(to, `"half":`...), s.Half); err != nil {
 		return to, err
 	}
-	if to, err = jsontext.AppendQuote(append(to, `,"status":`...), s.Status); err != nil {
+	if to, err = appendWord(append(to, `,"status":`...), s.Status); err != nil {
 		return to, err
 	}
 	to = strconv.AppendUint(append(to, `,"tokens":`...), s.Tokens, 10)
@@ -85,6 +79,25 @@ func (s *Source) appendJSON(to []byte) (_ []byte, err error) {
 		to = strconv.AppendUint(append(to, `,"messages":`...), s.Messages, 10)
 	}
 	return append(to, '}'), nil
+}
+
+// appendID appends an id as a member, if it is one.
+func appendID(to []byte, member string, id turns.ID) []byte {
+	if id.IsZero() {
+		return to
+	}
+	to, _ = id.AppendText(append(to, member...)) // it fails for a buffer of another size only
+	return append(to, `",`...)
+}
+
+// appendWord appends a string that most often is a word of small letters.
+func appendWord(to []byte, word string) ([]byte, error) {
+	for i := range len(word) {
+		if word[i] < 'a' || word[i] > 'z' {
+			return jsontext.AppendQuote(to, word)
+		}
+	}
+	return append(append(append(to, '"'), word...), '"'), nil
 }
 
 // decodeContext reads the reply of context.get. The messages keep b. It checks where they

@@ -121,7 +121,7 @@ func (e *Memo) same(ms []turns.Message) int {
 func (r *rendering) encode(format string, messages []any) (rendering, error) {
 	out := rendering{wire: messages, json: make([]jsontext.Value, len(messages))}
 	for i, m := range messages {
-		if i < len(r.wire) && reflect.DeepEqual(r.wire[i], m) { // at once if it is the same pointer
+		if i < len(r.wire) && (r.wire[i] == m || reflect.DeepEqual(r.wire[i], m)) { // the same pointer, or what it points to
 			out.json[i] = r.json[i]
 			continue
 		}

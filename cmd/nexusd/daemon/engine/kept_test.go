@@ -23,6 +23,7 @@ func TestKeptContentChangesNoContext(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := newLife(rt)
 		defer l.stop()
+		l.counts = true
 		for _, e := range l.engines {
 			e.MaxContent = rapid.SampledFrom([]int{0, 0, 12_000}).Draw(rt, "content that a request loads")
 		}

@@ -65,6 +65,7 @@ type life struct {
 	n        int // calls and texts so far
 	memories []turns.ID
 	clock    clock
+	counts   bool                           // providers count calls, as they like
 	served   []served                       // to be asked for again, when all is over
 	last     map[turns.ID]*api.Context      // by session: what its next call is made with
 	behind   map[turns.ID]map[turns.ID]bool // by session: turns that it went on from
@@ -149,6 +150,9 @@ func (l *life) append(r api.AppendTurn, may ...api.Code) {
 	made := l.last[l.session()]
 	if made != nil && rapid.Bool().Draw(l.t, "with its recipe") {
 		r.Context = &api.ContextUsed{Recipe: made.Recipe, Fingerprint: made.Fingerprint}
+	}
+	if l.counts && r.Response != nil && rapid.Bool().Draw(l.t, "counted by its provider") {
+		r.Usage = &turns.Usage{InputTokens: uint64(rapid.IntRange(1, 5000).Draw(l.t, "input tokens"))}
 	}
 	ack, err := l.engine().Append(context.Background(), alice, l.session(), r, canon(r))
 	if c := code(err); c != "" && !slices.Contains(may, c) {

@@ -81,7 +81,7 @@ func (cm *Compactions) Decide(ctx context.Context, c reader.Caller, session turn
 		if d.Path, err = cm.paths.Load(ctx, s, &set, pol, head); err != nil {
 			return nil, err
 		}
-		cx, err := view.Render(d.Path, d.Path.Counter)
+		cx, err := cm.paths.Render(d.Path)
 		if err != nil {
 			return nil, err
 		}

@@ -180,7 +180,7 @@ func (cx *Contexts) contextAt(ctx context.Context, s *ledger.Session, head linea
 		if v.path, err = v.applyTo(v.path); err != nil {
 			return nil, err
 		}
-		if v.context, err = view.Render(v.path, v.path.Counter); err != nil {
+		if v.context, err = cx.paths.Render(v.path); err != nil {
 			return nil, err
 		}
 	}
@@ -285,13 +285,14 @@ func renderer(format string) (renderFunc, error) {
 
 // renderContext renders a view as the contract shows it, all pages together.
 func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextView, req api.GetContext) (*api.Context, error) {
-	if err := cx.paths.CheckWhole(v.context.Messages); err != nil {
-		return nil, err
-	}
 	name := renderedKey{v.path.Session, v.policy.Digest(), req.Format}
 	before, ok := cx.rendered.Get(name)
 	if !ok {
 		before = &rendered{memo: new(interchange.Memo)}
+	}
+	shared := before.shared(v.context.Messages)
+	if err := cx.paths.CheckWhole(v.context.Messages[shared:]); err != nil {
+		return nil, err
 	}
 	preamble := v.set.Preamble
 	preamble.System = append(slices.Clip(preamble.System), v.added.Sections...)
@@ -299,7 +300,7 @@ func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextVie
 	if err != nil {
 		return nil, err
 	}
-	now := before.after(v.context.Messages)
+	now := before.after(v.context.Messages, shared)
 	out := &api.Context{
 		Messages: raws(r.Messages), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
 		Budget: v.budget, Overhead: v.path.Overhead + v.added.Tokens, Reported: v.reported,
@@ -329,6 +330,7 @@ func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextVie
 		}
 		out.Sources = append(out.Sources, x)
 	}
+	out.Sources = slices.Grow(out.Sources, len(v.context.Sources)+len(v.notes))
 	var messages []uint64 // of each source
 	if req.Explain {
 		messages = make([]uint64, len(v.context.Sources))

@@ -57,7 +57,7 @@ func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, li
 	next := cur
 	next.At = head.Ref.Turn
 	all, sources := out.Messages[cur.Messages:], out.Sources[cur.Sources:]
-	out.Messages, out.Sources = []turns.Raw{}, []api.Source{}
+	out.Messages, out.Sources = all[:0:0], sources[:0:0]
 	for _, m := range all {
 		if len(m) > largest {
 			if len(out.Messages) > 0 || (!cur.Started && size > target/2) {
@@ -78,16 +78,19 @@ func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, li
 		if begun := cur.Started || len(out.Messages) > 0; (!begun && size > largest) || (len(out.Messages) > 0 && (size > target || (limit > 0 && len(out.Messages) >= limit))) {
 			break
 		}
-		out.Messages = append(out.Messages, m)
 		next.Messages++
+		n := next.Messages - cur.Messages
+		out.Messages = all[:n:n]
 	}
 	if done := next.Messages == cur.Messages+len(all); done {
-		for _, src := range sources {
+		for i := range sources {
+			src := &sources[i]
 			if size += 200 + len(src.Why); len(out.Sources) > 0 && size > target {
 				break
 			}
-			out.Sources = append(out.Sources, src)
 			next.Sources++
+			n := next.Sources - cur.Sources
+			out.Sources = sources[:n:n]
 		}
 	}
 	if next.Messages < cur.Messages+len(all) || next.Sources < cur.Sources+len(sources) {

@@ -26,13 +26,17 @@ type rendered struct {
 	size         int // about how many bytes of memory it takes, without memo
 }
 
-// after returns the fingerprints of messages, of which those that r begins with are not
-// hashed again.
-func (r *rendered) after(ms []turns.Message) *rendered {
-	n := 0
+// shared returns how many messages r and ms begin with in common.
+func (r *rendered) shared(ms []turns.Message) (n int) {
 	for n < min(len(r.messages), len(ms)) && r.messages[n].SameAs(&ms[n]) {
 		n++
 	}
+	return n
+}
+
+// after returns the fingerprints of messages, of which the first n, that r begins with, are
+// not hashed again.
+func (r *rendered) after(ms []turns.Message, n int) *rendered {
 	out := &rendered{messages: ms, fingerprints: make([]view.Fingerprint, n, len(ms)), memo: r.memo}
 	copy(out.fingerprints, r.fingerprints)
 	if n == len(r.messages) {

@@ -136,10 +136,29 @@ type loading struct {
 	counter tokens.Counter // of the path
 	keep    bool           // keep the turns for the next request
 	halves  []summary.HalfTurn
-	content int   // bytes of the content that is not clipped
-	frames  int   // bytes of everything else
-	clipped int   // halves[:clipped] are clipped
-	foreign []int // indices of the halves that another counter than the ledger's counted
+	content int        // bytes of the content that is not clipped
+	frames  int        // bytes of everything else
+	clipped int        // halves[:clipped] are clipped
+	foreign []int      // indices of the halves that another counter than the ledger's counted
+	keys    []turns.ID // that what was loaded is sealed under
+	partial bool       // a half is erased, or has content in blobs
+}
+
+// resume begins with the halves of an earlier load, for a path to head.
+func (l *loading) resume(ctx context.Context, x *tip, head lineage.Node) error {
+	l.halves = append(make([]summary.HalfTurn, 0, len(x.halves)+int(min(2*(head.Depth-x.head.Depth), 1<<10))), x.halves...)
+	l.content, l.frames, l.keys = x.content, x.frames, slices.Clip(x.keys)
+	return chargeLoaded(ctx, x.content+x.frames)
+}
+
+// addKeys notes under which keys a turn is sealed.
+func (l *loading) addKeys(t *turn) {
+	l.partial = l.partial || t.erased
+	for _, id := range t.event.Keys {
+		if !slices.Contains(l.keys, id) {
+			l.keys = append(l.keys, id)
+		}
+	}
 }
 
 // expect makes room for the halves of ranges.
@@ -149,7 +168,7 @@ func (l *loading) expect(ranges []lineage.Range) {
 		n += 2 * (r.Hi - r.Lo + 1)
 	}
 	const most = 1 << 10 // the rest is made room for as it comes
-	l.halves = make([]summary.HalfTurn, 0, min(n, most))
+	l.halves = slices.Grow(l.halves, int(min(n, most)))
 }
 
 // add appends a half whose large parts are still in their blobs, and clips the

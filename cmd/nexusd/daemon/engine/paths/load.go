@@ -3,6 +3,7 @@ package paths
 import (
 	"bytes"
 	"context"
+	"slices"
 
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/compactor"
@@ -30,13 +31,29 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 	p.Idle = pl.reader.IdleTime(head)
 	p.View = pol.Prune
 	p.Cold = pol.Cold(p.Idle)
-	var cut lineage.Cut
-	l := &loading{loader: pl, counter: p.Counter, keep: true}
+	epoch := pl.tips.Epoch() // before it reads a key
 	in, err := pl.reader.CompactionAt(s, head)
 	if err != nil {
 		return p, err
 	}
-	if !in.IsZero() {
+	preamble, err := pl.content.PreambleDigest(set)
+	if err != nil {
+		return p, err
+	}
+	x, err := pl.tipAt(s.ID, head, in, preamble, p.Counter)
+	if err != nil {
+		return p, err
+	}
+	l := &loading{loader: pl, counter: p.Counter, keep: true}
+	sc := pathScan{inForce: in, preamble: preamble}
+	var cut lineage.Cut
+	switch {
+	case x != nil:
+		if err := l.resume(ctx, x, head); err != nil {
+			return p, err
+		}
+		p.InForce, sc, cut = x.inForce, x.scan, lineage.CutBefore(x.head.Depth+1, turns.MessagesHalf)
+	case !in.IsZero():
 		t, ev, err := pl.reader.TurnEvent(in)
 		if err != nil {
 			return p, err
@@ -45,23 +62,25 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 		if err := pl.content.Open(ev, &p.InForce.Body); err != nil {
 			return p, err
 		}
+		l.keys = append(l.keys, ev.Keys...)
 		replacement := p.InForce.Body.Replacement
+		l.partial = slices.ContainsFunc(content.MessageParts(replacement), func(q *turns.Part) bool { return q.Ref != nil })
 		l.content += content.MessagesSize(replacement)
 		if err := l.fillParts(ctx, s.Tenant, s.Root, content.MessageParts(replacement)); err != nil {
 			return p, err
 		}
 		cut = t.Cut
 	}
-	preamble, err := pl.content.PreambleDigest(set)
-	if err != nil {
-		return p, err
-	}
-	sc := pathScan{inForce: in, preamble: preamble}
 	if err := pl.scan(ctx, s, head, cut, &sc, l); err != nil {
 		return p, err
 	}
 	p.Halves = l.halves
 	p.Changed = sc.changed
+	if x == nil || x.head.Ref != head.Ref {
+		if err := pl.keepTip(epoch, &p, &sc, l); err != nil {
+			return p, err
+		}
+	}
 	return p.Settled(p.Counter, p.Counter.Name() != pl.content.Counter.Name()), nil
 }
 
@@ -131,6 +150,7 @@ func (pl *Loader) scan(ctx context.Context, s *ledger.Session, head lineage.Node
 // addTurn adds the halves of a turn that are after cut to l.
 func (pl *Loader) addTurn(ctx context.Context, t *turn, cut lineage.Cut, sc *pathScan, l *loading) error {
 	ev := t.event
+	l.addKeys(t)
 	for _, h := range t.halves {
 		if h == nil || lineage.CutBefore(ev.Depth, h.Half) < cut {
 			continue
@@ -138,6 +158,7 @@ func (pl *Loader) addTurn(ctx context.Context, t *turn, cut lineage.Cut, sc *pat
 		if !t.erased && ev.Tokens.Counter != pl.content.Counter.Name() {
 			l.foreign = append(l.foreign, len(l.halves))
 		}
+		l.partial = l.partial || h.refs
 		shown := h.onPath(l.counter)
 		if h.Half == turns.ResponseHalf && ev.Usage != nil && t.preamble == sc.preamble {
 			shown.Reported = ev.Usage.InputTokens

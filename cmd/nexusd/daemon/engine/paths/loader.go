@@ -30,9 +30,11 @@ type Loader struct {
 	expanding *semaphore.Weighted          // see Expand
 	sizes     *cache.Cache[turns.ID, Size] // by session
 	runs      *cache.Cache[runKey, *run]
+	tips      *cache.Cache[turns.ID, *tip] // by session
 }
 
 // New returns a loader of the paths that r finds.
 func New(tiers []compactor.Tier, maxContent int, cs *content.Store, r *reader.Reader, limits *page.Limits, budget *cache.Budget) *Loader {
-	return &Loader{expanding: semaphore.NewWeighted(maxExpanded), Tiers: tiers, MaxContent: maxContent, content: cs, reader: r, page: limits, sizes: cache.New[turns.ID, Size](budget, "measures"), runs: cache.New[runKey, *run](budget, "turns")}
+	return &Loader{expanding: semaphore.NewWeighted(maxExpanded), Tiers: tiers, MaxContent: maxContent, content: cs, reader: r, page: limits, sizes: cache.New[turns.ID, Size](budget, "measures"),
+		runs: cache.New[runKey, *run](budget, "turns"), tips: cache.New[turns.ID, *tip](budget, "paths")}
 }

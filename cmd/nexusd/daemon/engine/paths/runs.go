@@ -2,6 +2,7 @@ package paths
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -42,6 +43,9 @@ func (pl *Loader) knownRun(r lineage.Range) (*run, error) {
 	}
 	last := k.turns[len(k.turns)-1].event
 	t, err := pl.reader.Projections.Turn(last.Ref())
+	if errors.Is(err, lineage.ErrUnknown) {
+		return nil, nil // the ledger has lost events
+	}
 	if err != nil {
 		return nil, err
 	}
