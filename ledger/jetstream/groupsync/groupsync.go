@@ -48,10 +48,11 @@ type Stream struct {
 
 // group is the writes that one fsync covers.
 type group struct {
-	high uint64 // the highest position
-	n    int
-	done chan struct{} // closed after the fsync
-	err  error         // read after done is closed
+	high   uint64        // the highest position
+	n      int           // who waits for it
+	writes int           // of them
+	done   chan struct{} // closed after the fsync
+	err    error         // read after done is closed
 }
 
 // Config says what to sync.
@@ -149,8 +150,15 @@ func (w *Write) End() {
 	}
 }
 
+// arrive notes the end of n writes. A fsync may wait for them; a reader, of none, wakes nobody.
 func (s *Stream) arrive(n int64) {
-	s.arrived.Add(n)
+	if n > 0 {
+		s.arrived.Add(n)
+		s.wake()
+	}
+}
+
+func (s *Stream) wake() {
 	select {
 	case s.kick <- struct{}{}:
 	default:
@@ -184,10 +192,11 @@ func (s *Stream) wait(ctx context.Context, seq uint64, arrived int64) error {
 	if s.now != nil && seq <= s.covered {
 		g = s.now
 	} else {
-		g.high, g.n = max(g.high, seq), g.n+1
+		g.high, g.n, g.writes = max(g.high, seq), g.n+1, g.writes+int(arrived)
 	}
 	s.mu.Unlock()
-	s.arrive(arrived)
+	s.arrived.Add(arrived)
+	s.wake()
 	select {
 	case <-g.done:
 		return g.err
@@ -230,7 +239,7 @@ func (s *Stream) run() {
 			return
 		}
 		s.syncs.Add(1)
-		s.shared = g.n
+		s.shared = g.writes
 		s.synced.Store(s.seq)
 		s.mu.Lock()
 		s.now = nil
@@ -293,29 +302,42 @@ func (s *Stream) fail(why error) error {
 }
 
 // linger waits for the writes that have begun, so that they share the fsync: at most a few
-// times as long as the last fsync took. Behind a group of a crowd it waits for those that
-// begin meanwhile, too, until none begins for a moment. A lone writer waits for nobody.
+// times as long as the last fsync took. Behind a group of a crowd it waits until none begins
+// or arrives for a moment, or for so long where some are on their way. A lone writer waits for
+// nobody.
 func (s *Stream) linger() {
-	want, bound, quiet := s.begun.Load(), min(max(lingerFactor*s.took, lingerMin), lingerMax), time.Duration(0)
-	if s.shared >= crowd {
-		bound, quiet = lingerMax, min(s.took, quietMax)
-	}
-	if quiet == 0 && s.arrived.Load() >= want {
-		return
-	}
-	end := time.NewTimer(bound)
-	defer end.Stop()
-	for {
-		var still <-chan time.Time
+	want, patience := s.begun.Load(), min(max(lingerFactor*s.took, lingerMin), lingerMax)
+	if s.shared < crowd {
 		if s.arrived.Load() >= want {
-			if quiet == 0 {
+			return
+		}
+		end := time.NewTimer(patience)
+		defer end.Stop()
+		for s.arrived.Load() < want {
+			select {
+			case <-s.kick:
+			case <-end.C:
+				return
+			case <-s.stop:
 				return
 			}
-			still = time.After(quiet)
 		}
+		return
+	}
+	quiet := func() time.Duration {
+		d := min(s.took, quietMax)
+		if s.arrived.Load() < want {
+			d += patience
+		}
+		return d
+	}
+	end, still := time.NewTimer(lingerMax), time.NewTimer(quiet())
+	defer end.Stop()
+	defer still.Stop()
+	for {
 		select {
 		case <-s.kick:
-		case <-still:
+		case <-still.C:
 			if s.begun.Load() == want {
 				return
 			}
@@ -324,9 +346,8 @@ func (s *Stream) linger() {
 		case <-s.stop:
 			return
 		}
-		if quiet > 0 {
-			want = s.begun.Load()
-		}
+		want = s.begun.Load()
+		still.Reset(quiet())
 	}
 }
 

@@ -27,7 +27,8 @@ func TestHowLongAFsyncWaitsForOthers(t *testing.T) {
 		"a crowd that has no end":            {shared: crowd, took: 200 * µs, begun: 1, arrives: 90 * µs, every: 100 * µs, flow: time.Hour, least: lingerMax, most: lingerMax},
 		"a crowd that is gone":               {shared: 64, took: 200 * µs, begun: 1, least: 200 * µs, most: 200 * µs},
 		"a crowd is gone, a slow disk":       {shared: 64, took: time.Second, begun: 1, least: quietMax, most: quietMax},
-		"a crowd of which one is on its way": {shared: 64, took: 200 * µs, begun: 2, arrives: time.Millisecond, least: 1200 * µs, most: 1200 * µs},
+		"a crowd of which one is on its way": {shared: 64, took: 200 * µs, begun: 2, arrives: 600 * µs, least: 800 * µs, most: 800 * µs},
+		"a crowd of which one never comes":   {shared: 64, took: 200 * µs, begun: 2, arrives: time.Hour, least: 700 * µs, most: 700 * µs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
