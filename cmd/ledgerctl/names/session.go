@@ -125,10 +125,10 @@ func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Ses
 	return nil, nil, Ambiguous("sessions", name, list)
 }
 
-// line is a session among others of its name: when it changed last, how long it is, where
-// it comes from, and its label.
+// line is a session among others of its name: when it changed last, how many turns its
+// path has, where it comes from, and its label.
 func line(s *api.Session) string {
-	parts := []string{s.ID.String(), time.Time(s.Updated).UTC().Format("2006-01-02 15:04"), prose.Plural(s.Turns, "turn")}
+	parts := []string{s.ID.String(), time.Time(s.Updated).UTC().Format("2006-01-02 15:04"), prose.Plural(s.Depth, "turn")}
 	for _, p := range []string{prose.Source(s.Meta), terminal.Cut(prose.Printable(s.Label), 40)} {
 		if p != "" {
 			parts = append(parts, p)
