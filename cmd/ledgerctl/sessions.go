@@ -205,6 +205,9 @@ func (s *settings) request(e *env, f *pflag.FlagSet, was turns.Limits) (r api.Se
 		if f.Changed("output") {
 			was.MaxOutputTokens = s.output
 		}
+		if was.ContextWindow > 0 && was.MaxOutputTokens >= was.ContextWindow {
+			return r, fault.Usage(fmt.Errorf("an output of %d tokens leaves nothing of a window of %d", was.MaxOutputTokens, was.ContextWindow))
+		}
 		r.Limits = &was
 	}
 	return r, nil
