@@ -41,24 +41,31 @@ func (pl *Loader) knownRun(r lineage.Range) (*run, error) {
 	if !ok || r.Lo > k.hi()+1 || r.Hi+1 < k.lo {
 		return nil, nil
 	}
-	last := k.turns[len(k.turns)-1].event
-	t, err := pl.reader.Projections.Turn(last.Ref())
-	if errors.Is(err, lineage.ErrUnknown) {
-		return nil, nil // the ledger has lost events
-	}
+	stored, err := pl.isStored(k.turns[len(k.turns)-1].event.Ref(), r.Segment, k.hi(), k.hash, k.keys)
 	if err != nil {
 		return nil, err
 	}
-	if t.Hash != k.hash || t.Segment != r.Segment || t.Depth != k.hi() {
-		return nil, nil
-	}
-	for _, id := range k.keys {
-		if _, err := pl.content.Key(id); err != nil {
-			pl.runs.Drop(name)
-			return nil, nil // decoding the turns says what that means for them
-		}
+	if !stored {
+		pl.runs.Drop(name)
+		return nil, nil // decoding the turns says what that means for them
 	}
 	return k, nil
+}
+
+// isStored reports whether what was loaded up to a turn is what is stored now: the hash of
+// the turn's event is hash, and no key was destroyed.
+func (pl *Loader) isStored(ref turns.Ref, segment turns.ID, depth uint64, hash turns.Hash, keys []turns.ID) (bool, error) {
+	t, err := pl.reader.Projections.Turn(ref)
+	if errors.Is(err, lineage.ErrUnknown) {
+		return false, nil // the ledger has lost events
+	}
+	if err != nil || t.Hash != hash || t.Segment != segment || t.Depth != depth {
+		return false, err
+	}
+	return !slices.ContainsFunc(keys, func(id turns.ID) bool {
+		_, err := pl.content.Key(id)
+		return err != nil
+	}), nil
 }
 
 // turnsIn yields the turns of a range, by depth. It decodes those that the loader does

@@ -1,7 +1,6 @@
 package paths
 
 import (
-	"errors"
 	"slices"
 
 	"nexus/compactor/summary"
@@ -38,21 +37,13 @@ func (pl *Loader) tipAt(session turns.ID, head lineage.Node, in turns.Ref, pream
 		x.scan.inForce != in || x.scan.preamble != preamble || x.counter != c.Name() {
 		return nil, nil
 	}
-	t, err := pl.reader.Projections.Turn(x.head.Ref)
-	if errors.Is(err, lineage.ErrUnknown) {
-		return nil, nil // the ledger has lost events
-	}
+	stored, err := pl.isStored(x.head.Ref, x.head.Segment, x.head.Depth, x.hash, x.keys)
 	if err != nil {
 		return nil, err
 	}
-	if t.Hash != x.hash || t.Segment != x.head.Segment || t.Depth != x.head.Depth {
-		return nil, nil
-	}
-	for _, id := range x.keys {
-		if _, err := pl.content.Key(id); err != nil {
-			pl.tips.Drop(session)
-			return nil, nil // loading the turns says what that means for them
-		}
+	if !stored {
+		pl.tips.Drop(session)
+		return nil, nil // loading the turns says what that means for them
 	}
 	return x, nil
 }
