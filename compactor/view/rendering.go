@@ -26,6 +26,24 @@ func (x *Rendering) Size() int {
 	return message*len(x.state.out.Messages) + source*len(x.state.out.Sources)
 }
 
+// IsOf reports whether x is of these halves, with their messages as they are in memory.
+func (x *Rendering) IsOf(halves []summary.HalfTurn) bool {
+	return len(x.halves) == len(halves) && x.beginsAs(halves)
+}
+
+// beginsAs reports whether x is of the first of these halves.
+func (x *Rendering) beginsAs(halves []summary.HalfTurn) bool {
+	if len(x.halves) > len(halves) {
+		return false
+	}
+	for i := range x.halves {
+		if !sameHalf(&x.halves[i], &halves[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 // rendersAlone reports whether what a context shows of a half does not depend on the
 // halves after it, nor on a compaction's own texts.
 func (p *Path) rendersAlone() bool {
@@ -48,13 +66,8 @@ func (r *renderer) rendering(p *Path) *Rendering {
 // another path, or by another counter.
 func (x *Rendering) resume(p *Path, c tokens.Counter) (r renderer, n int) {
 	fresh := renderer{counter: c, real: c}
-	if x == nil || x.inForce != p.InForce || len(x.halves) > len(p.Halves) || x.state.counter.Name() != c.Name() || !p.rendersAlone() {
+	if x == nil || x.inForce != p.InForce || x.state.counter.Name() != c.Name() || !p.rendersAlone() || !x.beginsAs(p.Halves) {
 		return fresh, 0
-	}
-	for i := range x.halves {
-		if !sameHalf(&x.halves[i], &p.Halves[i]) {
-			return fresh, 0
-		}
 	}
 	r = x.state
 	r.counter, r.real, r.open = c, c, slices.Clone(r.open)

@@ -81,7 +81,8 @@ func (pl *Loader) Render(p view.Path) (view.Context, error) {
 		return view.Render(p, p.Counter)
 	}
 	out, rendering, err := view.RenderAfter(x.rendering, p, p.Counter)
-	if err == nil && rendering != nil && rendering != x.rendering && x.head.Ref == p.Head.Ref {
+	// p may be another path than x, changed or loaded while a key was destroyed.
+	if err == nil && rendering != nil && rendering != x.rendering && rendering.IsOf(x.halves) {
 		now := *x
 		now.rendering = rendering
 		pl.putTip(epoch, p.Session, &now)
