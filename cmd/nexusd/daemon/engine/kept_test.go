@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -209,4 +210,82 @@ func TestKeptTurnsAreThoseThatAreStored(t *testing.T) {
 	if string(canon(got.Messages)) != string(canon(want.Messages)) || got.Fingerprint != want.Fingerprint {
 		t.Errorf("%s\nwant\n%s", canon(got.Messages), canon(want.Messages))
 	}
+}
+
+// TestContextsAtOnceAreThoseThatNothingIsKeptFor asks for contexts of a session and of its
+// fork in all formats, at once, while turns come: calls and their results, so that a context
+// ends with an answer that the next one lacks. Each has the bytes of one that is made alone.
+func TestContextsAtOnceAreThoseThatNothingIsKeptFor(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	s := create(t, e, 0, "nexus")
+	first := add(t, e, s.ID, say("begin", "begun"))
+	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: first.ID}, []byte("{}")))(t)
+	type seen struct {
+		session, at turns.ID
+		format      string
+		bytes       string
+	}
+	var mu sync.Mutex
+	var all []seen
+	heads := map[turns.ID][]turns.ID{s.ID: {first.ID}, f.ID: {first.ID}}
+	ended := make(chan struct{})
+	var readers sync.WaitGroup
+	for i, format := range formats {
+		readers.Go(func() {
+			for n := i; ; n++ {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				mu.Lock()
+				id := []turns.ID{s.ID, f.ID}[n%2]
+				at := heads[id][max(0, len(heads[id])-1-n%3)]
+				mu.Unlock()
+				cx, err := e.Context(t.Context(), alice, id, api.GetContext{Format: format, At: at})
+				if err == nil && n%5 == 0 {
+					_, err = e.Context(t.Context(), alice, id, api.GetContext{Format: format})
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				all = append(all, seen{id, at, format, string(canon(cx.Messages)) + string(canon(cx.Sources)) + cx.Fingerprint})
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range 200 {
+		id := []turns.ID{s.ID, f.ID}[i/2%2]
+		turn := say(fmt.Sprint("ask ", i), "")
+		m := turns.TextMessage(turns.Assistant, fmt.Sprint("answer ", i))
+		if i%2 == 0 {
+			m.Parts = append(m.Parts, turns.Part{Type: turns.ToolCall, ID: fmt.Sprint("c", i), Name: "run", Arguments: turns.Raw(`{}`)})
+		} else if i%4 == 1 { // the other calls are abandoned
+			turn.Messages = []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: fmt.Sprint("c", i-1), Response: turns.RawText("result")}}}}
+		}
+		turn.Response = &m
+		a := add(t, e, id, turn)
+		mu.Lock()
+		heads[id] = append(heads[id], a.ID)
+		mu.Unlock()
+	}
+	close(ended)
+	readers.Wait()
+	fresh := newEngine(w, e.Projections)
+	want := make(map[seen]string)
+	for _, x := range all {
+		name := seen{x.session, x.at, x.format, ""}
+		if want[name] == "" {
+			fresh.Caches.Clear()
+			cx := must(fresh.Context(t.Context(), alice, x.session, api.GetContext{Format: x.format, At: x.at}))(t)
+			want[name] = string(canon(cx.Messages)) + string(canon(cx.Sources)) + cx.Fingerprint
+		}
+		if x.bytes != want[name] {
+			t.Fatalf("session %s at %s, %s:\n%s\nalone:\n%s", x.session, x.at, x.format, x.bytes, want[name])
+		}
+	}
+	t.Log(len(all), "contexts of", len(want))
 }
