@@ -17,15 +17,21 @@ import (
 func EscapedSize[T string | []byte](s T) int {
 	n := len(s)
 	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\' || c == '\b' || c == '\f' || c == '\n' || c == '\r' || c == '\t':
-			n++
-		case c < ' ':
-			n += len(`\u0000`) - 1
-		}
+		n += int(escapes[s[i]])
 	}
 	return n
 }
+
+// escapes is how many bytes the escape of a byte adds to it.
+var escapes = func() (out [256]uint8) {
+	for c := range byte(' ') {
+		out[c] = uint8(len(`\u0000`) - 1)
+	}
+	for _, c := range []byte("\"\\\b\f\n\r\t") {
+		out[c] = 1
+	}
+	return out
+}()
 
 // ClipJSON returns the beginning of s that takes at most limit bytes as a JSON
 // string, with a mark where it was cut.
