@@ -77,7 +77,7 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 	p.Halves = l.halves
 	p.Changed = sc.changed
 	if x == nil || x.head.Ref != head.Ref {
-		if err := pl.keepTip(epoch, &p, &sc, l); err != nil {
+		if err := pl.keepTip(epoch, &p, &sc, l, x); err != nil {
 			return p, err
 		}
 	}
