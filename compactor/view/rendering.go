@@ -58,7 +58,7 @@ func (r *renderer) rendering(p *Path) *Rendering {
 		return nil
 	}
 	x := &Rendering{inForce: p.InForce, halves: slices.Clip(p.Halves), state: *r}
-	x.state.open = slices.Clone(r.open)
+	x.state.open, x.state.late = slices.Clone(r.open), nil // no two paths add to one list
 	return x
 }
 

@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"weak"
 
 	"pgregory.net/rapid"
 
-	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -44,6 +46,7 @@ func TestKeptContentChangesNoContext(t *testing.T) {
 			"wait":      l.wait,
 			"remember":  l.saveMemory,
 			"forget":    l.withdrawMemory,
+			"at once":   func(t *rapid.T) { l.idle(); l.compareAtOnce(t) },
 			"other one": func(t *rapid.T) { l.at = rapid.IntRange(0, len(l.sessions)-1).Draw(t, "session") },
 			"":          func(t *rapid.T) { l.idle(); l.compareKept(t) },
 		})
@@ -105,12 +108,42 @@ func (l *life) compareKept(t *rapid.T) {
 	}
 }
 
+// compareAtOnce asks an engine for several contexts of one session at once, at the head and at
+// turns of its branches. A context for the operator compacts nothing.
+func (l *life) compareAtOnce(t *rapid.T) {
+	e, s := rapid.SampledFrom(l.engines).Draw(t, "engine"), l.session()
+	state, err := e.Log.State(context.Background())
+	l.must(err)
+	l.must(e.Projections.WaitFor(context.Background(), state.Last))
+	var at []turns.ID
+	for id := range l.behind[s] {
+		at = append(at, id)
+	}
+	slices.SortFunc(at, turns.ID.Compare)
+	at = append(at, turns.ID{})
+	reqs := make([]api.GetContext, rapid.IntRange(2, 4).Draw(t, "requests"))
+	answers, errs := make([]*api.Context, len(reqs)), make([]error, len(reqs))
+	var wg sync.WaitGroup
+	for i := range reqs {
+		reqs[i] = api.GetContext{Format: rapid.SampledFrom(formats).Draw(t, "format"), At: rapid.SampledFrom(at).Draw(t, "at"), Explain: true}
+		wg.Go(func() { answers[i], errs[i] = e.Context(context.Background(), operator, s, reqs[i]) })
+	}
+	wg.Wait()
+	for i, req := range reqs {
+		l.sameAsFresh(e, s, req, answers[i], errs[i])
+	}
+}
+
 // sameContext asks e and an engine that keeps nothing for a context.
 func (l *life) sameContext(e *Engine, s turns.ID, req api.GetContext) *api.Context {
+	kept, err := e.Context(context.Background(), operator, s, req)
+	return l.sameAsFresh(e, s, req, kept, err)
+}
+
+// sameAsFresh compares an answer of e with that of an engine that keeps nothing.
+func (l *life) sameAsFresh(e *Engine, s turns.ID, req api.GetContext, kept *api.Context, err error) *api.Context {
 	fresh := newEngine(l.w, e.Projections)
 	fresh.Now, fresh.MaxContent = l.clock.Now, e.MaxContent
-	operator := reader.Caller{Tenant: alice.Tenant, Agent: "_"} // whose contexts compact nothing
-	kept, err := e.Context(context.Background(), operator, s, req)
 	want, wantErr := fresh.Context(context.Background(), operator, s, req)
 	if code(err) != code(wantErr) {
 		l.t.Fatalf("session %s, %s: %v, without what is kept: %v", s, canon(req), err, wantErr)
@@ -288,4 +321,33 @@ func TestContextsAtOnceAreThoseThatNothingIsKeptFor(t *testing.T) {
 		}
 	}
 	t.Log(len(all), "contexts of", len(want))
+}
+
+// TestContentOfAnEarlierPathIsNotHeld: the content of a path that a compaction replaced is
+// counted nowhere any more, so nothing that is kept may hold it.
+func TestContentOfAnEarlierPathIsNotHeld(t *testing.T) {
+	e := newWorld().Engine(t)
+	r := api.CreateSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"reported"}`)}}}
+	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t).ID
+	for i := range 40 {
+		add(t, e, s, say(fmt.Sprint("question ", i, long(4000)), long(4000)))
+	}
+	loaded := func() weak.Pointer[turns.Message] {
+		return weak.Make(&must(e.Decide(t.Context(), alice, s))(t).Path.Halves[0].Messages[0])
+	}
+	before := loaded()
+	if runtime.GC(); before.Value() == nil {
+		t.Fatal("nothing is kept")
+	}
+	var set api.SetSession
+	set.Policy = &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"reported","prune":{"when":"always","keep_last_assistants":1,"soft_trim_chars":100,"head_chars":20,"tail_chars":20}}`)}
+	must(e.Set(t.Context(), alice, s, set, canon(set)))(t)
+	must(e.Compact(t.Context(), alice, s, api.RunCompaction{ID: newID(t)}, nil))(t)
+	for i := range 3 {
+		add(t, e, s, say(fmt.Sprint("later ", i), "yes"))
+		loaded()
+	}
+	if runtime.GC(); before.Value() != nil {
+		t.Errorf("the first message is in memory, of %v bytes that are counted", e.Caches.Sizes())
+	}
 }

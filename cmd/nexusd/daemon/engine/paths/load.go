@@ -44,6 +44,10 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 	if err != nil {
 		return p, err
 	}
+	row, err := pl.reader.Projections.Turn(head.Ref) // before what its hash covers is read
+	if err != nil {
+		return p, err
+	}
 	l := &loading{loader: pl, counter: p.Counter, keep: true}
 	sc := pathScan{inForce: in, preamble: preamble}
 	var cut lineage.Cut
@@ -77,9 +81,7 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 	p.Halves = l.halves
 	p.Changed = sc.changed
 	if x == nil || x.head.Ref != head.Ref {
-		if err := pl.keepTip(epoch, &p, &sc, l); err != nil {
-			return p, err
-		}
+		pl.keepTip(epoch, &p, row.Hash, &sc, l, x)
 	}
 	return p.Settled(p.Counter, p.Counter.Name() != pl.content.Counter.Name()), nil
 }

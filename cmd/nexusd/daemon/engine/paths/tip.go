@@ -49,23 +49,19 @@ func (pl *Loader) tipAt(session turns.ID, head lineage.Node, in turns.Ref, pream
 }
 
 // keepTip keeps a path that l has loaded for a session, if another load can go on from it.
-func (pl *Loader) keepTip(epoch uint64, p *view.Path, sc *pathScan, l *loading) error {
+// hash is that of the event of its head. l went on from before, if that is not nil.
+func (pl *Loader) keepTip(epoch uint64, p *view.Path, hash turns.Hash, sc *pathScan, l *loading, before *tip) {
 	if l.partial || l.clipped > 0 || len(l.foreign) > 0 || len(l.halves) == 0 {
-		return nil
+		return
 	}
 	if f := p.InForce; f != nil && len(f.Span.Elisions)+len(f.Body.Elided) > 0 {
-		return nil
+		return
 	}
-	t, err := pl.reader.Projections.Turn(p.Head.Ref)
-	if err != nil {
-		return err
-	}
-	x := &tip{head: p.Head, hash: t.Hash, keys: l.keys, inForce: p.InForce, counter: l.counter.Name(), scan: *sc, halves: slices.Clip(l.halves), content: l.content, frames: l.frames}
-	if before, ok := pl.tips.Get(p.Session); ok {
-		x.rendering = before.rendering // Render finds out whether it is of this path
+	x := &tip{head: p.Head, hash: hash, keys: l.keys, inForce: p.InForce, counter: l.counter.Name(), scan: *sc, halves: slices.Clip(l.halves), content: l.content, frames: l.frames}
+	if before != nil {
+		x.rendering = before.rendering // one of another path would hold content that is not counted
 	}
 	pl.putTip(epoch, p.Session, x)
-	return nil
 }
 
 func (pl *Loader) putTip(epoch uint64, session turns.ID, x *tip) {
