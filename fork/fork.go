@@ -46,11 +46,11 @@ func Reusable(r lineage.Reader, point lineage.Node, s *turns.Span) (bool, error)
 		if ref.IsZero() {
 			continue
 		}
-		ns, err := r.Nodes(ref)
+		n, err := r.Node(ref)
 		if err != nil {
 			return false, err
 		}
-		ok, err := lineage.IsAncestor(r, ns[0], point)
+		ok, err := lineage.IsAncestor(r, n, point)
 		if err != nil || !ok {
 			return false, err
 		}

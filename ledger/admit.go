@@ -220,15 +220,15 @@ func admitHead(h History, s *Session, to turns.Ref) error {
 	if s.ForkOf == nil && to.Session != s.ID {
 		return bad("which is not its own")
 	}
-	ns, err := h.Nodes(to)
+	n, err := h.Node(to)
 	if err != nil || to.Session == s.ID {
 		return err
 	}
-	point, err := h.Nodes(s.ForkOf.At)
+	point, err := h.Node(s.ForkOf.At)
 	if err != nil {
 		return err
 	}
-	ok, err := lineage.IsAncestor(h, ns[0], point[0])
+	ok, err := lineage.IsAncestor(h, n, point)
 	if err == nil && !ok {
 		err = bad("which is neither its own nor on the path of its fork point")
 	}
@@ -243,11 +243,10 @@ func admitFlush(h History, s *Session, f *turns.Flush) error {
 	}
 	var head lineage.Node
 	if !s.Head.IsZero() {
-		ns, err := h.Nodes(s.Head)
-		if err != nil {
+		var err error
+		if head, err = h.Node(s.Head); err != nil {
 			return err
 		}
-		head = ns[0]
 	}
 	forget, err := s.Ignores(s.Head.Session, h.Session)
 	if err != nil {
@@ -263,11 +262,10 @@ func admitFlush(h History, s *Session, f *turns.Flush) error {
 func admitTurn(h History, s *Session, e *turns.Event) (lineage.Node, error) {
 	var parent lineage.Node
 	if !e.Parent.IsZero() {
-		ns, err := h.Nodes(e.Parent)
-		if err != nil {
+		var err error
+		if parent, err = h.Node(e.Parent); err != nil {
 			return lineage.Node{}, err
 		}
-		parent = ns[0]
 	}
 	forget, err := s.Ignores(e.Parent.Session, h.Session)
 	if err != nil {

@@ -306,12 +306,16 @@ func (old *NamedMemory) SaysFor(m *NamedMemory, saved bool, forest lineage.Reade
 	case is.Branch.IsZero():
 		return false, nil
 	}
-	ns, err := forest.Nodes(was.Branch, is.Branch)
+	from, err := forest.Node(was.Branch)
+	to := from
+	if err == nil {
+		to, err = forest.Node(is.Branch)
+	}
 	if errors.Is(err, lineage.ErrUnknown) { // a turn was lost
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return lineage.IsAncestor(forest, ns[0], ns[1])
+	return lineage.IsAncestor(forest, from, to)
 }

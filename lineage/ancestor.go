@@ -1,7 +1,6 @@
 package lineage
 
 import (
-	"errors"
 	"fmt"
 
 	"nexus/turns"
@@ -70,7 +69,7 @@ func IsAncestor(r Reader, a, b Node) (bool, error) {
 
 // MergeBase returns the deepest common ancestor of a and b, where each counts as
 // its own; ok is false where they are of different trees. It goes from segment to
-// segment: fewer than 9*log2 of the greater rank calls of the reader.
+// segment, and reads fewer than 15*log2 of the greater rank nodes.
 func MergeBase(r Reader, a, b Node) (base Node, ok bool, err error) {
 	rank := max(min(a.Rank, b.Rank), 1)
 	x, err := inRank(r, a, rank)
@@ -105,16 +104,15 @@ func MergeBase(r Reader, a, b Node) (base Node, ok bool, err error) {
 
 // hops reads two nodes, which must be in segments of a rank.
 func hops(r Reader, x, y turns.Ref, rank uint64) (u, v Node, err error) {
-	refs := []turns.Ref{x, y}
-	if x == y {
-		refs = refs[:1]
+	u, err = hop(r, x, rank)
+	switch {
+	case err != nil:
+	case x == y:
+		v = u
+	default:
+		v, err = hop(r, y, rank)
 	}
-	ns, err := read(r, refs...)
-	if err != nil {
-		return u, v, err
-	}
-	u, v = ns[0], ns[len(ns)-1]
-	return u, v, errors.Join(checkRank(u, rank), checkRank(v, rank))
+	return u, v, err
 }
 
 func mergeBaseError(a, b Node, err error) error {

@@ -177,11 +177,11 @@ func checkElided(r Reader, parent Node, cut Cut, elisions []turns.Elision) error
 	next := [3]uint64{math.MaxUint64} // position, message and part of the elision below
 	for _, e := range slices.Backward(elisions) {
 		if e.Turn != named.Ref {
-			ns, err := read(r, e.Turn)
-			if err != nil {
+			var err error
+			if named, err = read(r, e.Turn); err != nil {
 				return err
 			}
-			if named = ns[0]; named.Depth > above.Depth {
+			if named.Depth > above.Depth {
 				return invalid("it elides a part of %s, which is out of order or not on its path", e.Turn)
 			}
 			if at, err = At(r, above, named.Depth); err != nil {
@@ -207,25 +207,15 @@ func checkElided(r Reader, parent Node, cut Cut, elisions []turns.Elision) error
 // onPath reads the nodes of refs (the zero Node for none), which must be
 // ancestors of n or n itself.
 func onPath(r Reader, n Node, refs ...turns.Ref) ([]Node, error) {
-	var ask []turns.Ref
-	for _, ref := range refs {
-		if !ref.IsZero() {
-			ask = append(ask, ref)
-		}
-	}
 	out := make([]Node, len(refs))
-	if len(ask) == 0 {
-		return out, nil
-	}
-	got, err := read(r, ask...)
-	if err != nil {
-		return nil, err
-	}
 	for i, ref := range refs {
 		if ref.IsZero() {
 			continue
 		}
-		out[i], got = got[0], got[1:]
+		var err error
+		if out[i], err = read(r, ref); err != nil {
+			return nil, err
+		}
 		switch is, err := IsAncestor(r, out[i], n); {
 		case err != nil:
 			return nil, err

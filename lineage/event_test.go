@@ -165,23 +165,18 @@ type bent struct {
 	bend func(*Node)
 }
 
-func (b bent) Nodes(refs ...turns.Ref) ([]Node, error) {
-	ns, err := b.Reader.Nodes(refs...)
-	for i := range ns {
-		if refs[i] == b.ref {
-			b.bend(&ns[i])
-		}
+func (b bent) Node(ref turns.Ref) (Node, error) {
+	n, err := b.Reader.Node(ref)
+	if ref == b.ref {
+		b.bend(&n)
 	}
-	return ns, err
+	return n, err
 }
 
-// short is a reader that answers with too little.
-type short struct{ Reader }
+// blank is a reader that answers with nothing.
+type blank struct{}
 
-func (s short) Nodes(refs ...turns.Ref) ([]Node, error) {
-	ns, err := s.Reader.Nodes(refs...)
-	return ns[:len(ns)-1], err
-}
+func (blank) Node(turns.Ref) (Node, error) { return Node{}, nil }
 
 // TestWalksOfABrokenForestEndWithAnError: a store that contradicts itself ends every walk with
 // ErrCorrupt; none loops.
@@ -202,7 +197,7 @@ func TestWalksOfABrokenForestEndWithAnError(t *testing.T) {
 		r     Reader
 		walks string // those that must notice
 	}{
-		{"short answers", short{w}, "at, ancestor, merge base, path, segments, chain, tokens"},
+		{"empty answers", blank{}, "at, ancestor, merge base, path, segments, chain, tokens"},
 		{"cycle by parent", bent{w, refOf("A", "t7"), func(n *Node) { n.Parent = t8.Ref }}, "path"},
 		{"cycle by jump", bent{w, t8.Parent, func(n *Node) { n.Jump = t8.Ref }}, "at, tokens"},
 		{"depth off", bent{w, t8.Jump, func(n *Node) { n.Depth++ }}, "at, tokens, path"},

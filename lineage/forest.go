@@ -16,17 +16,13 @@ type Forest struct {
 	ends  map[turns.Ref]uint64 // by session and segment: the depth of its last turn
 }
 
-// Nodes is [Reader]'s. The caller owns the slice.
-func (f *Forest) Nodes(refs ...turns.Ref) ([]Node, error) {
-	out := make([]Node, len(refs))
-	for i, ref := range refs {
-		at, ok := f.index[ref]
-		if !ok {
-			return nil, fmt.Errorf("%w: %s", ErrUnknown, ref)
-		}
-		out[i] = f.nodes[at]
+// Node is [Reader]'s.
+func (f *Forest) Node(ref turns.Ref) (Node, error) {
+	at, ok := f.index[ref]
+	if !ok {
+		return Node{}, fmt.Errorf("%w: %s", ErrUnknown, ref)
 	}
-	return out, nil
+	return f.nodes[at], nil
 }
 
 // Len returns the number of nodes.
@@ -44,11 +40,10 @@ func (f *Forest) All() []Node { return f.nodes }
 func (f *Forest) AddEvent(e *turns.Event, forget bool) (Node, error) {
 	var parent Node
 	if !e.Parent.IsZero() {
-		ns, err := f.Nodes(e.Parent)
-		if err != nil {
+		var err error
+		if parent, err = f.Node(e.Parent); err != nil {
 			return Node{}, fmt.Errorf("place %s %s: parent: %w", e.Kind, e.Ref(), err)
 		}
-		parent = ns[0]
 	}
 	n, err := Grow(f, parent, e, forget)
 	if err != nil {
@@ -67,14 +62,14 @@ func (f *Forest) AddEvent(e *turns.Event, forget bool) (Node, error) {
 func (f *Forest) Add(n Node) error {
 	want := Root(n)
 	if !n.Parent.IsZero() {
-		ns, err := f.Nodes(n.Parent)
+		parent, err := f.Node(n.Parent)
 		if err != nil {
 			return fmt.Errorf("add %s: parent: %w", n.Ref, err)
 		}
-		if want, err = Child(f, ns[0], n, false); err != nil {
+		if want, err = Child(f, parent, n, false); err != nil {
 			return err
 		}
-		if n.Segment != n.Ref.Turn && (ns[0].Segment != n.Segment || ns[0].Ref.Session != n.Ref.Session) {
+		if n.Segment != n.Ref.Turn && (parent.Segment != n.Segment || parent.Ref.Session != n.Ref.Session) {
 			return invalid("add %s: segment %s is neither opened by it nor that of its parent", n.Ref, n.Segment)
 		}
 	} else if n.Segment != n.Ref.Turn {

@@ -130,11 +130,11 @@ func segmentJumpBelow(r Reader, p Node) (turns.Ref, error) {
 
 // hop reads the node of ref, which must be in a segment of a rank.
 func hop(r Reader, ref turns.Ref, rank uint64) (Node, error) {
-	ns, err := read(r, ref)
+	n, err := read(r, ref)
 	if err != nil {
 		return Node{}, err
 	}
-	return ns[0], checkRank(ns[0], rank)
+	return n, checkRank(n, rank)
 }
 
 func checkRank(n Node, rank uint64) error {
@@ -148,31 +148,23 @@ func sameSegment(a, b Node) bool { return a.Ref.Session == b.Ref.Session && a.Se
 
 // step reads the node of ref, which must be at depth.
 func step(r Reader, ref turns.Ref, depth uint64) (Node, error) {
-	ns, err := read(r, ref)
+	n, err := read(r, ref)
 	if err != nil {
 		return Node{}, err
 	}
-	if ns[0].Depth != depth {
-		return Node{}, corrupt("%s is at depth %d, the way to it says %d", ref, ns[0].Depth, depth)
+	if n.Depth != depth {
+		return Node{}, corrupt("%s is at depth %d, the way to it says %d", ref, n.Depth, depth)
 	}
-	return ns[0], nil
+	return n, nil
 }
 
-// read reads nodes and checks that they are the ones asked for.
-func read(r Reader, refs ...turns.Ref) ([]Node, error) {
-	ns, err := r.Nodes(refs...)
-	if err != nil {
-		return nil, err
+// read reads a node and checks that it is the one asked for.
+func read(r Reader, ref turns.Ref) (Node, error) {
+	n, err := r.Node(ref)
+	if err == nil && n.Ref != ref {
+		return Node{}, corrupt("asked for %s, got %s", ref, n.Ref)
 	}
-	if len(ns) != len(refs) {
-		return nil, corrupt("asked for %d nodes, got %d", len(refs), len(ns))
-	}
-	for i := range ns {
-		if ns[i].Ref != refs[i] {
-			return nil, corrupt("asked for %s, got %s", refs[i], ns[i].Ref)
-		}
-	}
-	return ns, nil
+	return n, err
 }
 
 // add returns the sum of ns, and whether it did not overflow.

@@ -86,9 +86,8 @@ func (c Cut) Split() bool { return c%2 == 1 }
 // halves are the two halves in path order.
 func halves() [2]turns.Half { return [2]turns.Half{turns.MessagesHalf, turns.ResponseHalf} }
 
-// Reader reads nodes. It is batched, so that a store answers in one go.
+// Reader reads nodes.
 type Reader interface {
-	// Nodes returns the nodes of refs, in their order. [ErrUnknown] if one is
-	// not there.
-	Nodes(refs ...turns.Ref) ([]Node, error)
+	// Node returns the node of a turn. Errors: [ErrUnknown] if it is not there.
+	Node(ref turns.Ref) (Node, error)
 }

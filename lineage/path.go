@@ -90,10 +90,7 @@ func Compactions(r Reader, n Node) iter.Seq2[Node, error] {
 		for at := n.Compaction; !at.IsZero(); {
 			c, err := n, error(nil)
 			if at != n.Ref {
-				var ns []Node
-				if ns, err = read(r, at); err == nil {
-					c = ns[0]
-				}
+				c, err = read(r, at)
 			}
 			if err == nil && (c.Kind != turns.KindCompaction || c.Depth >= below) {
 				err = corrupt("%s, a %s at depth %d, can't be in force above depth %d", at, c.Kind, c.Depth, below)

@@ -27,11 +27,10 @@ func CheckPlaced(r Reader, n Node, elisions []turns.Elision) error {
 		return err
 	}
 	if !n.Previous.IsZero() {
-		before, err := read(r, n.Previous)
+		p, err := read(r, n.Previous)
 		if err != nil {
 			return err
 		}
-		p := before[0]
 		on, err := IsAncestor(r, p, parent)
 		switch {
 		case err != nil:

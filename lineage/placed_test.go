@@ -13,16 +13,12 @@ import (
 // nodes is a reader of nodes that a test may change.
 type nodes map[turns.Ref]Node
 
-func (ns nodes) Nodes(refs ...turns.Ref) ([]Node, error) {
-	out := make([]Node, len(refs))
-	for i, ref := range refs {
-		n, ok := ns[ref]
-		if !ok {
-			return nil, fmt.Errorf("%w: %s", ErrUnknown, ref)
-		}
-		out[i] = n
+func (ns nodes) Node(ref turns.Ref) (Node, error) {
+	n, ok := ns[ref]
+	if !ok {
+		return n, fmt.Errorf("%w: %s", ErrUnknown, ref)
 	}
-	return out, nil
+	return n, nil
 }
 
 // wholePaths checks the root path of every compaction: the slow twin.

@@ -15,13 +15,12 @@ import (
 // counter counts what a reader is asked.
 type counter struct {
 	Reader
-	calls, nodes int
+	nodes int
 }
 
-func (c *counter) Nodes(refs ...turns.Ref) ([]Node, error) {
-	c.calls++
-	c.nodes += len(refs)
-	return c.Reader.Nodes(refs...)
+func (c *counter) Node(ref turns.Ref) (Node, error) {
+	c.nodes++
+	return c.Reader.Node(ref)
 }
 
 // stepBound returns the most steps of a walk from depth d: 3*floor(log2 d)+1.
@@ -125,18 +124,16 @@ func checkNode(t *rapid.T, w *world, ref turns.Ref) {
 	if cycle != wantCycle || after != wantAfter {
 		t.Fatalf("node %+v\nin cycle %d after %s, want %d after %s", n, cycle, after, wantCycle, wantAfter)
 	}
-	nodes, err := w.Nodes(path...)
-	must(t, err)
 	got, err := Path(w, n, 0)
 	must(t, err)
-	diff(t, "path", nodes, got)
+	diff(t, "path", w.nodesOf(path), got)
 
 	for d := uint64(1); d <= n.Depth; d++ {
 		c := &counter{Reader: w}
 		at, err := At(c, n, d)
 		must(t, err)
-		if at.Ref != path[d-1] || c.calls > stepBound(n.Depth) {
-			t.Fatalf("At depth %d of %d = %s in %d calls, want %s in at most %d", d, n.Depth, at.Ref, c.calls, path[d-1], stepBound(n.Depth))
+		if at.Ref != path[d-1] || c.nodes > stepBound(n.Depth) {
+			t.Fatalf("At depth %d of %d = %s by %d nodes, want %s in at most %d", d, n.Depth, at.Ref, c.nodes, path[d-1], stepBound(n.Depth))
 		}
 	}
 	lo := uint64(rapid.IntRange(0, int(n.Depth)+1).Draw(t, "lo"))
@@ -146,9 +143,7 @@ func checkNode(t *rapid.T, w *world, ref turns.Ref) {
 
 	got, err = Chain(w, n)
 	must(t, err)
-	nodes, err = w.Nodes(chain...)
-	must(t, err)
-	diff(t, "compactions", nodes, got)
+	diff(t, "compactions", w.nodesOf(chain), got)
 
 	var elisions []turns.Elision
 	if len(chain) > 0 {

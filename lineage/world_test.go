@@ -50,11 +50,18 @@ func (w *world) add(e *turns.Event, forget bool) (Node, error) {
 }
 
 func (w *world) node(ref turns.Ref) Node {
-	ns, err := w.Nodes(ref)
+	n, err := w.Node(ref)
 	if err != nil {
 		panic(fmt.Sprintf("the test names a turn it never added: %v", err))
 	}
-	return ns[0]
+	return n
+}
+
+func (w *world) nodesOf(refs []turns.Ref) (out []Node) {
+	for _, ref := range refs {
+		out = append(out, w.node(ref))
+	}
+	return out
 }
 
 // The slow twins: parent by parent, over the events.

@@ -176,27 +176,31 @@ func BenchmarkLineage(b *testing.B) {
 	run(b, store, a.log, last(b, a.log))
 	var base, ancestor, byTurns []float64
 	for b.Loop() {
-		ns, err := store.Nodes(all[a.rng.IntN(len(all))], all[a.rng.IntN(len(all))])
+		x, err := store.Node(all[a.rng.IntN(len(all))])
+		if err != nil {
+			b.Fatal(err)
+		}
+		y, err := store.Node(all[a.rng.IntN(len(all))])
 		if err != nil {
 			b.Fatal(err)
 		}
 		began := time.Now()
-		if _, _, err := lineage.MergeBase(store, ns[0], ns[1]); err != nil {
+		if _, _, err := lineage.MergeBase(store, x, y); err != nil {
 			b.Fatal(err)
 		}
 		base = append(base, time.Since(began).Seconds()*1e6)
 		began = time.Now()
-		is, err := lineage.IsAncestor(store, ns[0], ns[1])
+		is, err := lineage.IsAncestor(store, x, y)
 		if err != nil {
 			b.Fatal(err)
 		}
 		ancestor = append(ancestor, time.Since(began).Seconds()*1e6)
-		if ns[0].Depth > ns[1].Depth {
+		if x.Depth > y.Depth {
 			continue
 		}
 		began = time.Now()
-		at, err := lineage.At(store, ns[1], ns[0].Depth)
-		if err != nil || (at.Ref == ns[0].Ref) != is {
+		at, err := lineage.At(store, y, x.Depth)
+		if err != nil || (at.Ref == x.Ref) != is {
 			b.Fatal(at.Ref, is, err)
 		}
 		byTurns = append(byTurns, time.Since(began).Seconds()*1e6)

@@ -106,11 +106,11 @@ func (b *book) saysFor(old, m ledger.MemoryStatus, saved bool) bool {
 // isAbove reports whether a turn is on the path of another, by a walk up from that.
 func (b *book) isAbove(a, of turns.Ref) bool {
 	for at := of; at != a; {
-		ns, err := b.forest.Nodes(at)
-		if err != nil || ns[0].Parent.IsZero() {
+		ns, err := b.forest.Node(at)
+		if err != nil || ns.Parent.IsZero() {
 			return false
 		}
-		at = ns[0].Parent
+		at = ns.Parent
 	}
 	return true
 }

@@ -172,11 +172,10 @@ func (a *author) other(s *session) {
 	a.t.Helper()
 	var head lineage.Node
 	if !s.Head.IsZero() {
-		ns, err := a.forest.Nodes(s.Head)
-		if err != nil {
+		var err error
+		if head, err = a.forest.Node(s.Head); err != nil {
 			a.t.Fatal(err)
 		}
-		head = ns[0]
 	}
 	switch a.rng.IntN(5) {
 	case 0:
@@ -212,11 +211,10 @@ func (a *author) compact(s *session, head lineage.Node) {
 			up = lineage.Node{}
 			break
 		}
-		ns, err := a.forest.Nodes(up.Parent)
-		if err != nil {
+		var err error
+		if up, err = a.forest.Node(up.Parent); err != nil {
 			a.t.Fatal(err)
 		}
-		up = ns[0]
 	}
 	if head.Kind == turns.KindTurn && !up.Ref.IsZero() {
 		span.Through, span.FirstKept, span.Covered = up.Ref, head.Ref, 1

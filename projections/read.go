@@ -198,19 +198,15 @@ func (v view) Hash(ref turns.Ref) (turns.Hash, error) {
 	return t.Hash, nil
 }
 
-// Nodes implements [lineage.Reader].
-func (s *Store) Nodes(refs ...turns.Ref) ([]lineage.Node, error) { return s.view().Nodes(refs...) }
+// Node implements [lineage.Reader].
+func (s *Store) Node(ref turns.Ref) (lineage.Node, error) { return s.view().Node(ref) }
 
-func (v view) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
-	ns := make([]lineage.Node, len(refs))
-	for i, r := range refs {
-		t, err := v.step(r)
-		if err != nil {
-			return nil, err
-		}
-		ns[i] = t.Node
+func (v view) Node(ref turns.Ref) (lineage.Node, error) {
+	t, err := v.step(ref)
+	if err != nil {
+		return lineage.Node{}, err
 	}
-	return ns, nil
+	return t.Node, nil
 }
 
 // Payload returns the stored bytes of a turn's event.

@@ -61,11 +61,8 @@ func TestRecentRowsAreThoseOfTheDatabase(t *testing.T) {
 					same(t, "Turn", *row, want, err)
 				}
 				for range 2 { // from the database, from memory
-					ns, err := s.Nodes(ref)
-					if err != nil {
-						t.Fatal(err)
-					}
-					same(t, "Nodes", ns[0], want.Node, nil)
+					n, err := s.Node(ref)
+					same(t, "Node", n, want.Node, err)
 				}
 			}
 			n := len(mem.walked.young) + len(mem.walked.old)
@@ -88,7 +85,7 @@ func TestRecentRowsAreThoseOfTheDatabase(t *testing.T) {
 			}
 		}
 		for ref := range w.turns {
-			if _, err := s.Nodes(ref); !errors.Is(err, lineage.ErrUnknown) {
+			if _, err := s.Node(ref); !errors.Is(err, lineage.ErrUnknown) {
 				t.Errorf("turn %s of an empty store: %v", ref, err)
 			}
 		}
@@ -113,12 +110,12 @@ func TestAWalkFromBeforeAClearLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	mem.addWalked(row, clears)
-	if _, err := s.Nodes(row.Ref); !errors.Is(err, lineage.ErrUnknown) {
+	if _, err := s.Node(row.Ref); !errors.Is(err, lineage.ErrUnknown) {
 		t.Errorf("a row of the store before: %v", err)
 	}
 	_, clears = mem.step(row.Ref)
 	mem.addWalked(row, clears)
-	if _, err := s.Nodes(row.Ref); err != nil {
+	if _, err := s.Node(row.Ref); err != nil {
 		t.Errorf("a row read since: %v", err)
 	}
 }

@@ -161,7 +161,7 @@ func unknown(t *testing.T, s *Store, session turns.ID) {
 			t.Errorf("%s of what is not there: %v", what, err)
 		}
 	}
-	for what, err := range map[string]error{"Turn": second(s.Turn(at)), "Nodes": second(s.Nodes(at)), "Hash": second(s.History().Hash(at))} {
+	for what, err := range map[string]error{"Turn": second(s.Turn(at)), "Node": second(s.Node(at)), "Hash": second(s.History().Hash(at))} {
 		if !errors.Is(err, lineage.ErrUnknown) {
 			t.Errorf("%s of what is not there: %v", what, err)
 		}
@@ -423,8 +423,8 @@ func (w *twin) checkTurn(t *testing.T, s *Store, n lineage.Node) {
 	want := Turn{Node: n, Index: e.Index, Seq: seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
 	got, err := s.Turn(n.Ref)
 	same(t, "Turn", got, want, err)
-	ns, err := s.Nodes(n.Ref, n.Ref)
-	same(t, "Nodes", ns, []lineage.Node{n, n}, err)
+	node, err := s.Node(n.Ref)
+	same(t, "Node", node, n, err)
 	hash, err := s.History().Hash(n.Ref)
 	same(t, "Hash", hash, r.Hash, err)
 	read := s.EventBytes()

@@ -126,11 +126,11 @@ func (w *Session) Path() view.Path {
 
 // Node returns the node of r, which must exist.
 func (w *Session) Node(r turns.Ref) lineage.Node {
-	ns, err := w.Forest.Nodes(r)
+	n, err := w.Forest.Node(r)
 	if err != nil {
 		panic(err)
 	}
-	return ns[0]
+	return n
 }
 
 // Check returns an error unless each half is in exactly one state (invariant 5).

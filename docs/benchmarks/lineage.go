@@ -132,11 +132,11 @@ func project(ctx context.Context, f forest, dir string) (_ *projected, err error
 }
 
 func (p *projected) mergeBase(a, b int) (string, error) {
-	ns, err := p.store.Nodes(p.refs[a], p.refs[b])
+	x, y, err := p.nodes(a, b)
 	if err != nil {
 		return "", err
 	}
-	base, ok, err := lineage.MergeBase(p.store, ns[0], ns[1])
+	base, ok, err := lineage.MergeBase(p.store, x, y)
 	if err == nil && !ok {
 		err = errors.New("no merge base in one tree")
 	}
@@ -144,11 +144,18 @@ func (p *projected) mergeBase(a, b int) (string, error) {
 }
 
 func (p *projected) isAncestor(a, b int) (bool, error) {
-	ns, err := p.store.Nodes(p.refs[a], p.refs[b])
+	x, y, err := p.nodes(a, b)
 	if err != nil {
 		return false, err
 	}
-	return lineage.IsAncestor(p.store, ns[0], ns[1])
+	return lineage.IsAncestor(p.store, x, y)
+}
+
+func (p *projected) nodes(a, b int) (x, y lineage.Node, err error) {
+	if x, err = p.store.Node(p.refs[a]); err == nil {
+		y, err = p.store.Node(p.refs[b])
+	}
+	return x, y, err
 }
 
 // linked is a forest in the design's schema: each turn has a link to its parent, and recursive queries walk them.

@@ -151,11 +151,15 @@ func (g *grown) nodes(b *testing.B) (head, other lineage.Node) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ns, err := g.e.Projections.Nodes(s.Head, f.Head)
+	head, err = g.e.Projections.Node(s.Head)
 	if err != nil {
 		b.Fatal(err)
 	}
-	return ns[0], ns[1]
+	other, err = g.e.Projections.Node(f.Head)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return head, other
 }
 
 func (g *grown) depth(n lineage.Node) uint64 {

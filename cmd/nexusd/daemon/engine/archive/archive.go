@@ -96,17 +96,17 @@ func (a *Archive) Compactions(s *Session) iter.Seq2[lineage.Node, error] {
 				yield(lineage.Node{}, err)
 				return
 			}
-			n, err := a.reader.Projections.Nodes(ref)
+			n, err := a.reader.Projections.Node(ref)
 			if err != nil {
 				yield(lineage.Node{}, err)
 				return
 			}
-			lo, hi, err := a.covers(n[0])
+			lo, hi, err := a.covers(n)
 			if err != nil {
 				yield(lineage.Node{}, err)
 				return
 			}
-			if lo <= hi && !yield(n[0], nil) {
+			if lo <= hi && !yield(n, nil) {
 				return
 			}
 		}
@@ -118,14 +118,14 @@ func (a *Archive) Compactions(s *Session) iter.Seq2[lineage.Node, error] {
 func (a *Archive) covers(n lineage.Node) (lo, hi uint64, err error) {
 	lo = 1
 	if !n.Previous.IsZero() {
-		up, err := a.reader.Projections.Nodes(n.Previous)
+		up, err := a.reader.Projections.Node(n.Previous)
 		if err != nil {
 			return 0, 0, err
 		}
-		if up[0].Cut == n.Cut {
+		if up.Cut == n.Cut {
 			return 1, 0, nil
 		}
-		lo = max(up[0].Cut.Depth(), 1)
+		lo = max(up.Cut.Depth(), 1)
 	}
 	return lo, min(n.Cut.Last(), n.Depth-1), nil
 }
@@ -195,19 +195,19 @@ func (a *Archive) Left(s *Session, ids []turns.ID) (map[turns.ID]bool, error) {
 	if err != nil || in.IsZero() {
 		return out, err
 	}
-	k, err := a.reader.Projections.Nodes(in)
+	k, err := a.reader.Projections.Node(in)
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range ids {
-		n, err := a.reader.Projections.Nodes(turns.Ref{Session: s.ID, Turn: id})
+		n, err := a.reader.Projections.Node(turns.Ref{Session: s.ID, Turn: id})
 		if err != nil {
 			return nil, err
 		}
-		if n[0].Depth >= k[0].Cut.Depth() {
+		if n.Depth >= k.Cut.Depth() {
 			continue
 		}
-		if out[id], err = lineage.IsAncestor(a.reader.Projections, n[0], k[0]); err != nil {
+		if out[id], err = lineage.IsAncestor(a.reader.Projections, n, k); err != nil {
 			return nil, err
 		}
 	}

@@ -139,17 +139,10 @@ func (v *verifier) admittedTurn(ref turns.Ref) (projections.Turn, error) {
 	return t, err
 }
 
-// Nodes implements [ledger.History].
-func (v *verifier) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
-	ns := make([]lineage.Node, len(refs))
-	for i, ref := range refs {
-		t, err := v.admittedTurn(ref)
-		if err != nil {
-			return nil, err
-		}
-		ns[i] = t.Node
-	}
-	return ns, nil
+// Node implements [ledger.History].
+func (v *verifier) Node(ref turns.Ref) (lineage.Node, error) {
+	t, err := v.admittedTurn(ref)
+	return t.Node, err
 }
 
 // Session implements [ledger.History].

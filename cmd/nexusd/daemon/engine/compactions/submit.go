@@ -211,15 +211,16 @@ func (cm *Compactions) sawThrough(s *ledger.Session, w *planned, res *compactor.
 	if err != nil {
 		return err
 	}
-	for _, x := range []struct{ above, below turns.Ref }{{plan.Span.SawThrough, n.Ref}, {n.Ref, head.Ref}} {
-		if x.above.IsZero() {
-			continue
-		}
-		ns, err := cm.reader.Projections.Nodes(x.above, x.below)
+	path := []lineage.Node{n, head}
+	if saw := plan.Span.SawThrough; !saw.IsZero() {
+		shown, err := cm.reader.Projections.Node(saw)
 		if err != nil {
 			return err
 		}
-		if ok, err := lineage.IsAncestor(cm.reader.Projections, ns[0], ns[1]); err != nil || !ok {
+		path = []lineage.Node{shown, n, head}
+	}
+	for i, below := range path[1:] {
+		if ok, err := lineage.IsAncestor(cm.reader.Projections, path[i], below); err != nil || !ok {
 			return errors.Join(err, api.FieldErrorf("/saw_through", "not from what the plan shows to the head"))
 		}
 	}

@@ -102,11 +102,10 @@ func asked(halves []summary.HalfTurn, before bool) []summary.HalfTurn {
 func (cx *Contexts) givenContext(ctx context.Context, s *ledger.Session, ev *turns.Event, req api.GetContext) (*contextView, error) {
 	var n lineage.Node // before the first turn
 	if !ev.Parent.IsZero() {
-		ns, err := cx.reader.Projections.Nodes(ev.Parent)
-		if err != nil {
+		var err error
+		if n, err = cx.reader.Projections.Node(ev.Parent); err != nil {
 			return nil, err
 		}
-		n = ns[0]
 	}
 	r, err := cx.StoredRecipe(s, n, ev)
 	if err != nil || r == nil {

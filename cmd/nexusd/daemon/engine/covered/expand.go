@@ -113,14 +113,14 @@ func (cv *Covered) expandCompaction(ctx context.Context, n lineage.Node, all boo
 func (cv *Covered) expandFrom(n lineage.Node, all bool, after string) (uint64, error) {
 	lo := uint64(1)
 	if !all && !n.Previous.IsZero() {
-		up, err := cv.reader.Projections.Nodes(n.Previous)
+		up, err := cv.reader.Projections.Node(n.Previous)
 		if err != nil {
 			return 0, err
 		}
-		if up[0].Cut == n.Cut {
+		if up.Cut == n.Cut {
 			return 0, nil
 		}
-		lo = up[0].Cut.Depth()
+		lo = up.Cut.Depth()
 	}
 	if after != "" {
 		id, err := page.OptionalID("/after", after)

@@ -122,11 +122,11 @@ func (fk *Forks) summarizeFork(ctx context.Context, c reader.Caller, id turns.ID
 func (fk *Forks) reuseSummary(ctx context.Context, c reader.Caller, id turns.ID, point lineage.Node) (bool, error) {
 	var floor lineage.Cut
 	if !point.Compaction.IsZero() {
-		ns, err := fk.reader.Projections.Nodes(point.Compaction)
+		c, err := fk.reader.Projections.Node(point.Compaction)
 		if err != nil {
 			return false, err
 		}
-		floor = ns[0].Cut
+		floor = c.Cut
 	}
 	const maxAncestors, maxCandidates = 4096, 64
 	candidates := 0
@@ -150,11 +150,9 @@ func (fk *Forks) reuseSummary(ctx context.Context, c reader.Caller, id turns.ID,
 		if n.Parent.IsZero() {
 			break
 		}
-		up, err := fk.reader.Projections.Nodes(n.Parent)
-		if err != nil {
+		if n, err = fk.reader.Projections.Node(n.Parent); err != nil {
 			return false, err
 		}
-		n = up[0]
 	}
 	return false, nil
 }

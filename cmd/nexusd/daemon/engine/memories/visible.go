@@ -69,14 +69,14 @@ func (v *viewer) onPath(lr lineage.Reader, turn turns.Ref) (bool, error) {
 	if ok, known := v.on[turn]; known {
 		return ok, nil
 	}
-	ns, err := lr.Nodes(turn)
+	n, err := lr.Node(turn)
 	if errors.Is(err, lineage.ErrUnknown) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	ok, err := lineage.IsAncestor(lr, ns[0], v.at)
+	ok, err := lineage.IsAncestor(lr, n, v.at)
 	if err == nil {
 		v.on[turn] = ok
 	}

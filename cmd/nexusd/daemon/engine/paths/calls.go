@@ -17,11 +17,10 @@ import (
 func (pl *Loader) CallsAfter(ctx context.Context, tenant string, s *ledger.Session, ev *turns.Event) (ledger.CallChanges, error) {
 	var up lineage.Node
 	if !ev.Parent.IsZero() {
-		ns, err := pl.reader.Projections.Nodes(ev.Parent)
-		if err != nil {
+		var err error
+		if up, err = pl.reader.Projections.Node(ev.Parent); err != nil {
 			return ledger.CallChanges{}, err
 		}
-		up = ns[0]
 	}
 	open, err := pl.OpenCalls(ctx, tenant, s, nil, up)
 	if err != nil {
@@ -72,11 +71,9 @@ func (pl *Loader) OpenCalls(ctx context.Context, tenant string, s *ledger.Sessio
 		if n.Parent.IsZero() {
 			break
 		}
-		up, err := pl.reader.Projections.Nodes(n.Parent)
-		if err != nil {
+		if n, err = pl.reader.Projections.Node(n.Parent); err != nil {
 			return nil, err
 		}
-		n = up[0]
 	}
 	var open ledger.Calls
 	for _, b := range slices.Backward(path) {

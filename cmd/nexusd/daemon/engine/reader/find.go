@@ -193,11 +193,7 @@ func (rd *Reader) HeadNode(s *ledger.Session) (lineage.Node, error) {
 	if s.Head.IsZero() {
 		return lineage.Node{}, nil
 	}
-	ns, err := rd.Projections.Nodes(s.Head)
-	if err != nil {
-		return lineage.Node{}, err
-	}
-	return ns[0], nil
+	return rd.Projections.Node(s.Head)
 }
 
 // FindTurn finds a turn by its id: a turn of the session's own on any branch, or an
@@ -210,11 +206,11 @@ func (rd *Reader) FindTurn(s *ledger.Session, id turns.ID) (lineage.Node, error)
 			if sess == s {
 				return t.Node, nil
 			}
-			point, err := rd.Projections.Nodes(at)
+			point, err := rd.Projections.Node(at)
 			if err != nil {
 				return lineage.Node{}, err
 			}
-			ok, err := lineage.IsAncestor(rd.Projections, t.Node, point[0])
+			ok, err := lineage.IsAncestor(rd.Projections, t.Node, point)
 			if err != nil || ok {
 				return t.Node, err
 			}

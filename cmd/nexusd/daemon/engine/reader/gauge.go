@@ -66,11 +66,11 @@ func (rd *Reader) ContextLoad(s *ledger.Session, g api.Gauge, head lineage.Node)
 		return l, err
 	}
 	if !in.IsZero() {
-		c, err := rd.Projections.Nodes(in)
+		c, err := rd.Projections.Node(in)
 		if err != nil {
 			return l, err
 		}
-		l.Turns = head.Depth - c[0].Depth
+		l.Turns = head.Depth - c.Depth
 	}
 	return l, nil
 }
@@ -94,15 +94,15 @@ func (rd *Reader) contextTokens(s *ledger.Session, head lineage.Node) (uint64, e
 	if err != nil || in.IsZero() {
 		return head.Sum, err
 	}
-	c, err := rd.Projections.Nodes(in)
+	c, err := rd.Projections.Node(in)
 	if err != nil {
 		return 0, err
 	}
-	kept, err := lineage.TokensFrom(rd.Projections, head, c[0].Cut)
-	if c[0].Saved > kept { // the elisions save more than the kept turns have
-		return c[0].Replaced, err
+	kept, err := lineage.TokensFrom(rd.Projections, head, c.Cut)
+	if c.Saved > kept { // the elisions save more than the kept turns have
+		return c.Replaced, err
 	}
-	return content.SaturatingAdd(kept-c[0].Saved, c[0].Replaced), err
+	return content.SaturatingAdd(kept-c.Saved, c.Replaced), err
 }
 
 // CompactionAt returns the compaction that is in force for session s when its head

@@ -66,11 +66,9 @@ func (rd *Reader) PathNodes(ctx context.Context, head lineage.Node, lo, hi uint6
 		if more, err := yield(n); err != nil || !more || n.Depth <= lo {
 			return err
 		}
-		up, err := rd.Projections.Nodes(n.Parent)
-		if err != nil {
+		if n, err = rd.Projections.Node(n.Parent); err != nil {
 			return err
 		}
-		n = up[0]
 	}
 }
 

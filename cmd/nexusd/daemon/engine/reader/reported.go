@@ -48,11 +48,11 @@ func (rd *Reader) ReportedTokensAfter(s *ledger.Session, set *turns.Settings, n 
 	if n.Parent.IsZero() {
 		return 0, nil
 	}
-	up, err := rd.Projections.Nodes(n.Parent)
-	if err != nil || up[0].Compaction != n.Compaction {
+	up, err := rd.Projections.Node(n.Parent)
+	if err != nil || up.Compaction != n.Compaction {
 		return 0, err
 	}
-	r, err := rd.ReportedTokens(s, set, up[0])
+	r, err := rd.ReportedTokens(s, set, up)
 	if err != nil || r == 0 {
 		return 0, err
 	}

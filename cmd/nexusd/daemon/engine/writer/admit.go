@@ -116,10 +116,10 @@ func (r knownHistory) Session(id turns.ID) (ledger.Session, error) {
 	return r.History.Session(id)
 }
 
-// Nodes implements [ledger.History].
-func (r knownHistory) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
-	if len(refs) == 1 && refs[0] == r.head.Ref && !r.head.Ref.IsZero() {
-		return []lineage.Node{r.head}, nil
+// Node implements [ledger.History].
+func (r knownHistory) Node(ref turns.Ref) (lineage.Node, error) {
+	if ref == r.head.Ref && !ref.IsZero() {
+		return r.head, nil
 	}
-	return r.History.Nodes(refs...)
+	return r.History.Node(ref)
 }

@@ -27,11 +27,10 @@ func (wr *Writer) CheckParent(s *ledger.Session, head lineage.Node, parent turns
 		if n.Kind != turns.KindCompaction {
 			break
 		}
-		up, err := wr.reader.Projections.Nodes(n.Parent)
-		if err != nil {
+		var err error
+		if n, err = wr.reader.Projections.Node(n.Parent); err != nil {
 			return err
 		}
-		n = up[0]
 	}
 	return HeadMoved(s, "parent is "+parent.String())
 }
