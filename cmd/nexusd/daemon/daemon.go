@@ -305,8 +305,9 @@ func (d *Daemon) serve(ctx context.Context) error {
 	}
 	counter := tokens.Approx{}
 	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true, Version: extractive.Version}
+	log := &guardedLog{Log: d.log, store: d.store, outage: d.outage}
 	c := engine.Config{
-		Ledger: uid, Log: &guardedLog{d.log, d.store, d.outage}, Blobs: &guardedBlobs{d.log.Blobs(), d.outage}, Projections: d.store, Counter: counter,
+		Ledger: uid, Log: log, Blobs: &guardedBlobs{d.log.Blobs(), d.outage}, Projections: d.store, Counter: counter,
 		Tiers: append(slices.Clip(d.cfg.Models), extract),
 		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Registry: registry, Notify: d.notify,
 		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.ModelTable(), Access: d.outage.access, MayOpenMain: d.cfg.mayOpenMain,
@@ -315,6 +316,9 @@ func (d *Daemon) serve(ctx context.Context) error {
 		source := &backupSource{daemon: d}
 		d.opened(source.close)
 		c.Backup = source
+		applied := func() uint64 { return d.store.Applied().Seq }
+		log.ends = newChainEnds(applied, applied())
+		c.Acknowledged = log.ends.end
 	}
 	if d.cfg.Seal == "on" {
 		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"))

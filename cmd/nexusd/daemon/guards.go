@@ -21,17 +21,22 @@ type guardedLog struct {
 	*jetstream.Log
 	store  *projections.Store
 	outage *outage
+	ends   *chainEnds // nil: others may append to the log, too
 }
 
 // Append implements [ledger.Log].
-func (g *guardedLog) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
+func (g *guardedLog) Append(ctx context.Context, subject string, expect uint64, payload []byte) (seq uint64, err error) {
 	ctx, stop, err := g.outage.during(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("append to %s: %w", subject, err)
 	}
 	defer stop()
 	defer g.outage.writing()()
-	return g.Log.Append(ctx, subject, expect, payload)
+	seq, err = g.Log.Append(ctx, subject, expect, payload)
+	if err == nil && g.ends != nil {
+		g.ends.add(subject, seq)
+	}
+	return seq, err
 }
 
 // errStale: what the log holds is not known.

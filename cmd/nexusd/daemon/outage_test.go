@@ -109,7 +109,7 @@ func TestAnOutageRefusesChangesAndServesReads(t *testing.T) {
 			if err := d.ready(); !errors.Is(err, ledger.ErrUnavailable) {
 				t.Errorf("ready in the outage: %v, want why not", err)
 			}
-			if _, err := (&guardedLog{d.log, d.store, d.outage}).Append(t.Context(), "nexus.log.00.default.s.x", 0, nil); !errors.Is(err, ledger.ErrUnavailable) {
+			if _, err := (&guardedLog{Log: d.log, store: d.store, outage: d.outage}).Append(t.Context(), "nexus.log.00.default.s.x", 0, nil); !errors.Is(err, ledger.ErrUnavailable) {
 				t.Errorf("append of the engine's own: %v, want unavailable", err)
 			}
 			unblock()

@@ -71,6 +71,8 @@ type Config struct {
 	Models tokens.Models
 	// Access returns what requests may do now. nil: everything.
 	Access func() reader.Access
+	// Acknowledged is [reader.Reader]'s. nil: the log is asked for the end of a chain.
+	Acknowledged func(subject string) (seq uint64, ok bool)
 	// MayOpenMain reports whether an agent may open sessions of kind main. nil: none may.
 	MayOpenMain func(tenant, agent string) bool
 	// Backup reads the streams for a backup. nil: they can't be backed up here.
@@ -121,7 +123,7 @@ func New(c Config) *Engine {
 	e := &Engine{Caches: budget, Limits: &page.Limits{MaxPayload: c.MaxPayload}}
 	e.Store = content.New(c.Ledger, c.Blobs, c.Keys, c.Counter, c.Rand, e.Limits, budget)
 	e.Reader = reader.New(c.Log, c.Projections, c.Now, c.Models, e.Store, e.Limits, budget)
-	e.Reader.Access = c.Access
+	e.Reader.Access, e.Reader.Acknowledged = c.Access, c.Acknowledged
 	e.Loader = paths.New(c.Tiers, c.MaxContent, e.Store, e.Reader, e.Limits, budget)
 	e.Writer = writer.New(c.Logger, set, c.Notify, e.Store, e.Reader, e.Limits)
 	e.Policies = policies.New(e.Store, e.Limits, e.Reader, e.Writer)

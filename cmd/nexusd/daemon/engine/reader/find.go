@@ -14,14 +14,14 @@ import (
 )
 
 // FindSession reads a session from the projections. If fresh is set, it first waits
-// until they have applied the end that the session's chain had when the request
-// came. Only then is a negative answer true, or one about the head. A chain that was
-// set aside before its end is [ledger.ErrCorrupt] then.
+// until they have applied all that was acknowledged of the session's chain when the
+// request came. Only then is a negative answer true, or one about the head. A chain that
+// was set aside before its end is [ledger.ErrCorrupt] then.
 func (rd *Reader) FindSession(ctx context.Context, c Caller, id turns.ID, fresh bool) (*ledger.Session, error) {
 	var end ledger.Record
 	if fresh {
 		var err error
-		if end, err = rd.ChainEnd(ctx, c.Tenant, id); err != nil {
+		if end, err = rd.acknowledged(ctx, c.Tenant, id); err != nil {
 			if errors.Is(err, ledger.ErrNotFound) {
 				return nil, SessionNotFound(id)
 			}
@@ -54,6 +54,26 @@ func (rd *Reader) BehindError(s *ledger.Session, last uint64) error {
 		return err
 	}
 	return fmt.Errorf("%w: session %s: projections end at %d, the chain at %d", ledger.ErrCorrupt, s.ID, s.Tail.Seq, last)
+}
+
+// acknowledged returns the position up to which the session's chain was acknowledged, and
+// its subject, and waits until the projections have applied it: without the log where
+// [Reader].Acknowledged knows it, else as [Reader.ChainEnd] does.
+func (rd *Reader) acknowledged(ctx context.Context, tenant string, id turns.ID) (ledger.Record, error) {
+	// A chain that was set aside ends earlier in the projections than on the log; of a
+	// session that they do not have, the subject is not known.
+	if rd.Acknowledged == nil || rd.Projections.SetAside() > 0 || rd.AccessNow().Stale() {
+		return rd.ChainEnd(ctx, tenant, id)
+	}
+	s, err := rd.Projections.Session(id)
+	if err != nil || s.Tenant != tenant {
+		return rd.ChainEnd(ctx, tenant, id)
+	}
+	seq, ok := rd.Acknowledged(s.Subject())
+	if !ok {
+		return rd.ChainEnd(ctx, tenant, id)
+	}
+	return ledger.Record{Seq: seq, Subject: s.Subject()}, rd.Projections.WaitFor(ctx, seq)
 }
 
 // CatchUp waits until the projections have applied the end of the session's chain,

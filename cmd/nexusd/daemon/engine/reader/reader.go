@@ -22,6 +22,10 @@ type Reader struct {
 	Models tokens.Models
 	// Access returns what requests may do now. nil: everything.
 	Access func() Access
+	// Acknowledged returns a position such that projections that have applied it have all
+	// that was acknowledged of a chain before the call. It reports false if it does not know
+	// one. nil: the log is asked for the end of a chain.
+	Acknowledged func(subject string) (seq uint64, ok bool)
 
 	content  *content.Store
 	page     *page.Limits
