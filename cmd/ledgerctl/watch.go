@@ -56,7 +56,9 @@ PI_CODING_AGENT_SESSION_DIR, pi's settings and GEMINI_CLI_HOME count.
                     notifications missed (30s)
 
 status shows for each folder when something was delivered last, how many files
-are behind, what failed and why, and what happened to files. doctor says what
+are behind, what failed and why, and what happened to files; and how many files
+may grow: a last turn whose answer is not whole waits for it, for an hour after
+the last write. doctor says what
 is wrong, with an exit status, and when each hook of an agent fired last. Both
 look where the installed service does, unless --from or --state is given.
 
@@ -253,6 +255,13 @@ func (e *env) printWatch(s *watch.Status) {
 		rows = append(rows, []string{x.Agent, fmt.Sprint(x.Files), fmt.Sprint(x.Behind), fmt.Sprint(x.Failed), fmt.Sprint(x.Gone), state, prose.Printable(x.Folder)})
 	}
 	fmt.Fprint(e.Out, e.Table([]terminal.Column{{Head: "agent"}, {Head: "files", Right: true, Drop: 1}, {Head: "behind", Right: true}, {Head: "failed", Right: true}, {Head: "gone", Right: true, Drop: 3}, {Head: "delivered"}, {Head: "folder", Wraps: true, Least: 20, Drop: 2}}, rows))
+	open := 0
+	for _, x := range s.Sources {
+		open += x.Open
+	}
+	if open > 0 {
+		e.Tell("%s may grow: a last turn without its whole answer waits for it, for an hour after the last write", prose.Plural(uint64(open), "file"))
+	}
 	for _, f := range s.Failed {
 		e.Tell("%s %s: %s", terminal.Bad.Render("failed:"), prose.Printable(f.File), prose.Printable(f.Why))
 	}

@@ -32,6 +32,7 @@ type SourceStatus struct {
 	Files     int       `json:"files"`
 	Behind    int       `json:"behind"`       // files that are not in the ledger as they are now
 	Bytes     int64     `json:"bytes_behind"` // of them, half lines included
+	Open      int       `json:"open"`         // files that may grow: a last turn without its whole answer waits for it
 	Failed    int       `json:"failed"`
 	Gone      int       `json:"gone"` // files that vanished; the ledger has them
 	Delivered time.Time `json:"delivered,omitzero"`
@@ -74,9 +75,13 @@ func ReadStatus(dir string, sources []Source) (*Status, error) {
 		}
 		err := src.find(func(string) {}, func(path string, info fs.FileInfo) {
 			x.Files++
-			if n := behind(s.Files[path], info); n > 0 {
+			st := s.Files[path]
+			if n := behind(st, info); n > 0 {
 				x.Behind++
 				x.Bytes += n
+			}
+			if st != nil && !st.Final && st.Failed == "" {
+				x.Open++
 			}
 		})
 		if err != nil { // of folders below; the rest is known

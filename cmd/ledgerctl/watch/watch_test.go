@@ -63,6 +63,34 @@ func TestGrowingTranscriptsArrive(t *testing.T) {
 	}
 }
 
+// A file that may grow is open in the status, and no more once nobody wrote to it for long.
+func TestStatusSaysWhichFilesMayGrow(t *testing.T) {
+	l, home := openLedger(t), t.TempDir()
+	path, text := transcript("claude", 1, 2)
+	path = filepath.Join(home, path)
+	appendTo(t, path, strings.Join(text, ""))
+	for _, tc := range []struct {
+		written time.Time
+		open    int
+	}{{time.Now(), 1}, {time.Now().Add(-2 * time.Hour), 0}} {
+		if err := os.Chtimes(path, tc.written, tc.written); err != nil {
+			t.Fatal(err)
+		}
+		once(t, l, home)
+		s, err := ReadStatus(filepath.Join(home, "state"), configOf(l, home).Sources)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open, files := 0, 0
+		for _, x := range s.Sources {
+			open, files = open+x.Open, files+x.Files
+		}
+		if open != tc.open || files != 1 {
+			t.Errorf("written %v: %d of %d files are open, want %d", tc.written, open, files, tc.open)
+		}
+	}
+}
+
 func total(s *State) (n int) {
 	for _, st := range s.Files {
 		n += st.Stored
