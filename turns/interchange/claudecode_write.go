@@ -39,6 +39,7 @@ type ClaudeCodeWriter struct {
 	session   string
 	cwd       string
 	branch    string
+	title     string
 	resumed   bool // see [WrittenSession]
 	lastLine  *string
 	time      time.Time
@@ -73,6 +74,13 @@ type claudeLine struct {
 	Compact   *claudeCompact `json:"compactMetadata,omitzero"`
 	UUID      string         `json:"uuid"`
 	Time      string         `json:"timestamp"`
+}
+
+// claudeTitleLine is the title of a session.
+type claudeTitleLine struct {
+	Type    string `json:"type"`
+	Title   string `json:"aiTitle"`
+	Session string `json:"sessionId"`
 }
 
 type claudeMessage struct {

@@ -2,6 +2,7 @@ package interchange
 
 import (
 	"strings"
+	"time"
 
 	"nexus/turns"
 )
@@ -9,6 +10,7 @@ import (
 // codexWriter writes rollouts of Codex.
 type codexWriter struct {
 	s         WrittenSession
+	now       time.Time // of the last turn
 	begun     bool
 	model     string
 	total     turns.Usage
@@ -20,6 +22,12 @@ type codexLine struct {
 	Time    string `json:"timestamp"`
 	Type    string `json:"type"`
 	Payload any    `json:"payload"`
+}
+
+type codexTitle struct {
+	Type   string `json:"type"`
+	Thread string `json:"thread_id"`
+	Name   string `json:"thread_name"`
 }
 
 type codexHead struct {
@@ -91,6 +99,7 @@ type codexContent struct {
 
 // Turn implements [TranscriptWriter].
 func (w *codexWriter) Turn(t WrittenTurn) ([][]byte, error) {
+	w.now = t.Time
 	at := lineTime(t.Time)
 	out := w.head()
 	line := func(kind string, payload any) { out = append(out, codexLine{at, kind, payload}) }
@@ -151,7 +160,13 @@ func (w *codexWriter) Turn(t WrittenTurn) ([][]byte, error) {
 }
 
 // End implements [TranscriptWriter].
-func (w *codexWriter) End() ([][]byte, error) { return encodedLines(&WrittenTurn{}, w.head()) }
+func (w *codexWriter) End() ([][]byte, error) {
+	out := w.head()
+	if w.s.Title != "" {
+		out = append(out, codexLine{lineTime(w.now), "event_msg", codexTitle{"thread_name_updated", w.s.TranscriptID(), w.s.Title}})
+	}
+	return encodedLines(&WrittenTurn{}, out)
+}
 
 // head returns the first line, nothing if it was written.
 func (w *codexWriter) head() []any {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -14,6 +15,7 @@ import (
 // piWriter writes sessions of pi, version 3.
 type piWriter struct {
 	s     WrittenSession
+	now   time.Time // of the last turn
 	begun bool
 	last  *string
 	used  map[string]bool // ids of entries
@@ -29,6 +31,14 @@ type piHead struct {
 	Cwd     string `json:"cwd"`
 
 	Mark *exportMark `json:"nexus,omitzero"`
+}
+
+type piTitle struct {
+	Type   string  `json:"type"`
+	ID     string  `json:"id"`
+	Parent *string `json:"parentId"`
+	Time   string  `json:"timestamp"`
+	Name   string  `json:"name"`
 }
 
 type piLine struct {
@@ -107,6 +117,7 @@ func writtenPiCost(recorded turns.Raw) (c piCost) {
 
 // Turn implements [TranscriptWriter].
 func (w *piWriter) Turn(t WrittenTurn) ([][]byte, error) {
+	w.now = t.Time
 	out := w.head()
 	n := 0
 	entry := func(kind string) piLine {
@@ -160,7 +171,13 @@ func (w *piWriter) Turn(t WrittenTurn) ([][]byte, error) {
 }
 
 // End implements [TranscriptWriter].
-func (w *piWriter) End() ([][]byte, error) { return encodedLines(&WrittenTurn{}, w.head()) }
+func (w *piWriter) End() ([][]byte, error) {
+	out := w.head()
+	if w.s.Title != "" {
+		out = append(out, piTitle{"session_info", w.entryID(w.s.ID, 0), w.last, lineTime(w.now), w.s.Title})
+	}
+	return encodedLines(&WrittenTurn{}, out)
+}
 
 func (w *piWriter) head() []any {
 	if w.begun {

@@ -19,6 +19,7 @@ type WrittenSession struct {
 	Cwd    string // the folder that the agent works in
 	Branch string // of git
 	Commit string // of git
+	Title  string // "": none; Gemini CLI's transcripts have no place for it
 	// Through is the last turn of the path, of a path as a ledger has it. What reads the
 	// transcript then has it in [Open].Exported, and a ledger knows its own turns again.
 	// Zero: it is not known. Claude Code's transcripts have no place for it.
@@ -78,12 +79,12 @@ func NewTranscriptWriter(format string, s WrittenSession) (w TranscriptWriter, o
 	switch format {
 	case "claude-code":
 		c := NewClaudeCodeWriter(s.ID)
-		c.cwd, c.branch, c.resumed = s.Cwd, s.Branch, s.Resumed
+		c.cwd, c.branch, c.title, c.resumed = s.Cwd, s.Branch, s.Title, s.Resumed
 		return c, true
 	case "codex":
-		return &codexWriter{s: s}, true
+		return &codexWriter{s: s, now: s.Time}, true
 	case "pi":
-		return &piWriter{s: s, used: make(map[string]bool), first: make(map[turns.ID]string)}, true
+		return &piWriter{s: s, now: s.Time, used: make(map[string]bool), first: make(map[turns.ID]string)}, true
 	case "gemini-cli":
 		return &geminiCLIWriter{s: s}, true
 	}
@@ -91,7 +92,12 @@ func NewTranscriptWriter(format string, s WrittenSession) (w TranscriptWriter, o
 }
 
 // End implements [TranscriptWriter].
-func (w *ClaudeCodeWriter) End() ([][]byte, error) { return nil, nil }
+func (w *ClaudeCodeWriter) End() ([][]byte, error) {
+	if w.title == "" {
+		return nil, nil
+	}
+	return encodedLines(&WrittenTurn{}, []claudeTitleLine{{"ai-title", w.title, w.session}})
+}
 
 // encodedLines returns values as JSON, one a line.
 func encodedLines[T any](t *WrittenTurn, out []T) ([][]byte, error) {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -389,6 +390,24 @@ func TestSessionWithoutTurnsHasItsHead(t *testing.T) {
 	for _, format := range []string{"pi", "gemini-cli"} {
 		if text := string(write(t, format, s, nil)); !strings.Contains(text, s.TranscriptID()) {
 			t.Errorf("%s: %s", format, text)
+		}
+	}
+}
+
+// A session's title is in its transcript, and is read from there; a title changes no turn.
+func TestTitleSurvivesEachFormatThatHasOne(t *testing.T) {
+	path := inventedPath()
+	for _, format := range []string{"claude-code", "codex", "pi"} {
+		s := WrittenSession{ID: turns.ID{0: 1, 5: 1, 15: 200}, Time: path[0].Time}
+		plain, _ := readAll(t, formatOf(t, format).Open(bytes.NewReader(write(t, format, s, path)), Options{Final: true}))
+		s.Title = `Fix the "sync"`
+		r := formatOf(t, format).Open(bytes.NewReader(write(t, format, s, path)), Options{Final: true})
+		steps, losses := readAll(t, r)
+		if got := slices.Collect(maps.Values(r.Titles())); !slices.Equal(got, []string{s.Title}) {
+			t.Errorf("%s: titles %q", format, got)
+		}
+		if d := gocmp.Diff(plain, steps); d != "" {
+			t.Errorf("%s: a title changes the steps (-without +with):\n%s\n%v", format, d, losses)
 		}
 	}
 }

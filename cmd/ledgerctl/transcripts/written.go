@@ -3,28 +3,31 @@ package transcripts
 import (
 	"cmp"
 	"context"
-	"nexus/cmd/ledgerctl/handover"
-	"nexus/ledger/api"
-	"nexus/turns"
-	"nexus/turns/interchange"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
+
+	"nexus/cmd/ledgerctl/handover"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange"
 )
 
 // WrittenSession returns a session as the writer of a transcript takes it.
 func WrittenSession(s *api.Session) interchange.WrittenSession {
 	var m struct {
-		Cwd    string `json:"cwd"`
-		Branch string `json:"git_branch"`
+		Title  turns.Raw `json:"title"`
+		Cwd    string    `json:"cwd"`
+		Branch string    `json:"git_branch"`
 		Git    struct {
 			Branch string `json:"branch"`
 			Commit string `json:"commit_hash"`
 		} `json:"git"`
 	}
 	_ = json.Unmarshal(s.Meta, &m) // the client's meta may be anything
-	return interchange.WrittenSession{ID: s.ID, Time: time.Time(s.Created), Cwd: m.Cwd, Branch: cmp.Or(m.Branch, m.Git.Branch), Commit: m.Git.Commit}
+	title, _ := m.Title.Text()
+	return interchange.WrittenSession{ID: s.ID, Title: title, Time: time.Time(s.Created), Cwd: m.Cwd, Branch: cmp.Or(m.Branch, m.Git.Branch), Commit: m.Git.Commit}
 }
 
 // WrittenTurn returns a turn as the writer of a transcript takes it, with the content
