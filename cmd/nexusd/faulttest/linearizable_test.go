@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,7 @@ import (
 	"nexus/turns"
 )
 
-var linearizable = flag.Duration("linearizable", 0, "how long TestLinearizable runs, on three servers; 0: 2 s on one server")
+var linearizable = flag.Duration("linearizable", 0, "how long TestLinearizable runs, on three servers, and TestLinearizableEmbedded; 0: 2 s, on one server")
 
 // TestLinearizable has several clients work on the same sessions through two daemons, while
 // servers and daemons are killed and paused. For each session there is an order of the
@@ -32,36 +33,62 @@ var linearizable = flag.Duration("linearizable", 0, "how long TestLinearizable r
 // It can't see a loss of what was not synced: a kill leaves what a process has written. The
 // network between the servers is not cut.
 func TestLinearizable(t *testing.T) {
-	servers, length := 1, 2*time.Second
+	servers := 1
 	if *linearizable > 0 {
-		servers, length = 3, *linearizable
+		servers = 3
 	}
 	c, log := newCluster(t, servers), newLog(t)
+	data := []string{t.TempDir(), t.TempDir()}
+	checkLinearizable(t, &recorder{url: c.url()}, c, len(data), func(i int) *Nexusd { return c.daemon(t, log, data[i]) })
+}
+
+// TestLinearizableEmbedded does the same on one nexusd with its own server, as it comes.
+func TestLinearizableEmbedded(t *testing.T) {
+	bin, log, data, listen := nexusdBinary(t), newLog(t), t.TempDir(), fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
+	credentials := func(user string) string { return filepath.Join(data, "users", user+".nk") }
+	r := &recorder{url: "nats://" + listen, agent: credentials("agent"), operator: credentials("operator")}
+	checkLinearizable(t, r, &cluster{}, 1, func(int) *Nexusd {
+		d, err := StartNexusd(t.Context(), log, bin, "--data", data, "--listen", listen, "--http", "off", "--log-level", "error", "--max-store", "8000000000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	})
+}
+
+// checkLinearizable runs so many daemons, on servers of their own or those of c.
+func checkLinearizable(t *testing.T, r *recorder, c *cluster, count int, start func(int) *Nexusd) {
+	length := 2 * time.Second
+	if *linearizable > 0 {
+		length = *linearizable
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	data := []string{t.TempDir(), t.TempDir()}
-	daemons := make([]*Nexusd, len(data))
-	for i := range data {
-		daemons[i] = c.daemon(t, log, data[i])
+	daemons := make([]*Nexusd, count)
+	for i := range daemons {
+		daemons[i] = start(i)
 	}
 	t.Cleanup(func() {
 		for _, d := range daemons {
 			d.Kill()
 		}
 	})
-	r := &recorder{began: time.Now()}
+	r.began = time.Now()
 	working, stop := context.WithTimeout(t.Context(), length)
 	defer stop()
 	var group sync.WaitGroup
 	for g := range 3 {
-		group.Go(func() { r.work(working, t, c.url(), rand.New(rand.NewPCG(seed, uint64(g)))) })
+		group.Go(func() { r.work(working, t, rand.New(rand.NewPCG(seed, uint64(g)))) })
 	}
-	faults := harass(working, t, c, daemons, func(i int) *Nexusd { return c.daemon(t, log, data[i]) }, rand.New(rand.NewPCG(seed, 99)))
+	faults := harass(working, t, c, daemons, start, rand.New(rand.NewPCG(seed, 99)))
 	group.Wait()
 	if t.Failed() {
 		return
 	}
-	nc, client := r.dial(t, c.url())
+	nc, client := r.dial(t, r.agent)
+	if nc == nil {
+		return
+	}
 	defer nc.Close()
 	eventually(t, "the ledger answers again", func(ctx context.Context) error {
 		_, err := client.Create(ctx, api.CreateSession{})
@@ -87,11 +114,16 @@ func TestLinearizable(t *testing.T) {
 			return
 		}
 	}
-	v, err := client.As(api.Operator).Verify(t.Context())
+	op, operator := r.dial(t, r.operator)
+	if op == nil {
+		return
+	}
+	defer op.Close()
+	v, err := operator.As(api.Operator).Verify(t.Context())
 	if err != nil || !v.OK {
 		t.Errorf("verify: %+v, %v", v, err)
 	}
-	t.Logf("%d servers, %v: %d sessions, %d operations, %d of unknown outcome, %d refused and not carried out, %d stale reads; %d refused for good after a call without an answer; %v", servers, length, len(r.sessions), operations, open, r.unavailable, r.stale, r.refusedLate, faults)
+	t.Logf("%d servers, %v: %d sessions, %d operations, %d of unknown outcome, %d refused and not carried out, %d stale reads; %d refused for good after a call without an answer; %v", len(c.servers), length, len(r.sessions), operations, open, r.unavailable, r.stale, r.refusedLate, faults)
 	if operations == 0 {
 		t.Error("nothing was done: the run shows nothing")
 	}
@@ -114,8 +146,8 @@ func harass(ctx context.Context, t *testing.T, c *cluster, daemons []*Nexusd, st
 	}
 	for ctx.Err() == nil && !t.Failed() {
 		pause(200, 800)
-		d, s, kind := rng.IntN(len(daemons)), rng.IntN(len(c.servers)), rng.IntN(5)
-		if len(c.servers) == 1 {
+		d, s, kind := rng.IntN(len(daemons)), rng.IntN(max(1, len(c.servers))), rng.IntN(5)
+		if len(c.servers) < 2 {
 			kind %= 2
 		}
 		if kind == 0 || kind == 4 {
@@ -157,7 +189,9 @@ func harass(ctx context.Context, t *testing.T, c *cluster, daemons []*Nexusd, st
 
 // recorder keeps the histories of all sessions.
 type recorder struct {
-	began time.Time
+	began           time.Time
+	url             string
+	agent, operator string // files of credentials; "": none
 
 	mu                 sync.Mutex
 	sessions           []*sharedSession
@@ -180,9 +214,9 @@ type sharedSession struct {
 
 func (r *recorder) now() int64 { return int64(time.Since(r.began)) }
 
-func (r *recorder) dial(t *testing.T, url string) (*nats.Conn, *api.Client) {
+func (r *recorder) dial(t *testing.T, credentials string) (*nats.Conn, *api.Client) {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true),
+	nc, err := api.Dial(r.url, credentials, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true),
 		nats.PingInterval(500*time.Millisecond), nats.MaxPingsOutstanding(2), nats.Timeout(time.Second))
 	if err != nil {
 		t.Error(err)
@@ -195,10 +229,10 @@ func (r *recorder) dial(t *testing.T, url string) (*nats.Conn, *api.Client) {
 // A history stays short enough to be decided.
 const clientsOfSession, operationsOfClient = 4, 9
 
-func (r *recorder) work(ctx context.Context, t *testing.T, url string, rng *rand.Rand) {
+func (r *recorder) work(ctx context.Context, t *testing.T, rng *rand.Rand) {
 	var clients []*api.Client
 	for range clientsOfSession {
-		nc, c := r.dial(t, url)
+		nc, c := r.dial(t, r.agent)
 		if nc == nil {
 			return
 		}
@@ -503,8 +537,8 @@ func TestRefusedAppendIsNotStoredLater(t *testing.T) {
 	cl, log := newCluster(t, 1), newLog(t)
 	paused := cl.daemon(t, log, t.TempDir())
 	t.Cleanup(func() { paused.Kill() })
-	r := &recorder{began: time.Now()}
-	nc, c := r.dial(t, cl.url())
+	r := &recorder{began: time.Now(), url: cl.url()}
+	nc, c := r.dial(t, "")
 	defer nc.Close()
 	session, ids, err := newSession(t.Context(), c, 1)
 	if err != nil {
