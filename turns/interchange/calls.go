@@ -3,6 +3,10 @@ package interchange
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+
+	"nexus/turns"
 )
 
 // callIDs gives each call of a transcript an id that is unique within its message, and
@@ -42,4 +46,27 @@ func (c callIDs) answeredBy(id string) (call string, ok bool) {
 		c[id] = calls[1:]
 	}
 	return calls[0], true
+}
+
+// heldName returns the name of a tool as the ledger can hold it: with _ for each control
+// character, and cut to [turns.MaxName] bytes. A call whose name is changed so is still a
+// call, to which its result belongs.
+func heldName(name string) string {
+	s := strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f {
+			return '_'
+		}
+		return r
+	}, name)
+	return strings.ToValidUTF8(clipped(s, turns.MaxName), "")
+}
+
+// toolName returns the name of a called tool as the ledger can hold it, and reports it if
+// that is another. record is the call's own id.
+func (l *lossReport) toolName(line int, name, record string) string {
+	held := heldName(name)
+	if held != name {
+		l.add(line, "repaired", "a tool's name that the ledger can't hold, "+strconv.Quote(clipped(name, 80))+", was changed", record)
+	}
+	return held
 }

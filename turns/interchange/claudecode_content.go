@@ -154,11 +154,15 @@ func blockPart(block turns.Raw) (turns.Part, string) {
 		}
 		p.Ext = claudeExt(jsonObject{{"data", o.get("data")}}, o.without("type", "data"))
 	case "tool_use":
-		p = turns.Part{Type: turns.ToolCall, ID: o.text("id"), Name: o.text("name"), Arguments: o.get("input")}
+		p = turns.Part{Type: turns.ToolCall, ID: o.text("id"), Name: heldName(o.text("name")), Arguments: o.get("input")}
 		if p.Arguments == nil {
 			p.Arguments = turns.Raw("{}")
 		}
-		p.Ext = claudeExt(nil, o.without("type", "id", "name", "input"))
+		used := []string{"type", "id", "input"}
+		if p.Name == o.text("name") {
+			used = append(used, "name")
+		}
+		p.Ext = claudeExt(nil, o.without(used...))
 	case "tool_result":
 		p = turns.Part{Type: turns.ToolCallResponse, ID: o.text("tool_use_id"), IsError: isTrue(o.get("is_error"))}
 		p.Response = toolResponse(o.get("content"))

@@ -336,6 +336,7 @@ func (k *claudeTree) responsePart(rec *claudeRecord, t *claudeTurn, i int, block
 		k.loss.add(rec.line, "repaired", repaired+" is kept as a text part with the block in ext", rec.uuid)
 	}
 	if p.Type == turns.ToolCall {
+		k.loss.toolName(rec.line, o.text("name"), p.ID)
 		k.calls[keyOf(p.ID)] = &claudeCall{turn: t, order: k.callCount}
 		k.callCount++
 	}

@@ -258,6 +258,7 @@ func (c *codexReader) call(line int, it *codexItem) {
 	if p.Name == "" {
 		p.Name = strings.TrimSuffix(it.Type, "_call")
 	}
+	p.Name = c.loss.toolName(line, p.Name, it.CallID)
 	c.response.Parts = append(c.response.Parts, p)
 }
 

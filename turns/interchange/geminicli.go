@@ -358,6 +358,7 @@ func (g *geminiCLIReader) response(m *geminiCLIMessage) (response turns.Message,
 			c.ID = fmt.Sprintf("%s-%d", m.ID, i)
 			g.loss.add(g.messageCount, "repaired", "a tool call without an id of its own was given one", m.ID)
 		}
+		c.Name = g.loss.toolName(g.messageCount, c.Name, c.ID)
 		response.Parts = append(response.Parts, turns.Part{Type: turns.ToolCall, ID: c.ID, Name: c.Name, Arguments: argumentsOrEmpty(turns.Raw(c.Args))})
 		results = append(results, g.result(&c)...)
 	}

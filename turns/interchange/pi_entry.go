@@ -231,7 +231,7 @@ func (p *piReader) response(line int, m *piMessage) turns.Message {
 			out.Parts = append(out.Parts, turns.Part{Type: turns.Reasoning, Content: b.Thinking, Ext: m.ext(member, jsontext.Value(v))})
 		case "toolCall":
 			id := p.calls.add(line, b.ID, out.Calls(nil), &p.loss)
-			out.Parts = append(out.Parts, turns.Part{Type: turns.ToolCall, ID: id, Name: b.Name, Arguments: argumentsOrEmpty(turns.Raw(b.Arguments)), Ext: m.ext("thoughtSignature", b.OfThought)})
+			out.Parts = append(out.Parts, turns.Part{Type: turns.ToolCall, ID: id, Name: p.loss.toolName(line, b.Name, b.ID), Arguments: argumentsOrEmpty(turns.Raw(b.Arguments)), Ext: m.ext("thoughtSignature", b.OfThought)})
 		default:
 			p.loss.add(line, "skipped", "content of type "+strconv.Quote(b.Type), "")
 		}
@@ -264,5 +264,5 @@ func (p *piReader) result(line int, m *piMessage) turns.Message {
 		response = turns.RawText("")
 		p.loss.add(line, "skipped", "a tool result that can't be written: "+err.Error(), m.CallID)
 	}
-	return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Name: m.Tool, Response: response, IsError: m.IsError}}}
+	return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Name: heldName(m.Tool), Response: response, IsError: m.IsError}}}
 }
