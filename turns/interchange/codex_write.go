@@ -129,6 +129,12 @@ func (w *codexWriter) Turn(t WrittenTurn) ([][]byte, error) {
 		}
 	}
 	if t.Response != nil {
+		// An answer without items is no answer to Codex, and what is said before and after it
+		// one message half. An agent that goes on gets none: a provider may refuse it.
+		if len(t.Response.Parts) == 0 && !w.s.Resumed {
+			empty := turns.TextPart("")
+			item(w.responseItem(&empty))
+		}
 		for i := range t.Response.Parts {
 			p := &t.Response.Parts[i]
 			if p.Type == turns.Reasoning {

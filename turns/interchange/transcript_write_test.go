@@ -182,16 +182,13 @@ func pathContent(path []WrittenTurn, format string) (out []string) {
 }
 
 // asOneResponse returns a path as Codex tells it: responses without a message between them are
-// one, of the first one's model, with the last usage. An empty one, of a call that was
-// interrupted, is none. A model is in force until another is named.
+// one, of the first one's model, with the last usage. A model is in force until another is
+// named.
 func asOneResponse(path []WrittenTurn) (out []WrittenTurn) {
 	model := ""
 	for _, t := range path {
 		if u := t.Usage; u != nil && u.InputTokens+u.OutputTokens == 0 {
 			t.Usage = nil
-		}
-		if t.Response != nil && len(t.Response.Parts) == 0 {
-			t.Response = nil
 		}
 		model = cmp.Or(t.Model, model)
 		t.Model = model
@@ -392,6 +389,34 @@ func TestSessionWithoutTurnsHasItsHead(t *testing.T) {
 			t.Errorf("%s: %s", format, text)
 		}
 	}
+}
+
+// An answer that holds nothing, of a call that was interrupted, is a turn of its own in each
+// export. An agent that goes on gets no empty answer from Codex's.
+func TestEmptyAnswersSurviveEachFormat(t *testing.T) {
+	path := inventedPath()[:4]
+	path[3].Response, path[3].Usage = &turns.Message{Role: turns.Assistant, FinishReason: "aborted"}, nil
+	path = append(path, inventedPath()[5])
+	for _, to := range []string{"codex", "pi", "gemini-cli"} {
+		s := WrittenSession{ID: turns.ID{0: 1, 5: 1, 15: 200}, Time: path[0].Time}
+		back, _ := readAll(t, formatOf(t, to).Open(bytes.NewReader(write(t, to, s, path)), Options{Final: true}))
+		read := pathOf(back, back[0].Open.ID)
+		if len(read) != len(path) || read[3].Response == nil || partText(read[3].Response) != "" || len(read[4].Messages) != 1 {
+			t.Errorf("%s: %d turns, the fourth %+v", to, len(read), read[min(3, len(read)-1)])
+		}
+		s.Resumed = true
+		if text := string(write(t, to, s, path)); to == "codex" && strings.Contains(text, `"text":""`) {
+			t.Errorf("an empty answer to go on from: %s", text)
+		}
+	}
+}
+
+// partText is what the parts of a message say.
+func partText(m *turns.Message) (s string) {
+	for i := range m.Parts {
+		s += textOf(&m.Parts[i])
+	}
+	return s
 }
 
 // A session's title is in its transcript, and is read from there; a title changes no turn.
