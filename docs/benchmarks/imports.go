@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -54,14 +53,19 @@ func (r *run) imports(ctx context.Context, res *results) (err error) {
 		cmd := exec.CommandContext(ctx, bin, args...)
 		cmd.Args = append(cmd.Args, "--server", d.url, "--creds", d.operator)
 		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
+		var out bytes.Buffer
 		var errs tail
-		cmd.Stderr = &errs
-		out, err := cmd.Output()
-		if err != nil {
-			return out, 0, fmt.Errorf("ledgerctl %s: %w: %s", args[0], err, &errs)
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Start(); err != nil {
+			return nil, 0, err
 		}
-		use, _ := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-		return out, use.Maxrss << 10, nil
+		peak := watchMemory(cmd.Process.Pid)
+		err := cmd.Wait()
+		memory := peak()
+		if err != nil {
+			return nil, 0, fmt.Errorf("ledgerctl %s: %w: %s", args[0], err, &errs)
+		}
+		return out.Bytes(), memory, nil
 	}
 	r.say("import of %d MB of copies of the transcripts in %s", r.importMB, r.data)
 	seeds, err := importable(r.data)
@@ -168,6 +172,33 @@ func writeCopies(folder string, seeds []seed, bytes int64) (files int, written i
 		}
 	}
 	return files, written, nil
+}
+
+// watchMemory looks at the memory of a process until stop is called, which returns the most
+// that it has held, in bytes. What the kernel says of a child that has ended counts what its
+// parent held when it began.
+func watchMemory(pid int) (stop func() (most int64)) {
+	ended, most := make(chan struct{}), make(chan int64)
+	go func() {
+		var last int64
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if n, err := peakMemory(pid); err == nil {
+				last = n
+			}
+			select {
+			case <-ended:
+				most <- last
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() int64 {
+		close(ended)
+		return <-most
+	}
 }
 
 // peakMemory returns the most memory that a process has held, in bytes.
