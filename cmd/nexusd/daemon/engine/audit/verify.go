@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -79,6 +80,7 @@ type verifier struct {
 	out        *api.Verified
 	chains     []string // subjects, ancestors first; nil means the whole log
 	sessions   map[turns.ID]ledger.Session
+	ends       map[turns.ID]uint64        // index of the last event that the projections' row of a session has
 	labels     map[string]ledger.Label    // by subject
 	policies   map[string]ledger.Policies // by tenant
 	channels   map[string]ledger.Channel  // by tenant and id
@@ -108,7 +110,7 @@ const maxRowBytes, rowBytes = 16 << 20, 768
 // newVerifier returns a verifier of the records up to last.
 func (au *Audit) newVerifier(c reader.Caller, last uint64) *verifier {
 	return &verifier{audit: au, content: au.content.Fresh(maxBlobBytes), caller: c, out: &api.Verified{Last: last, Problems: []api.Problem{}},
-		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label),
+		sessions: make(map[turns.ID]ledger.Session), ends: make(map[turns.ID]uint64), labels: make(map[string]ledger.Label),
 		policies: make(map[string]ledger.Policies), channels: make(map[string]ledger.Channel), names: make(map[policyName]ledger.PolicyName),
 		agents: make(map[string]ledger.Memories), memories: make(map[string]*agentMemories),
 		differing: make(map[turns.Ref]projections.Turn), broken: make(map[string]bool), duplicates: make(map[string]bool),
@@ -374,10 +376,24 @@ func (v *verifier) checkSession(ctx context.Context, r ledger.Record, ev *turns.
 	if err := v.checkContent(ctx, s, next.Node, ev); err != nil {
 		return err
 	}
-	if row, err := v.audit.reader.Projections.Session(s.ID); err != nil || row.Tail.Index < ev.Index {
+	return errors.Join(differs, v.checkSessionRow(s))
+}
+
+// checkSessionRow checks that the projections' row of a session has the event at which the
+// fold s ends, and is that fold where it ends there too. A row never goes back.
+func (v *verifier) checkSessionRow(s *ledger.Session) error {
+	if end, ok := v.ends[s.ID]; ok && s.Tail.Index < end {
+		return nil
+	}
+	row, err := v.audit.reader.Projections.Session(s.ID)
+	if err != nil || row.Tail.Index < s.Tail.Index {
 		return fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
 	}
-	return differs
+	v.ends[s.ID] = row.Tail.Index
+	if row.Tail.Index == s.Tail.Index && !reflect.DeepEqual(&row, s) {
+		return fmt.Errorf("%w: the projections' row of session %s differs from the log", ledger.ErrCorrupt, s.ID)
+	}
+	return nil
 }
 
 // checkContent checks the body and the blobs of an event.
