@@ -76,6 +76,12 @@ type claudeLine struct {
 	Time      string         `json:"timestamp"`
 }
 
+// claudeText is a text as a block, which has its text also where that is empty.
+type claudeText struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
 // claudeTitleLine is the title of a session.
 type claudeTitleLine struct {
 	Type    string `json:"type"`
@@ -218,13 +224,13 @@ func claudeBlock(p *turns.Part) any {
 	if b, ok := anthropicMedia(p); ok {
 		return b
 	}
-	return anthropicBlock{Type: "text", Text: textOf(p)}
+	return claudeText{"text", textOf(p)}
 }
 
 // responseLines returns the response, one line for each block. All lines have the id and
 // the usage of one API message.
 func (w *ClaudeCodeWriter) responseLines(t *WrittenTurn) (out []claudeLine) {
-	var blocks []anthropicBlock
+	var blocks []any
 	for i := range t.Response.Parts {
 		p := &t.Response.Parts[i]
 		switch p.Type {
@@ -240,19 +246,20 @@ func (w *ClaudeCodeWriter) responseLines(t *WrittenTurn) (out []claudeLine) {
 			}
 			blocks = append(blocks, b)
 		default:
-			blocks = append(blocks, anthropicBlock{Type: "text", Text: textOf(p)})
+			blocks = append(blocks, claudeText{"text", textOf(p)})
 		}
 	}
 	if len(blocks) == 0 {
-		blocks = []anthropicBlock{{Type: "text"}}
+		empty := claudeText{"text", ""}
 		if w.resumed {
-			blocks[0].Text = "[no text]" // the provider refuses an empty one
+			empty.Text = "[no text]" // the provider refuses an empty one
 		}
+		blocks = []any{empty}
 	}
 	usage := writtenClaudeUsage(t)
 	for i, b := range blocks {
 		l := w.line(t, "assistant")
-		m := &claudeMessage{ID: "msg_" + t.ID.String(), Type: "message", Role: "assistant", Model: t.Model, Content: []anthropicBlock{b}, Usage: usage}
+		m := &claudeMessage{ID: "msg_" + t.ID.String(), Type: "message", Role: "assistant", Model: t.Model, Content: []any{b}, Usage: usage}
 		if i == len(blocks)-1 && t.Response.FinishReason != "" {
 			m.Stop = &t.Response.FinishReason
 		}

@@ -397,7 +397,7 @@ func TestEmptyAnswersSurviveEachFormat(t *testing.T) {
 	path := inventedPath()[:4]
 	path[3].Response, path[3].Usage = &turns.Message{Role: turns.Assistant, FinishReason: "aborted"}, nil
 	path = append(path, inventedPath()[5])
-	for _, to := range []string{"codex", "pi", "gemini-cli"} {
+	for _, to := range []string{"claude-code", "codex", "pi", "gemini-cli"} {
 		s := WrittenSession{ID: turns.ID{0: 1, 5: 1, 15: 200}, Time: path[0].Time}
 		back, _ := readAll(t, formatOf(t, to).Open(bytes.NewReader(write(t, to, s, path)), Options{Final: true}))
 		read := pathOf(back, back[0].Open.ID)
