@@ -127,7 +127,6 @@ func (cm *Compactions) runJob(daemon context.Context, j *job) {
 	b := &cm.background
 	leave := cm.lockQueue(ctx)
 	j.ended = cm.reader.Now()
-	b.jobs.Delete(j.session)
 	if b.agents[j.caller.Actor()]--; b.agents[j.caller.Actor()] == 0 {
 		delete(b.agents, j.caller.Actor())
 	}
@@ -143,7 +142,8 @@ func (cm *Compactions) runJob(daemon context.Context, j *job) {
 	case j.spec.ifDue && !stopping:
 		paused = b.setBackoff(j.session, b.nextBackoff(j, head))
 	}
-	close(j.done) // before a request can miss the job
+	b.jobs.Delete(j.session) // behind its backoff: who sees no job sees that
+	close(j.done)            // before a request can miss the job
 	leave()
 	if paused {
 		cm.writer.Announce(j.caller, j.session, "compaction.paused", turns.ID{}, "", nil)
@@ -200,10 +200,14 @@ func (b *background) remember(j *job) {
 // if there are no workers, the queue is full, or earlier tries pause it ([backoff]).
 // maxFailures is how many failures in a row are retried at once.
 func (cm *Compactions) prepare(ctx context.Context, c reader.Caller, id, head turns.ID, maxFailures uint64) *job {
-	if cm.IsBackedOff(id, head) {
+	if cm.IsBackedOff(id, head) { // mostly; it takes no lock
 		return nil
 	}
-	j, _ := cm.enqueue(ctx, c, id, Spec{Request: writer.Request{Verb: "compaction.run"}, ifDue: true}, maxFailures)
+	defer cm.lockQueue(ctx)()
+	if cm.IsBackedOff(id, head) { // a job failed meanwhile
+		return nil
+	}
+	j, _ := cm.enqueueLocked(c, id, Spec{Request: writer.Request{Verb: "compaction.run"}, ifDue: true}, maxFailures)
 	return j
 }
 
@@ -211,6 +215,11 @@ func (cm *Compactions) prepare(ctx context.Context, c reader.Caller, id, head tu
 // job, and queued is false. It returns nil if there are no workers, or no room.
 func (cm *Compactions) enqueue(ctx context.Context, c reader.Caller, id turns.ID, k Spec, maxFailures uint64) (j *job, queued bool) {
 	defer cm.lockQueue(ctx)()
+	return cm.enqueueLocked(c, id, k, maxFailures)
+}
+
+// enqueueLocked is enqueue for who holds the lock of the queue.
+func (cm *Compactions) enqueueLocked(c reader.Caller, id turns.ID, k Spec, maxFailures uint64) (j *job, queued bool) {
 	b := &cm.background
 	if j := b.runningJob(id); j != nil {
 		return j, false
