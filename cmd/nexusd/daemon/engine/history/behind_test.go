@@ -8,6 +8,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 // A list or a tree has what was acknowledged before it was asked for, of every session
@@ -39,5 +40,27 @@ func TestListsAndTreesHaveWhatWasAcknowledged(t *testing.T) {
 		if err := read(t.Context(), stale); err != nil {
 			t.Errorf("%s with stale_ok: %v", name, err)
 		}
+	}
+}
+
+// A chain that is set aside while a read asks what was acknowledged of it is no chain that
+// ends there: its last record may be dropped from what is known by then.
+func TestAChainSetAsideUnderAReadIsNotReadAsWhole(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
+	bad := &turns.Event{Version: turns.Version, Kind: turns.KindTurn, ID: turns.ID{1}, Chain: turns.SessionChain(s.ID), Index: s.Turns + 1, Prev: s.Hash,
+		Recorded: 1, Depth: 1, Segment: turns.ID{2}, Halves: 1}
+	payload := enginetest.Must(bad.Encode())(t)
+	e.Reader.Acknowledged = func(subject string) (uint64, bool) {
+		last := enginetest.Must(w.Log.Last(t.Context(), subject))(t)
+		seq := enginetest.Must(w.Log.Append(t.Context(), subject, last.Seq, payload))(t)
+		if err := e.Projections.WaitFor(t.Context(), seq); err != nil {
+			t.Fatal(err)
+		}
+		return 0, true // all is applied
+	}
+	if got, err := e.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}); !errors.Is(err, ledger.ErrCorrupt) {
+		t.Errorf("%+v, %v; want corrupt", got, err)
 	}
 }

@@ -60,17 +60,17 @@ func (rd *Reader) BehindError(s *ledger.Session, last uint64) error {
 // its subject, and waits until the projections have applied it: without the log where
 // [Reader].Acknowledged knows it, else as [Reader.ChainEnd] does.
 func (rd *Reader) acknowledged(ctx context.Context, tenant string, id turns.ID) (ledger.Record, error) {
-	// A chain that was set aside ends earlier in the projections than on the log; of a
-	// session that they do not have, the subject is not known.
-	if rd.Acknowledged == nil || rd.Projections.SetAside() > 0 || rd.AccessNow().Stale() {
+	if rd.Acknowledged == nil || rd.AccessNow().Stale() {
 		return rd.ChainEnd(ctx, tenant, id)
 	}
 	s, err := rd.Projections.Session(id)
-	if err != nil || s.Tenant != tenant {
+	if err != nil || s.Tenant != tenant { // the subject is not known
 		return rd.ChainEnd(ctx, tenant, id)
 	}
 	seq, ok := rd.Acknowledged(s.Subject())
-	if !ok {
+	// A chain that was set aside ends earlier in the projections than on the log. It is asked
+	// last: a record that Acknowledged does not have, because it is applied, may be the one.
+	if !ok || rd.Projections.SetAside() > 0 {
 		return rd.ChainEnd(ctx, tenant, id)
 	}
 	return ledger.Record{Seq: seq, Subject: s.Subject()}, rd.Projections.WaitFor(ctx, seq)
