@@ -306,8 +306,8 @@ func (old *NamedMemory) SaysFor(m *NamedMemory, saved bool, forest lineage.Reade
 	case is.Branch.IsZero():
 		return false, nil
 	}
+	var to lineage.Node
 	from, err := forest.Node(was.Branch)
-	to := from
 	if err == nil {
 		to, err = forest.Node(is.Branch)
 	}

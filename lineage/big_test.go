@@ -122,7 +122,7 @@ func TestWalksOfABigForestAgreeWithTheTwins(t *testing.T) {
 		if want := w.slowMergeBase(a.Ref, b.Ref); base.Ref != want {
 			t.Fatalf("merge base of %s and %s = %s, want %s", a.Ref, b.Ref, base.Ref, want)
 		}
-		if bound := 5 * stepBound(max(a.Rank, b.Rank)); c.nodes > bound {
+		if bound := 3 * stepBound(max(a.Rank, b.Rank)); c.nodes > bound {
 			t.Fatalf("merge base of ranks %d and %d read %d nodes, want at most %d", a.Rank, b.Rank, c.nodes, bound)
 		}
 		worstBase = max(worstBase, c.nodes)

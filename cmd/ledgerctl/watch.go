@@ -56,11 +56,11 @@ PI_CODING_AGENT_SESSION_DIR, pi's settings and GEMINI_CLI_HOME count.
                     notifications missed (30s)
 
 status shows for each folder when something was delivered last, how many files
-are behind, what failed and why, and what happened to files; and how many files
-may grow: a last turn whose answer is not whole waits for it, for an hour after
-the last write. doctor says what
-is wrong, with an exit status, and when each hook of an agent fired last. Both
-look where the installed service does, unless --from or --state is given.
+are behind, what failed and why, what happened to files, and how many files may
+grow: a last turn whose answer is not whole waits for it, for an hour after the
+last write. doctor says what is wrong, with an exit status, and when each hook
+of an agent fired last. Both look where the installed service does, unless
+--from or --state is given.
 
 Examples
   ledgerctl watch

@@ -10,7 +10,7 @@ import (
 // codexWriter writes rollouts of Codex.
 type codexWriter struct {
 	s         WrittenSession
-	now       time.Time // of the last turn
+	now       time.Time // of the last turn, or of the session before the first
 	begun     bool
 	model     string
 	total     turns.Usage

@@ -15,7 +15,7 @@ import (
 // piWriter writes sessions of pi, version 3.
 type piWriter struct {
 	s     WrittenSession
-	now   time.Time // of the last turn
+	now   time.Time // of the last turn, or of the session before the first
 	begun bool
 	last  *string
 	used  map[string]bool // ids of entries

@@ -19,7 +19,7 @@ type WrittenSession struct {
 	Cwd    string // the folder that the agent works in
 	Branch string // of git
 	Commit string // of git
-	Title  string // "": none; Gemini CLI's transcripts have no place for it
+	Title  string // "": none. It is not written for Gemini CLI
 	// Through is the last turn of the path, of a path as a ledger has it. What reads the
 	// transcript then has it in [Open].Exported, and a ledger knows its own turns again.
 	// Zero: it is not known. Claude Code's transcripts have no place for it.

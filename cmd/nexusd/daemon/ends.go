@@ -11,8 +11,8 @@ const maxEnds = 4096
 
 // chainEnds knows what was acknowledged of each chain of a log to which nobody else
 // appends, so that a read need not ask the log where its chain ends. It holds what the
-// projections may lack: an append is put here before its caller is answered, and stays
-// until the projections have applied it.
+// projections may lack: an append is put here before its caller is answered, and stays at
+// least until the projections have applied it.
 //
 // Crash states: none; a start applies the whole log before anybody appends. Projections that
 // are made again, or opened with less than they had, are behind floor until they have all of

@@ -1,9 +1,7 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
-	"sync"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -59,13 +57,11 @@ func TestEndsOfChainsCoverWhatWasAcknowledged(t *testing.T) {
 }
 
 // TestAReadSeesWhatWasAcknowledgedToOthers: while many append, whoever hears of a turn and
-// asks over another connection finds it at the head. None of these reads asks the log.
+// asks over another connection finds it at the head, and the daemon needs no log for that.
 func TestAReadSeesWhatWasAcknowledgedToOthers(t *testing.T) {
 	d, _ := start(t, t.TempDir())
 	const sessions, each = 16, 40
 	var g errgroup.Group
-	var mu sync.Mutex
-	seen := 0
 	for range sessions {
 		writer, other := clientOf(t, d), clientOf(t, d)
 		s, err := writer.Create(t.Context(), api.CreateSession{})
@@ -79,12 +75,12 @@ func TestAReadSeesWhatWasAcknowledgedToOthers(t *testing.T) {
 					return err
 				}
 				now, err := other.Session(t.Context(), s.ID)
-				if err != nil || now.Head == nil || *now.Head != got.ID {
-					return errors.Join(err, fmt.Errorf("the head is %v after %s was acknowledged", now.Head, got.ID))
+				if err != nil {
+					return err
 				}
-				mu.Lock()
-				seen++
-				mu.Unlock()
+				if now.Head == nil || *now.Head != got.ID {
+					return fmt.Errorf("the head is %v after %s was acknowledged", now.Head, got.ID)
+				}
 			}
 			return nil
 		})
@@ -92,8 +88,8 @@ func TestAReadSeesWhatWasAcknowledgedToOthers(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if seen != sessions*each {
-		t.Fatalf("%d turns were looked for", seen)
+	if _, ok := d.engine.Acknowledged(""); !ok {
+		t.Error("with all applied, the end of a chain is not known")
 	}
 }
 

@@ -25,14 +25,14 @@ type guardedLog struct {
 }
 
 // Append implements [ledger.Log].
-func (g *guardedLog) Append(ctx context.Context, subject string, expect uint64, payload []byte) (seq uint64, err error) {
+func (g *guardedLog) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
 	ctx, stop, err := g.outage.during(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("append to %s: %w", subject, err)
 	}
 	defer stop()
 	defer g.outage.writing()()
-	seq, err = g.Log.Append(ctx, subject, expect, payload)
+	seq, err := g.Log.Append(ctx, subject, expect, payload)
 	if err == nil && g.ends != nil {
 		g.ends.add(subject, seq)
 	}

@@ -200,11 +200,11 @@ func (b *background) remember(j *job) {
 // if there are no workers, the queue is full, or earlier tries pause it ([backoff]).
 // maxFailures is how many failures in a row are retried at once.
 func (cm *Compactions) prepare(ctx context.Context, c reader.Caller, id, head turns.ID, maxFailures uint64) *job {
-	if cm.IsBackedOff(id, head) { // mostly; it takes no lock
+	if cm.IsBackedOff(id, head) { // without the lock, which the answer rarely needs
 		return nil
 	}
 	defer cm.lockQueue(ctx)()
-	if cm.IsBackedOff(id, head) { // a job failed meanwhile
+	if cm.IsBackedOff(id, head) { // since a job that has just failed
 		return nil
 	}
 	j, _ := cm.enqueueLocked(c, id, Spec{Request: writer.Request{Verb: "compaction.run"}, ifDue: true}, maxFailures)

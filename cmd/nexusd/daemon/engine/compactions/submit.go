@@ -211,16 +211,14 @@ func (cm *Compactions) sawThrough(s *ledger.Session, w *planned, res *compactor.
 	if err != nil {
 		return err
 	}
-	path := []lineage.Node{n, head}
+	shown := n
 	if saw := plan.Span.SawThrough; !saw.IsZero() {
-		shown, err := cm.reader.Projections.Node(saw)
-		if err != nil {
+		if shown, err = cm.reader.Projections.Node(saw); err != nil {
 			return err
 		}
-		path = []lineage.Node{shown, n, head}
 	}
-	for i, below := range path[1:] {
-		if ok, err := lineage.IsAncestor(cm.reader.Projections, path[i], below); err != nil || !ok {
+	for _, x := range []struct{ above, below lineage.Node }{{shown, n}, {n, head}} {
+		if ok, err := lineage.IsAncestor(cm.reader.Projections, x.above, x.below); err != nil || !ok {
 			return errors.Join(err, api.FieldErrorf("/saw_through", "not from what the plan shows to the head"))
 		}
 	}

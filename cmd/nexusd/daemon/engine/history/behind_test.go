@@ -43,6 +43,31 @@ func TestListsAndTreesHaveWhatWasAcknowledged(t *testing.T) {
 	}
 }
 
+// Where it is known what was acknowledged, a read does not ask the log.
+func TestAReadOfWhatIsKnownAsksNoLog(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	s := enginetest.Create(t, e, 1, "nexus")
+	if err := e.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
+		t.Fatal(err)
+	}
+	e.Log = silent{w.Log}
+	for _, known := range []bool{true, false} {
+		e.Acknowledged = func(string) (uint64, bool) { return 0, known }
+		got, err := e.Get(t.Context(), enginetest.Alice, s.ID, api.Read{})
+		if known && (err != nil || got.ID != s.ID) || !known && !errors.Is(err, ledger.ErrUnavailable) {
+			t.Errorf("known %v: %+v, %v", known, got, err)
+		}
+	}
+}
+
+// silent is a log that says no end of a chain.
+type silent struct{ ledger.Log }
+
+func (silent) Last(context.Context, string) (ledger.Record, error) {
+	return ledger.Record{}, ledger.ErrUnavailable
+}
+
 // A chain that is set aside while a read asks what was acknowledged of it is no chain that
 // ends there: its last record may be dropped from what is known by then.
 func TestAChainSetAsideUnderAReadIsNotReadAsWhole(t *testing.T) {
