@@ -377,3 +377,42 @@ func TestAReadUnderAnOutageIsStale(t *testing.T) {
 		t.Errorf("%q, %v; want what the projections have", got, err)
 	}
 }
+
+// What is not found in an outage may have been acknowledged, where the projections lack it:
+// the answer is that it is not known, and no "not found", which a caller takes for final.
+func TestAnOutageDeniesNothingThatWasAcknowledged(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	appended(t, c, s.ID, "one")
+	must[*api.Session](t)(c.Session(t.Context(), s.ID))
+	d.stopRun() // the projections are behind
+	late := appended(t, c, s.ID, "two")
+	unblock := holdOutage(t, dir)
+	d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
+	for verb, body := range map[string]string{
+		"turn.get." + s.ID.String():     `{"id":"` + late.String() + `"}`,
+		"turn.list." + s.ID.String():    `{"at":"` + late.String() + `"}`,
+		"context.get." + s.ID.String():  `{"at":"` + late.String() + `"}`,
+		"lineage.path." + s.ID.String(): `{"at":"` + late.String() + `"}`,
+	} {
+		if got := raw(t, c, verb, body); !strings.Contains(got, `"code":"unavailable"`) || !strings.Contains(got, `"reason":"disk"`) {
+			t.Errorf("%s of a turn that was acknowledged: %s, want unavailable because of the disk", verb, got)
+		}
+	}
+	if got := raw(t, c, "session.get."+s.ID.String(), `{}`); !strings.Contains(got, `"stale":true`) || !strings.Contains(got, `"turns":1`) {
+		t.Errorf("the session: %s", got)
+	}
+	unblock()
+	ctx, cancel := context.WithTimeout(t.Context(), untilTheTestEnds(t))
+	defer cancel()
+	if got, err := c.Turn(ctx, s.ID, late); err != nil || got.ID != late { // the client asks until the outage ends
+		t.Errorf("%+v, %v", got, err)
+	}
+	for d.outage.active() != nil {
+		runtime.Gosched()
+	}
+	if got := raw(t, c, "turn.get."+s.ID.String(), `{"id":"`+api.NewID().String()+`"}`); !strings.Contains(got, `"code":"not_found"`) {
+		t.Errorf("a turn that is not there, after the outage: %s", got)
+	}
+}

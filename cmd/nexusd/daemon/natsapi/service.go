@@ -372,14 +372,29 @@ func (s *Service) serve(r micro.Request, v verb, user User, when arrival, leave 
 	}
 	ctx, end := s.engine.MeterRequest(reader.WithPlace(ctx, leave))
 	defer end()
-	out, err = v.serve(ctx, c)
-	if err != nil && !v.changes && !v.stores && (may.Stale() || s.engine.AccessNow().Stale()) {
-		switch api.FromError(err).Code {
-		case api.Unavailable, api.Indeterminate: // the outage began or ended under it
-			return v.serve(ctx, c)
+	for again := true; ; again = false {
+		if may = s.engine.AccessNow(); may.Reads != nil {
+			return nil, may.Reads
 		}
+		out, err = v.serve(ctx, c)
+		if err == nil || v.changes || v.stores || !may.Stale() && !s.engine.AccessNow().Stale() {
+			return out, err
+		}
+		code := api.FromError(err).Code
+		switch {
+		case again && (code == api.Unavailable || code == api.Indeterminate || code == api.NotFound):
+			continue // the outage began or ended under it
+		case code == api.NotFound:
+			return nil, notKnown(err)
+		}
+		return out, err
 	}
-	return out, err
+}
+
+// notKnown returns the answer to a read that found nothing in an outage: the projections may
+// lack what was acknowledged, and a negative answer would be taken for final.
+func notKnown(err error) error {
+	return api.Errorf(api.Unavailable, map[string]any{"reason": "disk"}, "%s: it may be stored, which is not known while the daemon's disk takes no writes", api.FromError(err).Message)
 }
 
 // parse parses the subject of a request.
