@@ -120,6 +120,7 @@ func (v *verifier) readLog(ctx context.Context, last uint64) error {
 func (v *verifier) visit(ctx context.Context, r parsed, err error) (more bool, _ error) {
 	if errors.Is(err, ledger.ErrCorrupt) {
 		v.problem("", api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error()})
+		v.short = true
 		return false, nil
 	}
 	if err != nil {

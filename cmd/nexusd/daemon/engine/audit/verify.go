@@ -56,6 +56,9 @@ func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*
 	if err := v.read(ctx, st.Last); err != nil {
 		return nil, err
 	}
+	if err := v.checkEnds(ctx); err != nil {
+		return nil, err
+	}
 	v.checkMemories()
 	if err := v.reportAside(); err != nil {
 		return nil, err
@@ -93,6 +96,7 @@ type verifier struct {
 	looked     projections.Turn                          // the row that HasEvent read last
 	duplicates map[string]bool                           // subjects of duplicate openings
 	broken     map[string]bool                           // subjects of chains that can't be followed further
+	short      bool                                      // the log could not be read to the last record
 }
 
 // maxOpenBytes bounds the memory of the open calls that a verification remembers. It
@@ -372,15 +376,16 @@ func (v *verifier) checkSession(ctx context.Context, r ledger.Record, ev *turns.
 			return err
 		}
 	}
-	differs = errors.Join(differs, v.learn(s, ev, r.Seq))
+	differs = errors.Join(differs, v.learn(s, ev, r.Seq), v.checkSessionRow(s))
 	if err := v.checkContent(ctx, s, next.Node, ev); err != nil {
-		return err
+		return errors.Join(err, differs)
 	}
-	return errors.Join(differs, v.checkSessionRow(s))
+	return differs
 }
 
 // checkSessionRow checks that the projections' row of a session has the event at which the
-// fold s ends, and is that fold where it ends there too. A row never goes back.
+// fold s ends, and is that fold where it ends there too. A row never goes back. One that
+// ends further on is looked at again, by a later event or by [verifier.checkEnds].
 func (v *verifier) checkSessionRow(s *ledger.Session) error {
 	if end, ok := v.ends[s.ID]; ok && s.Tail.Index < end {
 		return nil
@@ -467,18 +472,30 @@ func (v *verifier) openAt(ctx context.Context, s *ledger.Session, ref turns.Ref)
 // checkRow compares the projections' row of a turn with the log. If they differ, it
 // keeps the row that follows from the log.
 func (v *verifier) checkRow(node lineage.Node, r ledger.Record, ev *turns.Event) error {
+	want := projections.Turn{Node: node, Index: ev.Index, Seq: r.Seq, Hash: r.Hash, Open: ev.Open, Recorded: ev.Recorded}
+	switch {
+	case ev.Kind != turns.KindTurn:
+	case ev.Usage != nil && ev.Usage.InputTokens > 0:
+		want.Input, want.Reported = ev.Usage.InputTokens, node.Ref
+	case !ev.Parent.IsZero():
+		up, err := v.admittedTurn(ev.Parent)
+		if err != nil {
+			return err
+		}
+		want.Reported = up.Reported
+	}
 	row, err := v.looked, error(nil)
 	if row.Ref != node.Ref {
 		row, err = v.audit.reader.Projections.Turn(node.Ref)
 	}
-	if err == nil && row.Node == node && row.Seq == r.Seq && row.Hash == r.Hash && row.Index == ev.Index && row.Open == ev.Open {
+	if err == nil && row == want {
 		v.rows.Put(node.Ref, row, rowBytes)
 		return nil
 	}
 	if len(v.differing) >= maxDiffering {
 		v.broken[r.Subject] = true
 	}
-	v.differing[node.Ref] = projections.Turn{Node: node, Index: ev.Index, Seq: r.Seq, Hash: r.Hash, Open: ev.Open, Recorded: ev.Recorded}
+	v.differing[node.Ref] = want
 	if err != nil {
 		return fmt.Errorf("%w: the projections lack turn %s: %w", ledger.ErrCorrupt, node.Ref, err)
 	}
