@@ -40,6 +40,12 @@ func (v *verifier) checkReceived(ctx context.Context, tenant string, r ledger.Re
 	if row, err := v.audit.reader.Projections.Channel(tenant, id); err != nil || row.Count <= ev.Index {
 		differs = fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
 	}
+	for at, err := range v.audit.reader.Projections.ReceivedFrom(tenant, id, ev.Index, true) {
+		if err != nil || at.Seq != r.Seq {
+			differs = fmt.Errorf("%w: the projections' list of channel %s has it at %d (%v)", ledger.ErrCorrupt, id, at.Seq, err)
+		}
+		break
+	}
 	body := new(turns.ReceivedBody)
 	if err := v.content.Open(ev, body); err != nil {
 		return err

@@ -28,11 +28,15 @@ func (v *verifier) checkEnds(ctx context.Context) error {
 		return nil
 	}
 	rows := v.audit.reader.Projections
-	for _, id := range slices.SortedFunc(maps.Keys(v.sessions), turns.ID.Compare) {
-		s := v.sessions[id]
-		if end, ok := v.ends[id]; !ok || end <= s.Tail.Index {
-			continue
+	var further []turns.ID
+	for id, end := range v.ends {
+		if end > v.sessions[id].Tail.Index {
+			further = append(further, id)
 		}
+	}
+	slices.SortFunc(further, turns.ID.Compare)
+	for _, id := range further {
+		s := v.sessions[id]
 		err := checkEnd(ctx, v, s.Subject(), s, func(s *ledger.Session) *ledger.Tail { return &s.Tail },
 			func() (ledger.Session, error) { return rows.Session(id) },
 			func(s *ledger.Session, seq uint64, hash turns.Hash, e *turns.Event) error {

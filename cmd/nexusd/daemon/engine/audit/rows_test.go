@@ -93,6 +93,12 @@ func rowChange[Row any](t *testing.T, change func(row *Row, key []byte) bool) fu
 // another value, and opens and runs them again. The test's cleanup ends them.
 func changedStore(t *testing.T, w *enginetest.World, change func(key, value []byte) []byte) *projections.Store {
 	t.Helper()
+	return changedDatabase(t, w, func(db *pebble.DB) { changeRow(t, db, change) })
+}
+
+// changedDatabase is changedStore with any change of the database.
+func changedDatabase(t *testing.T, w *enginetest.World, change func(db *pebble.DB)) *projections.Store {
+	t.Helper()
 	fs := vfs.NewMem()
 	run := func() (store *projections.Store, end func()) {
 		store = enginetest.Must(projections.Open(projections.Config{Dir: "p", FS: fs, Ledger: turns.ID(w.ID)}))(t)
@@ -111,14 +117,6 @@ func changedStore(t *testing.T, w *enginetest.World, change func(key, value []by
 	}
 	_, end := run()
 	end()
-	changeRow(t, fs, change)
-	store, end := run()
-	t.Cleanup(end)
-	return store
-}
-
-func changeRow(t *testing.T, fs vfs.FS, change func(key, value []byte) []byte) {
-	t.Helper()
 	dir := "p"
 	for _, at := range enginetest.Must(fs.List("p"))(t) {
 		if i, err := fs.Stat(fs.PathJoin("p", at)); err == nil && i.IsDir() {
@@ -126,7 +124,17 @@ func changeRow(t *testing.T, fs vfs.FS, change func(key, value []byte) []byte) {
 		}
 	}
 	db := enginetest.Must(pebble.Open(dir, &pebble.Options{FS: fs}))(t)
-	defer db.Close()
+	change(db)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store, end := run()
+	t.Cleanup(end)
+	return store
+}
+
+func changeRow(t *testing.T, db *pebble.DB, change func(key, value []byte) []byte) {
+	t.Helper()
 	it := enginetest.Must(db.NewIter(nil))(t)
 	changed := 0
 	for it.First(); it.Valid(); it.Next() {
@@ -329,5 +337,36 @@ func TestVerifyComparesTheRowOfASessionWithoutItsKey(t *testing.T) {
 	last := v.Problems[len(v.Problems)-1]
 	if !strings.Contains(last.Message, "no key") || !strings.Contains(last.Message, "row of session") {
 		t.Errorf("the verification found %+v", v.Problems)
+	}
+}
+
+// The settings that were in force and the events of a channel are found by lists of their
+// own, which are compared too.
+func TestVerifyComparesTheListsOfSettingsAndOfEvents(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	s := enginetest.Must(e.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
+	label := "main"
+	set := api.SetSession{SessionSettings: api.SessionSettings{Label: &label}}
+	enginetest.Must(e.Set(t.Context(), enginetest.Alice, s.ID, set, enginetest.JSON(set)))(t)
+	ev := api.AppendEvent{Channel: "mail", Kind: "note", Body: turns.Raw("{}")}
+	enginetest.Must(e.AppendEvent(t.Context(), enginetest.Alice, ev, enginetest.JSON(ev)))(t)
+	for _, prefix := range []byte("gY") {
+		t.Run(string(prefix), func(t *testing.T) {
+			var gone []byte
+			store := changedDatabase(t, w, func(db *pebble.DB) {
+				it := enginetest.Must(db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: []byte{prefix + 1}}))(t)
+				if it.Last() {
+					gone = bytes.Clone(it.Key())
+				}
+				if err := errors.Join(it.Close(), db.Delete(gone, pebble.Sync)); err != nil || gone == nil {
+					t.Fatalf("no row is gone: %v", err)
+				}
+			})
+			v := enginetest.Must(w.EngineOver(store).Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+			if len(v.Problems) != 1 {
+				t.Errorf("the verification found %+v, not the row that is gone", v.Problems)
+			}
+		})
 	}
 }

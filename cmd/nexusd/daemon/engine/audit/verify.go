@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -370,6 +371,11 @@ func (v *verifier) checkSession(ctx context.Context, r ledger.Record, ev *turns.
 		differs = v.checkRow(next.Node, r, ev) // with its ordinal
 	} else if index, err := v.audit.reader.Projections.Index(s.ID, ev.ID); err != nil || index != ev.Index {
 		differs = errors.Join(differs, fmt.Errorf("%w: the projections' index of ids has it at %d (%v)", ledger.ErrCorrupt, index, err))
+	}
+	if ev.Kind == turns.KindOpened || ev.Kind == turns.KindChanged {
+		if at, err := v.audit.reader.Projections.SettingsAt(s.ID, ev.Index); err != nil || !bytes.Equal(at, r.Payload) {
+			differs = errors.Join(differs, fmt.Errorf("%w: the projections' index of settings has others at %d (%v)", ledger.ErrCorrupt, ev.Index, err))
+		}
 	}
 	if ev.Kind == turns.KindCompaction {
 		if err := lineage.CheckPlaced(v, next.Node, ev.Span.Elisions); err != nil {
