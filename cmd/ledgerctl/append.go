@@ -19,7 +19,11 @@ import (
 
 func appendCmd(e *env) *cobra.Command {
 	var user, assistant, policy string
-	c := verb("append SESSION|new", "add a turn", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("append SESSION|new", "add a turn", 1, -1, func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fault.WithHint(fault.Usage(errors.New("what is said is given by --user and --assistant")),
+				fmt.Sprintf("ledgerctl append %s --user TEXT", prose.ShellWord(args[0])))
+		}
 		var r api.AppendTurn
 		var opened api.CreateSession
 		if policy != "" {
