@@ -118,7 +118,7 @@ func (o *own) take(ctx context.Context, seq uint64) (ledger.Record, bool) {
 }
 
 // followOwn yields the records that this process appended as soon as they are on the disk,
-// and reads others from the server. It is for a log that [groupsync.Stream] syncs: nobody
+// and reads others from the files. It is for a log that [groupsync.Stream] syncs: nobody
 // else appends to it, so others are those whose answer an append did not get, and those
 // that a slow reader left behind.
 func (r *reader) followOwn(ctx context.Context) error {
@@ -133,11 +133,7 @@ func (r *reader) followOwn(ctx context.Context) error {
 			}
 			rec, ok := r.log.own.take(ctx, r.next)
 			if !ok {
-				_, batch, err := r.start(ctx) // how large records are now
-				if err != nil {
-					return err
-				}
-				if err := r.consume(ctx, synced, min(batch, liveBatch)); err != nil {
+				if err := r.readFiles(ctx, synced); err != nil {
 					return err
 				}
 				continue

@@ -23,7 +23,8 @@ const (
 	inactive    = 30 * time.Second // without a reader, before the server drops a consumer
 )
 
-// Read implements [ledger.Log]. Each read has an ordered consumer of its own,
+// Read implements [ledger.Log]. A log that [groupsync.Stream] syncs is read from its files,
+// see [reader.readFiles]. Else each read has an ordered consumer of its own,
 // which holds no state on the server that anyone depends on; when it breaks or
 // stalls, another goes on from the next record.
 func (l *Log) Read(ctx context.Context, from uint64, follow bool) iter.Seq2[ledger.Record, error] {
@@ -53,13 +54,13 @@ func (r *reader) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = r.until(ctx, end, func() error { return r.consume(ctx, end, batch) })
-	switch {
-	case err != nil || !r.follow:
-	case r.log.sync != nil:
-		err = r.until(ctx, math.MaxUint64, func() error { return r.followOwn(ctx) })
-	default:
-		err = r.until(ctx, math.MaxUint64, func() error { return r.consume(ctx, math.MaxUint64, min(batch, liveBatch)) })
+	stored, following := func() error { return r.consume(ctx, end, batch) }, func() error { return r.consume(ctx, math.MaxUint64, min(batch, liveBatch)) }
+	if r.log.sync != nil {
+		stored, following = func() error { return r.readFiles(ctx, end) }, func() error { return r.followOwn(ctx) }
+	}
+	err = r.until(ctx, end, stored)
+	if err == nil && r.follow {
+		err = r.until(ctx, math.MaxUint64, following)
 	}
 	if errors.Is(err, errStopped) {
 		return nil
@@ -195,11 +196,18 @@ func (r *reader) deliver(ctx context.Context, m js.Msg) error {
 	if err := r.log.onDisk(ctx, meta.Sequence.Stream); err != nil {
 		return err
 	}
-	rec, err := checked(meta.Sequence.Stream, m.Subject(), m.Data(), m.Headers(), meta.Timestamp)
-	if err != nil { // whoever may publish to the stream on an external server can store anything
-		rec.Hash, _ = turns.ParseHash(m.Headers().Get(hashHeader))
+	return r.yieldNext(recordOf(meta.Sequence.Stream, m.Subject(), m.Data(), m.Headers(), meta.Timestamp))
+}
+
+// recordOf returns the record of a message. Where the hash beside the payload is another
+// one, it is the record's: whoever reads compares the two, and whoever may publish to the
+// stream of an external server can store anything.
+func recordOf(seq uint64, subject string, data []byte, h nats.Header, stored time.Time) ledger.Record {
+	rec, err := checked(seq, subject, data, h, stored)
+	if err != nil {
+		rec.Hash, _ = turns.ParseHash(h.Get(hashHeader))
 	}
-	return r.yieldNext(rec)
+	return rec
 }
 
 // yieldNext yields the record at r.next.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,9 +14,12 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	js "github.com/nats-io/nats.go/jetstream"
 
 	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/jetstream"
 	"nexus/projections"
 	"nexus/turns"
 )
@@ -25,6 +29,8 @@ var replayTurns = flag.Int("replay-turns", 10_000, "turns of the ledger that Ben
 // BenchmarkReplay compares what reads the whole stream with a copy of the stream's bytes into
 // Pebble, in turns: the rebuild of the projections, and the verification. It reports the
 // ratios of the time and of the processor time of this process, which has the server too.
+// The copy is a bare replay: it reads through a consumer of the server, as any program does.
+// The file copy reads as the rebuild does, from the stream's files, and hashes each record.
 //
 //	go test ./cmd/nexusd/daemon -run '^$' -bench Replay -benchtime 5x -replay-turns 100000 -timeout 30m
 func BenchmarkReplay(b *testing.B) {
@@ -43,10 +49,13 @@ func BenchmarkReplay(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	took := map[string]*[2][]float64{"rebuild": {}, "verify": {}}
-	rates := map[string][]float64{}
+	peers := map[string]iter.Seq2[[]byte, error]{"copy": consumed(b, d, st.Last), "file-copy": payloads(d.log.Read(b.Context(), 1, false))}
+	took := map[string][]float64{}
 	for b.Loop() {
-		bare := usageOf(func() { copyStream(b, d, filepath.Join(dir, "bare")) })
+		bare := map[string][2]float64{}
+		for peer, stream := range peers {
+			bare[peer] = usageOf(func() { copyStream(b, stream, filepath.Join(dir, "bare")) })
+		}
 		for name, f := range map[string]func(){
 			"rebuild": func() { rebuildBeside(b, d, filepath.Join(dir, "again"), st.Last) },
 			"verify": func() {
@@ -57,17 +66,57 @@ func BenchmarkReplay(b *testing.B) {
 			},
 		} {
 			u := usageOf(f)
-			for i := range u {
-				took[name][i] = append(took[name][i], bare[i]/u[i])
+			for peer, of := range bare {
+				took[name+"-of-"+peer] = append(took[name+"-of-"+peer], of[0]/u[0])
+				took[name+"-of-"+peer+"-cpu"] = append(took[name+"-of-"+peer+"-cpu"], of[1]/u[1])
 			}
-			rates[name] = append(rates[name], float64(st.Last)/u[0])
+			took[name+"-events/s"] = append(took[name+"-events/s"], float64(st.Last)/u[0])
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	for name, r := range took {
-		b.ReportMetric(median(r[0]), name+"-of-copy")
-		b.ReportMetric(median(r[1]), name+"-of-its-cpu")
-		b.ReportMetric(median(rates[name]), name+"-events/s")
+	for unit, values := range took {
+		b.ReportMetric(median(values), unit)
+	}
+}
+
+// consumed yields the payloads of the stream up to a position, through a consumer.
+func consumed(b *testing.B, d *Daemon, last uint64) iter.Seq2[[]byte, error] {
+	j, err := js.New(d.ledgerConn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return func(yield func([]byte, error) bool) {
+		c, err := j.OrderedConsumer(b.Context(), jetstream.StreamName, js.OrderedConsumerConfig{})
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		it, err := c.Messages(js.PullMaxMessages(5000))
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer it.Stop()
+		for range last {
+			m, err := it.Next()
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(m.Data(), nil) {
+				return
+			}
+		}
+	}
+}
+
+func payloads(records iter.Seq2[ledger.Record, error]) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for r, err := range records {
+			if !yield(r.Payload, err) {
+				return
+			}
+		}
 	}
 }
 
@@ -111,15 +160,15 @@ func usageOf(f func()) (out [2]float64) {
 	return [2]float64{time.Since(began).Seconds(), cpu() - used}
 }
 
-func copyStream(b *testing.B, d *Daemon, dir string) {
+func copyStream(b *testing.B, stream iter.Seq2[[]byte, error], dir string) {
 	db, err := pebble.Open(dir, &pebble.Options{FormatMajorVersion: pebble.FormatValueSeparation, MemTableSize: 16 << 20})
 	if err != nil {
 		b.Fatal(err)
 	}
-	batch := db.NewBatch()
-	for r, err := range d.log.Read(b.Context(), 1, false) {
-		if err == nil {
-			err = batch.Set(binary.BigEndian.AppendUint64([]byte{'q'}, r.Seq), r.Payload, nil)
+	batch, n := db.NewBatch(), uint64(0)
+	for payload, err := range stream {
+		if n++; err == nil {
+			err = batch.Set(binary.BigEndian.AppendUint64([]byte{'q'}, n), payload, nil)
 		}
 		if err == nil && batch.Count() == 500 {
 			err = batch.Commit(pebble.NoSync)

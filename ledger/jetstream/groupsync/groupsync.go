@@ -115,6 +115,9 @@ func (s *Stream) Synced() uint64 {
 	return s.synced.Load()
 }
 
+// Dir is the folder of the stream.
+func (s *Stream) Dir() string { return s.cfg.Dir }
+
 // Syncs counts the fsyncs since Open.
 func (s *Stream) Syncs() uint64 { return s.syncs.Load() }
 
