@@ -71,8 +71,8 @@ func TestHostileJSONIsRefused(t *testing.T) {
 		{"blob that is not base64", msg(`{"type":"blob","content":"%%"}`), "/messages/0/parts/0/content", ErrMalformed},
 		{"blob with loose base64", msg(`{"type":"blob","content":"AB=="}`), "/messages/0/parts/0/content", ErrMalformed},
 		{"blob of base64 with a line end", msg(`{"type":"blob","content":"AA\n=="}`), "/messages/0/parts/0/content", ErrMalformed},
-		{"bad hash", msg(`{"type":"text","ref":{"digest":"sha256:00","size":"1"}}`), "/messages/0/parts/0/ref/digest", ErrMalformed},
-		{"size as a number", msg(`{"type":"text","ref":{"digest":"sha256:` + strings.Repeat("0", 64) + `","size":1}}`), "/messages/0/parts/0/ref/size", ErrMalformed},
+		{"bad hash", msg(`{"type":"text","ref":{"digest":"sha256:00","size":1}}`), "/messages/0/parts/0/ref/digest", ErrMalformed},
+		{"size as a string", msg(`{"type":"text","ref":{"digest":"sha256:` + strings.Repeat("0", 64) + `","size":"1"}}`), "/messages/0/parts/0/ref/size", ErrMalformed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var r request

@@ -80,8 +80,8 @@ type Part struct {
 // whole; a context shows [Part.Notice] in its place. Every piece but the last has
 // [MaxPiece] bytes, so equal content has equal pieces.
 type BlobRef struct {
-	Digest   Hash   `cbor:"1,keyasint" json:"digest"`      // keyed: HMAC-SHA-256 under the tree's root key
-	Size     uint64 `cbor:"2,keyasint" json:"size,string"` // bytes of the content in the clear
+	Digest   Hash   `cbor:"1,keyasint" json:"digest"` // keyed: HMAC-SHA-256 under the tree's root key
+	Size     uint64 `cbor:"2,keyasint" json:"size"`   // bytes of the content in the clear
 	MimeType string `cbor:"3,keyasint,omitempty" json:"mime_type,omitempty"`
 	Preview  string `cbor:"4,keyasint,omitempty" json:"preview,omitempty"`
 	Pieces   []Hash `cbor:"5,keyasint,omitempty" json:"pieces,omitempty"` // digests, in order

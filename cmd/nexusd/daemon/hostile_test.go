@@ -167,7 +167,7 @@ func hostileBodies(theirs, theirTurn, own, ownTurn turns.ID) (out [][]byte) {
 		`{"first_kept":"` + theirTurn.String() + `","summary":"s"}`, `{"summary":"` + strings.Repeat("s", 5000) + `","cleared":[{"turn":"` + theirTurn.String() + `","call":"c"}]}`,
 		`{"replacement":[{"role":"tool","parts":[{"type":"tool_call_response","id":"x","response":"y"}]}]}`,
 		`{"messages":[],"response":null}`, `{"messages":[{"role":"tool","parts":[{"type":"tool_call_response","id":"nope","response":"y"}]}]}`,
-		`{"messages":[{"role":"user","parts":[{"type":"text","ref":{"digest":"sha256:` + strings.Repeat("11", 32) + `","size":"9"}}]}]}`,
+		`{"messages":[{"role":"user","parts":[{"type":"text","ref":{"digest":"sha256:` + strings.Repeat("11", 32) + `","size":9}}]}]}`,
 		`{"messages":[{"role":"assistant","parts":[{"type":"tool_call","id":"c","name":"n","arguments":{}},{"type":"tool_call","id":"c","name":"n","arguments":{}}]}]}`,
 		`{"messages":[{"role":"user","parts":[]}],"time":"9999-12-31T23:59:59Z"}`, `{"messages":[{"role":"user","parts":[]}],"time":"0000-01-01T00:00:00Z"}`,
 		`{"messages":[{"role":"user","parts":[]}],"usage":{"input_tokens":18446744073709551615,"output_tokens":18446744073709551615}}`,

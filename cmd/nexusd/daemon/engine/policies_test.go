@@ -202,8 +202,8 @@ func TestPutPolicy(t *testing.T) {
 		t.Errorf("policy.get of the first version: %+v", got)
 	}
 	elsewhere := reader.Caller{Tenant: "other", Agent: "alice"}
-	if _, err := other.GetPolicy(t.Context(), elsewhere, api.GetPolicy{Name: "mine"}); code(err) != api.Malformed {
-		t.Errorf("in another tenant: %v, want malformed", err)
+	if _, err := other.GetPolicy(t.Context(), elsewhere, api.GetPolicy{Name: "mine"}); code(err) != api.NotFound {
+		t.Errorf("in another tenant: %v, want not_found", err)
 	}
 	verified(t, e)
 }

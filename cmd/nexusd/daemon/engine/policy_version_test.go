@@ -43,8 +43,11 @@ func TestSessionShowsItsPolicyVersion(t *testing.T) {
 	wantField(t, "a version and a digest", err, "/version")
 	_, err = e.GetPolicy(t.Context(), alice, api.GetPolicy{Version: 1})
 	wantField(t, "a version without a name", err, "/name")
-	if _, err = e.GetPolicy(t.Context(), alice, api.GetPolicy{Name: "never", Version: 1}); code(err) != api.Malformed {
-		t.Errorf("a name that nobody put: %v, want malformed", err)
+	if _, err = e.GetPolicy(t.Context(), alice, api.GetPolicy{Name: "never", Version: 1}); code(err) != api.NotFound {
+		t.Errorf("a version of a name that nobody put: %v, want not_found", err)
+	}
+	if _, err = e.GetPolicy(t.Context(), alice, api.GetPolicy{Name: "never"}); code(err) != api.NotFound {
+		t.Errorf("a name that nobody put: %v, want not_found", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package natsapi
 
 import (
+	"errors"
 	"os"
 	"regexp"
 	"slices"
@@ -77,10 +78,15 @@ func TestSchemaTakesWhatTheDaemonTakes(t *testing.T) {
 		{"session.create", `{"limits":{"window":1}}`, false},
 		{"session.create", `{"id":"x"}`, false},
 		{"session.move", `{"to":null}`, true},
+		{"session.move", `{}`, false},
+		{"session.move", `{"note":"back"}`, false},
+		{"flush.done", `{"cycle":1,"saved":0}`, true},
+		{"flush.done", `{"cycle":1}`, false},
+		{"flush.done", `{"saved":1}`, false},
 		{"session.move", `{"to":` + id + `}`, true},
 		{"turn.append", `{"messages":[` + message + `],"response":null}`, true},
 		{"turn.append", `{"messages":[],"response":` + message + `}`, true},
-		{"turn.append", `{"messages":[{"role":"user","parts":[{"type":"text","ref":{"digest":"sha256:` + strings.Repeat("0", 64) + `","size":"9"}}]}]}`, true},
+		{"turn.append", `{"messages":[{"role":"user","parts":[{"type":"text","ref":{"digest":"sha256:` + strings.Repeat("0", 64) + `","size":9}}]}]}`, true},
 		{"turn.append", `{"messages":[{"role":"robot","parts":[]}]}`, false},
 		{"turn.append", `{"messages":[{"role":"user","parts":[],"text":"x"}]}`, false},
 		{"turn.append", `{"messages":"hello"}`, false},
@@ -93,6 +99,25 @@ func TestSchemaTakesWhatTheDaemonTakes(t *testing.T) {
 		v := verbNamed(t, tc.verb)
 		if err := holds(t, compiled(t, v.request, true), tc.request); (err == nil) != tc.ok {
 			t.Errorf("%s %s: taken: %v, want %v (%v)", tc.verb, tc.request, err == nil, tc.ok, err)
+		}
+	}
+}
+
+// A member whose absence would be taken for a decision must be there. A move without "to"
+// would move the head to the start.
+func TestAForgottenMemberIsMalformed(t *testing.T) {
+	for _, tc := range []struct{ verb, request, field string }{
+		{"session.move", `{}`, "/to"},
+		{"session.move", `null`, "/to"},
+		{"session.move", `{"if_head":"01ARZ3NDEKTSV4RRFFQ69G5FAV"}`, "/to"},
+		{"session.move", `{"unknown":1}`, "/unknown"},
+		{"flush.done", `{"cycle":1}`, "/saved"},
+		{"flush.done", `{"saved":1}`, "/cycle"},
+	} {
+		_, err := verbNamed(t, tc.verb).serve(t.Context(), &call{data: []byte(tc.request)})
+		var fe *turns.FieldError
+		if !errors.As(err, &fe) || fe.Field != tc.field || !errors.Is(err, turns.ErrMalformed) {
+			t.Errorf("%s %s: %v, want malformed %s", tc.verb, tc.request, err, tc.field)
 		}
 	}
 }

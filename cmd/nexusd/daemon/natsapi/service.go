@@ -271,6 +271,7 @@ type call struct {
 	canonical []byte // what the request digest covers; see canonical
 	// everyTenant: the user may act for every tenant.
 	everyTenant bool
+	required    []string // members that the request must have; see [requiring]
 }
 
 // arrival is when a request came.

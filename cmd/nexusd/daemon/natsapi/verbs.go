@@ -44,6 +44,9 @@ func endpoint[Req, Rep any](name string, session bool, summary string, f func(co
 			if err := turns.DecodeJSON(c.data, &r); err != nil {
 				return nil, err
 			}
+			if err := c.checkRequired(); err != nil {
+				return nil, err
+			}
 			out, err := f(ctx, c, r)
 			if err != nil {
 				return nil, err
@@ -67,6 +70,34 @@ func change[Req, Rep any](name string, session bool, summary string, f func(cont
 func storing(v verb) verb {
 	v.changes = true
 	return v
+}
+
+// requiring returns a verb that refuses a request without one of the members: their zero
+// value is a decision, and must not be taken for a caller who forgot to say.
+func requiring(v verb, members ...string) verb {
+	serve := v.serve
+	v.serve = func(ctx context.Context, c *call) (any, error) {
+		c.required = members
+		return serve(ctx, c)
+	}
+	return v
+}
+
+// checkRequired names the first member that the request lacks. The request is valid JSON.
+func (c *call) checkRequired() error {
+	if len(c.required) == 0 {
+		return nil
+	}
+	var have map[string]turns.Raw
+	if err := turns.DecodeJSON(c.data, &have); err != nil {
+		return err
+	}
+	for _, m := range c.required {
+		if _, ok := have[m]; !ok {
+			return api.FieldErrorf("/"+m, "missing")
+		}
+	}
+	return nil
 }
 
 // class returns the class of a request of v with a number of bytes.
@@ -112,9 +143,9 @@ var verbs = []verb{
 	inOrder(change("session.reset", true, "close, and go on in a fresh successor", func(ctx context.Context, c *call, r api.ResetSession) (*api.Session, error) {
 		return c.engine.Reset(ctx, c.caller, c.session, r, c.canonical)
 	})),
-	inOrder(change("session.move", true, "move the head to another turn", func(ctx context.Context, c *call, r api.MoveSession) (*api.Session, error) {
+	requiring(inOrder(change("session.move", true, "move the head to another turn", func(ctx context.Context, c *call, r api.MoveSession) (*api.Session, error) {
 		return c.engine.Move(ctx, c.caller, c.session, r, c.canonical)
-	})),
+	})), "to"),
 	endpoint("session.export", true, "raw events with ancestor chains", func(ctx context.Context, c *call, r api.ExportSession) (*api.Exported, error) {
 		return c.engine.Export(ctx, c.caller, c.session, r)
 	}),
@@ -163,9 +194,9 @@ var verbs = []verb{
 	change("flush.begin", true, "begin the memory flush of a cycle", func(ctx context.Context, c *call, r api.BeginFlush) (*api.BegunFlush, error) {
 		return c.engine.BeginFlush(ctx, c.caller, c.session, r, c.canonical)
 	}),
-	change("flush.done", true, "how the memory flush went", func(ctx context.Context, c *call, r api.DoneFlush) (*api.EndedFlush, error) {
+	requiring(change("flush.done", true, "how the memory flush went", func(ctx context.Context, c *call, r api.DoneFlush) (*api.EndedFlush, error) {
 		return c.engine.DoneFlush(ctx, c.caller, c.session, r, c.canonical)
-	}),
+	}), "cycle", "saved"),
 	change("fork.create", true, "a new session from a turn", func(ctx context.Context, c *call, r api.CreateFork) (*api.Session, error) {
 		return c.engine.Fork(ctx, c.caller, c.session, r, forkCanonical(c))
 	}),

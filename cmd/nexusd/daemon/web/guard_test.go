@@ -62,6 +62,9 @@ func TestWithoutTokensAnyoneIsTheCallerOfTheGuard(t *testing.T) {
 	if code, body := request(g, Write, "localhost", "Authorization", "Bearer sk-provider"); code != 200 || body != " default/main write|Bearer sk-provider|" {
 		t.Errorf("%d %q", code, body)
 	}
+	if code, body := request(g, Write, "localhost", TokenHeader, "left over", "Authorization", "Bearer sk-provider"); code != 200 || body != " default/main write|Bearer sk-provider|" {
+		t.Errorf("with a token that nobody asks for: %d %q", code, body)
+	}
 	if code, _ := request(g, Admin, "localhost"); code != 403 {
 		t.Errorf("the operator's: %d, want 403", code)
 	}

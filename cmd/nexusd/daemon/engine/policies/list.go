@@ -80,6 +80,10 @@ func (ps *Policies) listed(n ledger.PolicyName) (*api.PolicyInfo, error) {
 // overrides, or in the version that a digest or a number pins.
 func (ps *Policies) GetPolicy(ctx context.Context, c reader.Caller, req api.GetPolicy) (*api.PolicyInfo, error) {
 	p, err := ps.find(ctx, c, req)
+	if fe := (*turns.FieldError)(nil); errors.As(err, &fe) && fe.Field == "/policy/name" {
+		// Where a policy is named to be used, an unknown name is a fault of that field. Here it is what is asked for.
+		return nil, api.Errorf(api.NotFound, nil, "policy name: %s", fe.Reason)
+	}
 	if err != nil {
 		return nil, err
 	}
