@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"ledger/ledgertest":           {"turns", "ledger"},
 	"ledger/jetstream/mark":       {"turns"},
 	"ledger/jetstream/groupsync":  {"ledger", "ledger/jetstream/blocks", "ledger/jetstream/mark"},
-	"ledger/jetstream":            {"turns", "ledger", "ledger/jetstream/mark", "ledger/jetstream/groupsync"},
+	"ledger/jetstream":            {"turns", "ledger", "ledger/jetstream/blocks", "ledger/jetstream/groupsync", "ledger/jetstream/mark"},
 	"ledger/jetstream/embed":      {},
 	"ledger/jetstream/blocks":     {"ledger"},
 	"ledger/jetstream/disk":       {"turns", "ledger", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/embed", "ledger/jetstream/mark"},

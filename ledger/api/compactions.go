@@ -19,8 +19,8 @@ type Compaction struct {
 	FirstKept     *turns.ID       `json:"first_kept" jsonschema:"nullable"`
 	Split         bool            `json:"split"`
 	SawThrough    *turns.ID       `json:"saw_through" jsonschema:"nullable"`
-	Elisions      []Elision       `json:"elisions,omitempty,omitzero"` // the first ones
-	Elided        uint64          `json:"elided,omitempty,omitzero"`   // how many there are
+	Elisions      []Elision       `json:"elisions"`                  // the first ones
+	Elided        uint64          `json:"elided,omitempty,omitzero"` // how many there are
 	Dropped       bool            `json:"dropped,omitempty,omitzero"`
 	Covered       uint64          `json:"covered"`
 	TokensBefore  uint64          `json:"tokens_before"`

@@ -62,7 +62,7 @@ type Context struct {
 	Recorded    string          `json:"recorded,omitempty,omitzero"` // of a recorded context, how it is known: recipe, or path
 	Compaction  CompactionState `json:"compaction"`
 	Compacted   *turns.ID       `json:"compacted,omitempty,omitzero"` // the compaction that this call committed
-	Flush       FlushState      `json:"flush,omitzero"`
+	Flush       FlushState      `json:"flush"`
 	Position    string          `json:"position"`
 	Next        string          `json:"next,omitempty,omitzero"`
 }

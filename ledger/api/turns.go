@@ -44,7 +44,7 @@ type Appended struct {
 	Position   string          `json:"position"`
 	Context    Gauge           `json:"context"`
 	Compaction CompactionState `json:"compaction"`
-	Flush      FlushState      `json:"flush,omitzero"`
+	Flush      FlushState      `json:"flush"`
 	Open       []string        `json:"open_calls,omitempty,omitzero"` // tool calls that wait for their response
 	Abandoned  []string        `json:"abandoned_calls,omitempty,omitzero"`
 	Late       []string        `json:"late_calls,omitempty,omitzero"`
