@@ -96,3 +96,40 @@ func TestReadmeFigures(t *testing.T) {
 		}
 	}
 }
+
+// The rows of compare in README.md are those that its command prints for the
+// shipped transcript.
+func TestReadmeComparison(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), "\npolicy ")
+	block, _, ok := strings.Cut(rest, "\n```")
+	if !ok {
+		t.Fatal("README.md shows no comparison")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "session.jsonl"), quickstart.Transcript, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"compare", dir, "--window", "40000"}, nil, &out, &errs); code != 0 {
+		t.Fatalf("exit %d: %s", code, errs.String())
+	}
+	rows := 0
+	for line := range strings.Lines("policy " + block + "\n") {
+		if line == "…\n" {
+			continue
+		}
+		if rows++; !strings.Contains("\n"+out.String(), "\n"+line) {
+			t.Errorf("compare does not print %q", line)
+		}
+	}
+	if rows < 3 {
+		t.Errorf("README.md has %d rows of compare", rows)
+	}
+	if t.Failed() {
+		t.Log(out.String())
+	}
+}

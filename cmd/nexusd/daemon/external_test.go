@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -264,4 +265,119 @@ func TestAccountsOfTheOperationsPageKeepUsersApart(t *testing.T) {
 			t.Errorf("%s: %v, %v", subject, m, err)
 		}
 	}
+}
+
+// The configuration of three servers that the page for operators shows makes a cluster that
+// serves a ledger of three copies, also when a server has stopped. The agents' user can't act
+// as the operator.
+func TestThreeServersOfTheOperationsPage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "OPERATIONS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(page), "```text\nserver_name: n1\n")
+	text, _, ended := strings.Cut(text, "```")
+	if !ok || !ended {
+		t.Fatal("the page has no configuration of three servers")
+	}
+	ports := freePorts(t, 6) // of clients, then of routes
+	dir, ss, logs := t.TempDir(), make([]*server.Server, 3), new(lockedBuffer)
+	for i := range ss {
+		replace := []string{"0.0.0.0:4222", fmt.Sprint("127.0.0.1:", ports[i]), "0.0.0.0:6222", fmt.Sprint("127.0.0.1:", ports[3+i]),
+			"/var/lib/nats", filepath.Join(dir, fmt.Sprint("js", i)), "200GB", "1GB"}
+		for k := range ss {
+			replace = append(replace, fmt.Sprintf("@n%d:6222", k+1), fmt.Sprint("@127.0.0.1:", ports[3+k]))
+		}
+		file := filepath.Join(dir, fmt.Sprintf("n%d.conf", i+1))
+		if err := os.WriteFile(file, fmt.Appendf(nil, "server_name: n%d\n%s", i+1, strings.NewReplacer(replace...).Replace(text)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o, err := server.ProcessConfigFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.NoSigs, o.NoLog = true, true
+		if ss[i], err = server.NewServer(o); err != nil {
+			t.Fatal(err)
+		}
+		ss[i].Start()
+		defer func() { ss[i].Shutdown(); ss[i].WaitForShutdown() }()
+	}
+	as := func(user, password string) string {
+		var urls []string
+		for _, port := range ports[:3] {
+			urls = append(urls, fmt.Sprintf("nats://%s:%s@127.0.0.1:%d", user, password, port))
+		}
+		return strings.Join(urls, ",")
+	}
+	var d *Daemon
+	for d == nil { // until the servers have a leader
+		d, err = Open(t.Context(), Config{Plaintext: true, NATS: as("ledger", "LEDGERWORD"), NATSService: as("service", "SERVICEWORD"), Replicas: 3, Create: true,
+			Data: t.TempDir(), HTTP: "off", Logger: slog.New(slog.NewTextHandler(logs, nil))})
+		if deadline, ok := t.Deadline(); err != nil && ok && time.Until(deadline) < 10*time.Second {
+			t.Fatal(err)
+		}
+	}
+	defer func() {
+		if err := d.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if want := "write each event to the disk before they acknowledge it"; !strings.Contains(logs.String(), want) {
+		t.Errorf("it says %s; want %q", logs, want)
+	}
+	client := func(user, password string) *nats.Conn {
+		nc, err := nats.Connect(as(user, password))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	agents := client("agents", "AGENTSWORD")
+	c := api.NewClient(agents, "default", "main")
+	ask := func() api.AppendTurn {
+		return api.AppendTurn{ID: api.NewID(), Messages: []turns.Message{turns.TextMessage(turns.User, "q")}}
+	}
+	created, err := c.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Append(t.Context(), created.ID, ask()); err != nil {
+		t.Fatal(err)
+	}
+	ss[0].Shutdown()
+	for r := ask(); ; { // the same turn again until a leader is chosen
+		_, err := c.Append(t.Context(), created.ID, r)
+		if err == nil {
+			break
+		}
+		if t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	v, err := api.NewClient(client("operator", "OPERATORWORD"), "default", api.Operator).Verify(t.Context())
+	if err != nil || !v.OK || v.Turns != 2 {
+		t.Errorf("verify: %+v, %v", v, err)
+	}
+	if _, err := c.As(api.Operator).Verify(t.Context()); err == nil {
+		t.Error("the user of the agents acts as the operator")
+	}
+	if m, err := agents.Request("$JS.API.INFO", nil, untilTheTestEnds(t)); !errors.Is(err, nats.ErrNoResponders) && (err != nil || !strings.Contains(string(m.Data), "not enabled")) {
+		t.Errorf("the user of the agents reaches the streams: %v, %v", m, err)
+	}
+}
+
+// freePorts returns n ports that were free at the same time.
+func freePorts(t *testing.T, n int) (out []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		out = append(out, l.Addr().(*net.TCPAddr).Port)
+	}
+	return out
 }
