@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -309,12 +310,17 @@ func observe(t *testing.T, c *api.Client, served []contextState) state {
 	return out
 }
 
+// refSize is the size of a ref. When the folders were made, the API gave it as a string, and
+// their sums are of that form.
+var refSize = regexp.MustCompile(`("ref":\{"digest":"sha256:[0-9a-f]{64}","size":)(\d+)`)
+
 func sum(t *testing.T, v any) string {
 	t.Helper()
 	b, err := turns.EncodeJSON(v)
 	if err != nil {
 		t.Fatal(err)
 	}
+	b = refSize.ReplaceAll(b, []byte(`$1"$2"`))
 	return fmt.Sprintf("%x", sha256.Sum256(b))
 }
 
