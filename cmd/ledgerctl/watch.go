@@ -223,6 +223,10 @@ func (e *env) planWatch(cfg watch.Config) error {
 	if len(rows) > 0 {
 		fmt.Fprint(e.Out, e.Table([]terminal.Column{{Head: "agent"}, {Head: "bytes", Right: true}, {Head: "file", Wraps: true, Least: 20}}, rows))
 	}
+	if none := watch.Missing(cfg.Sources); len(list) == 0 && len(none) == len(cfg.Sources) {
+		e.Tell("nothing would be read: none of these folders exists: %s", prose.Printable(strings.Join(none, ", ")))
+		return unread
+	}
 	if len(list) == 0 {
 		e.Tell("nothing would be read: the folders have no transcript that is not in the ledger")
 		return unread
