@@ -134,6 +134,10 @@ func TestScripts(t *testing.T) {
 			"tail": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Setenv(args[0], args[1][18:])
 			},
+			// begin NAME ID: the beginning of the end of an id, as it is shown.
+			"begin": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Setenv(args[0], args[1][18:22])
+			},
 			// field NAME=KEY: the text member KEY of the JSON on stdout.
 			"field": func(ts *testscript.TestScript, _ bool, args []string) {
 				var v map[string]turns.Raw

@@ -85,7 +85,7 @@ func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Ses
 	if s, err := c.As(agent).Resolve(ctx, name); err == nil {
 		return c.As(s.Agent), s, nil
 	}
-	var found, imported []api.Session
+	var found, imported, begun []api.Session
 	unreadable := uint64(0)
 	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
 		if err != nil {
@@ -96,9 +96,14 @@ func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Ses
 			found = append(found, s)
 		case namedByTranscript(s.Meta, name):
 			imported = append(imported, s)
+		case len(name) >= leastTranscriptID && strings.HasPrefix(prose.Short(s.ID), strings.ToUpper(name)):
+			begun = append(begun, s)
 		case s.Error != "":
 			unreadable++
 		}
+	}
+	if len(imported) == 0 { // the beginning of the end that tables show names one where nothing else does
+		imported = begun
 	}
 	if len(found) == 0 {
 		found = imported
