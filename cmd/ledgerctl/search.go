@@ -74,7 +74,7 @@ func searchCmd(e *env) *cobra.Command {
 	f.BoolVar(&r.ShowSecrets, "show-secrets", false, "show credentials of known shapes")
 	f.StringVar(&r.AsOf, "as-of", "", "a position: only what was stored then")
 	f.StringSliceVar(&r.Kinds, "kind", nil, "turn, memory or event")
-	f.IntVarP(&r.Limit, "limit", "n", 20, "at most so many, up to 100")
+	f.IntVarP(&r.Limit, "limit", "n", 20, "at most so many; 0: all")
 	return c
 }
 
