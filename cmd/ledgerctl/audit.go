@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/audit"
-	"nexus/cmd/ledgerctl/connect"
 	"nexus/cmd/ledgerctl/prose"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -61,6 +61,6 @@ func verifyCmd(e *env) *cobra.Command {
 
 func versionCmd(e *env) *cobra.Command {
 	return verb("version", "the version", 0, 0, func(*cobra.Command, []string) error {
-		return e.Result(map[string]string{"version": connect.Version}, "ledgerctl %s", connect.Version)
+		return e.Result(map[string]string{"version": build.Version()}, "ledgerctl %s", build.Version())
 	})
 }

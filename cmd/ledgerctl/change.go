@@ -81,7 +81,7 @@ func rewindCmd(e *env) *cobra.Command {
 			p, err = e.TurnIn(cmd.Context(), c, s, args[1])
 		}
 		if n, ok := names.TurnNumber("t" + strings.TrimPrefix(strings.TrimPrefix(args[1], "@"), "t")); ok && n > s.Depth && err != nil {
-			p, err = names.LaterTurn(cmd.Context(), c, s, n)
+			p, err = names.LaterTurn(cmd.Context(), c, s, n, args[1])
 		}
 		if err != nil {
 			return err

@@ -117,7 +117,7 @@ func codeCmd(e *env) *cobra.Command {
 			rows = append(rows, []string{string(f.Status), fmt.Sprintf("@%d", f.Since), size, what})
 		}
 		if len(rows) > 0 {
-			if _, err := io.WriteString(e.Out, e.Table([]terminal.Column{{Head: ""}, {Head: "SINCE", Right: true}, {Head: "BYTES", Right: true}, {Head: "FILE", Wraps: true}}, rows)); err != nil {
+			if _, err := io.WriteString(e.Out, e.Table([]terminal.Column{{Head: "known"}, {Head: "since", Right: true}, {Head: "bytes", Right: true}, {Head: "file", Wraps: true}}, rows)); err != nil {
 				return err
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"nexus/cmd/ledgerctl/connect"
+	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/doctor"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
@@ -45,7 +45,7 @@ func TestDoctorSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	for _, name := range []string{"NEXUS_CREDS", "NEXUS_URL", "NEXUS_TLS_CA", "NEXUS_TOKEN"} {
 		t.Setenv(name, "")
 	}
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Version: connect.Version})
+	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Version: build.Version()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestDoctorJudgesWhatNexusdCounts(t *testing.T) {
 	t.Setenv("NEXUS_TOKEN", "")
 	t.Setenv("NEXUS_TLS_CA", "")
 	info := func(sync string) string {
-		return fmt.Sprintf("nexus_info{replicas=\"3\",seal=\"off\",server=\"external\",sync=%q,version=%q} 1\n", sync, connect.Version)
+		return fmt.Sprintf("nexus_info{replicas=\"3\",seal=\"off\",server=\"external\",sync=%q,version=%q} 1\n", sync, build.Version())
 	}
 	for name, tc := range map[string]struct {
 		ready   int
@@ -122,7 +122,7 @@ func TestDoctorJudgesWhatNexusdCounts(t *testing.T) {
 		"an external cluster":           {200, 0, info("always"), 5, map[string]string{"ready": "ok", "durability": "ok", "fsync": "skipped", "scrub": "skipped", "clock": "ok"}},
 		"servers that acknowledge late": {200, 0, info("later"), 5, map[string]string{"durability": "warn"}},
 		"servers that do not tell":      {200, 0, info("unknown"), 5, map[string]string{"durability": "warn"}},
-		"another version":               {200, 0, strings.Replace(info("always"), connect.Version, "9.9.9", 1), 5, map[string]string{"version": "warn"}},
+		"another version":               {200, 0, strings.Replace(info("always"), build.Version(), "9.9.9", 1), 5, map[string]string{"version": "warn"}},
 		"a clock that is off":           {200, time.Hour, info("always"), 5, map[string]string{"clock": "warn"}},
 		"not ready":                     {503, 0, info("always"), 5, map[string]string{"ready": "fail"}},
 		"no token":                      {401, 0, "", 5, map[string]string{"http": "fail"}},

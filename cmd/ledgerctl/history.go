@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -9,6 +10,8 @@ import (
 	"nexus/cmd/ledgerctl/contextview"
 	"nexus/cmd/ledgerctl/eventview"
 	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/names"
+	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/searchview"
 	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/ledgerctl/turnview"
@@ -37,6 +40,9 @@ func logCmd(e *env) *cobra.Command {
 		if err := turnview.Print(e.Terminal, ts, limit, ""); err != nil {
 			return err
 		}
+		if p.Session.Head == nil && p.Session.Error == "" {
+			return sayNoTurn(cmd.Context(), e, p)
+		}
 		if p.Session.Error != "" {
 			return nil // its policy is not known
 		}
@@ -49,6 +55,21 @@ func logCmd(e *env) *cobra.Command {
 	c.Flags().BoolVar(&shown, "show-secrets", false, "show credentials of known shapes")
 	c.Flags().StringVar(&words, "grep", "", "those with these words, as search finds them")
 	return c
+}
+
+// sayNoTurn says that a session has no turn, and which session a reset made it from.
+func sayNoTurn(ctx context.Context, e *env, p names.Place) error {
+	for s, err := range p.Client.Sessions(ctx) {
+		if err != nil {
+			return err
+		}
+		if s.Successor == p.Session.ID {
+			e.Say("session %s has no turn yet; before its reset it was session %s: ledgerctl log %s", prose.Short(p.Session.ID), s.ID, s.ID)
+			return nil
+		}
+	}
+	e.Say("session %s has no turn yet", prose.Short(p.Session.ID))
+	return nil
 }
 
 func showCmd(e *env) *cobra.Command {

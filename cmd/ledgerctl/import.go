@@ -18,6 +18,9 @@ func importCmd(e *env) *cobra.Command {
 	im := transcripts.Importer{Stdin: e.In}
 	var losses bool
 	c := verb("import FILE|DIR…", "bring transcripts in; again stores nothing twice", 1, -1, func(cmd *cobra.Command, args []string) (err error) {
+		if err := transcripts.CheckFormat(im.Format); err != nil {
+			return err
+		}
 		files, size, err := transcripts.Find(args)
 		if err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/connect"
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/names"
@@ -99,7 +100,7 @@ func commands(e *env) *cobra.Command {
 			}
 			return cmd.Help()
 		}}
-	root.Version = connect.Version
+	root.Version = build.Version()
 	root.SetVersionTemplate("ledgerctl {{.Version}}\n")
 	root.SetFlagErrorFunc(fault.FlagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(e.Out, manualOf(cmd)) })

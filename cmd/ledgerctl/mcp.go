@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/connect"
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/ledger/api"
@@ -19,7 +20,7 @@ import (
 func mcpCmd(e *env) *cobra.Command {
 	var readOnly bool
 	c := verb("mcp", "tools for agents: a server of the Model Context Protocol on stdio", 0, 0, func(cmd *cobra.Command, _ []string) error {
-		tools, err := mcp.New(mcp.Config{Version: connect.Version, Timeout: connect.Patience, Logger: slog.New(slog.NewTextHandler(e.Err, nil))})
+		tools, err := mcp.New(mcp.Config{Version: build.Version(), Timeout: connect.Patience, Logger: slog.New(slog.NewTextHandler(e.Err, nil))})
 		if err != nil {
 			return err
 		}

@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nkeys"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"nexus/cmd/ledgerctl/quickstart"
@@ -38,6 +42,17 @@ func TestScripts(t *testing.T) {
 			env.Setenv("SECRET2", "gh"+"p_"+strings.Repeat("Xy5wV1tS", 5))
 			env.Setenv("SECRET", "gh"+"p_"+strings.Repeat("Ab3dE7gH", 5)) // of no account; in parts, so that no scanner takes this file for a leak
 			env.Setenv("NEXUS_CREDS", creds)
+			stranger, err := nkeys.CreateUser()
+			if err != nil {
+				return err
+			}
+			seed, err := stranger.Seed()
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(env.Getenv("WORK")+"/other.nk", seed, 0o600); err != nil { // of a user that no daemon knows
+				return err
+			}
 			return os.WriteFile(env.Getenv("WORK")+"/shipped.jsonl", quickstart.Transcript, 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -56,6 +71,22 @@ func TestScripts(t *testing.T) {
 				ts.Defer(stop)
 				ts.Setenv("NEXUS_URL", url)
 				ts.Setenv("NEXUS_CREDS", creds)
+			},
+			// status N COMMAND…: the command ends with the exit status N.
+			"status": func(ts *testscript.TestScript, _ bool, args []string) {
+				want := 0
+				if n, err := strconv.Atoi(args[0]); err == nil {
+					want = n
+				}
+				got, exit := 0, (*exec.ExitError)(nil)
+				if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+					got = exit.ExitCode()
+				} else if err != nil {
+					ts.Fatalf("%v", err)
+				}
+				if got != want {
+					ts.Fatalf("exit status %d, want %d", got, want)
+				}
 			},
 			// samerecords A B: two exports differ at most in their first lines, which name the ledger.
 			"samerecords": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -102,6 +133,10 @@ func TestScripts(t *testing.T) {
 			// tail NAME ID: the end of an id, as it is shown.
 			"tail": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Setenv(args[0], args[1][18:])
+			},
+			// begin NAME ID: the beginning of the end of an id, as it is shown.
+			"begin": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Setenv(args[0], args[1][18:22])
 			},
 			// field NAME=KEY: the text member KEY of the JSON on stdout.
 			"field": func(ts *testscript.TestScript, _ bool, args []string) {

@@ -74,7 +74,7 @@ func searchCmd(e *env) *cobra.Command {
 	f.BoolVar(&r.ShowSecrets, "show-secrets", false, "show credentials of known shapes")
 	f.StringVar(&r.AsOf, "as-of", "", "a position: only what was stored then")
 	f.StringSliceVar(&r.Kinds, "kind", nil, "turn, memory or event")
-	f.IntVarP(&r.Limit, "limit", "n", 20, "at most so many, up to 100")
+	f.IntVarP(&r.Limit, "limit", "n", 20, "at most so many; 0: all")
 	return c
 }
 
@@ -90,7 +90,7 @@ func (e *env) grepSessions(ctx context.Context, g *searchview.Filter) error {
 	}
 	type match struct {
 		Session api.Session   `json:"session"`
-		Turns   int           `json:"turns"` // that match
+		Hits    int           `json:"hits"` // turns that match
 		Best    api.SearchHit `json:"best"`
 	}
 	var list []*match
@@ -101,10 +101,10 @@ func (e *env) grepSessions(ctx context.Context, g *searchview.Filter) error {
 	}
 	for _, h := range hits {
 		if m := by[h.Session]; m != nil {
-			m.Turns++
+			m.Hits++
 			continue
 		}
-		m := &match{Turns: 1, Best: h}
+		m := &match{Hits: 1, Best: h}
 		by[h.Session], list = m, append(list, m)
 	}
 	if n := len(list) - g.Limit; g.Limit > 0 && n > 0 {
@@ -130,10 +130,10 @@ func (e *env) grepSessions(ctx context.Context, g *searchview.Filter) error {
 	}
 	var rows [][]string
 	for _, m := range list {
-		rows = append(rows, []string{terminal.ID.Render(fmt.Sprintf("%s@%d", prose.Short(m.Best.Session), m.Best.Depth)), time.Time(m.Best.Time).Format(time.DateOnly), prose.Grouped(uint64(m.Turns)),
-			prose.Source(m.Session.Meta), prose.Clip(sessionview.Title(e.Terminal, &m.Session), 40), searchview.Snippet(m.Best)})
+		rows = append(rows, []string{terminal.ID.Render(fmt.Sprintf("%s@%d", prose.Short(m.Best.Session), m.Best.Depth)), time.Time(m.Best.Time).Format(time.DateOnly), prose.Grouped(uint64(m.Hits)),
+			prose.Source(m.Session.Meta), terminal.Cut(sessionview.Title(e.Terminal, &m.Session), 40), searchview.Snippet(m.Best)})
 	}
-	cols := []terminal.Column{{Head: "where"}, {Head: "day", Drop: 2}, {Head: "turns", Right: true, Drop: 3}, {Head: "source", Drop: 4}, {Head: "title", Drop: 1}, {Head: "text"}}
+	cols := []terminal.Column{{Head: "where"}, {Head: "day", Drop: 2}, {Head: "hits", Right: true, Drop: 3}, {Head: "source", Drop: 4}, {Head: "title", Drop: 1}, {Head: "text"}}
 	if _, err := io.WriteString(e.Out, e.Table(cols, rows)); err != nil {
 		return err
 	}

@@ -12,9 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/ledgerctl/agents"
+	"nexus/cmd/ledgerctl/connect"
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/service"
@@ -314,6 +316,9 @@ func (e *env) units(args []string, nexusd, data, home string, follow []string, c
 		}
 		u.Command = append(u.Command, follow...)
 		out = append(out, u)
+	}
+	if own := "nats://127.0.0.1:4222"; complete && len(out) == 2 && e.ServerNamed && e.Server != own && e.Server != nats.DefaultURL {
+		e.Say("the service watch connects to %s, and the service nexusd listens on %s: they do not meet unless a configuration of nexusd names that address; install watch alone for a server elsewhere, or leave out --server, NEXUS_URL and NEXUS_CREDS", prose.Printable(connect.PlainURL(e.Server)), own)
 	}
 	if len(out) == 0 {
 		return nil, fault.Usage(fmt.Errorf("there is no service %q: nexusd or watch", args[0]))

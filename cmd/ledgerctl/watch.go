@@ -36,7 +36,9 @@ truncated, rewritten, replaced or renamed) deletes nothing in the ledger, and
 is recorded. The log on stderr has names of files and numbers, never content.
 
 The folders are those that the agents use: CLAUDE_CONFIG_DIR, CODEX_HOME,
-PI_CODING_AGENT_SESSION_DIR, pi's settings and GEMINI_CLI_HOME count.
+PI_CODING_AGENT_SESSION_DIR, pi's settings and GEMINI_CLI_HOME count. Of Codex,
+files named rollout-*.jsonl or rollout-*.jsonl.zst are read; of Gemini CLI,
+*.jsonl and *.json in folders named chats; of the others, *.jsonl.
 
   --once            end when all that is there is in the ledger
   --dry-run         list the files that would be read, newest first; ask no
@@ -222,6 +224,10 @@ func (e *env) planWatch(cfg watch.Config) error {
 	}
 	if len(rows) > 0 {
 		fmt.Fprint(e.Out, e.Table([]terminal.Column{{Head: "agent"}, {Head: "bytes", Right: true}, {Head: "file", Wraps: true, Least: 20}}, rows))
+	}
+	if none := watch.Missing(cfg.Sources); len(list) == 0 && len(none) == len(cfg.Sources) {
+		e.Tell("nothing would be read: none of these folders exists: %s", prose.Printable(strings.Join(none, ", ")))
+		return unread
 	}
 	if len(list) == 0 {
 		e.Tell("nothing would be read: the folders have no transcript that is not in the ledger")

@@ -21,7 +21,7 @@ var backups = flag.Int("backups", 2, "backups that TestABackupOfARunningNexusd m
 // Several writers append to a nexusd while it is backed up, again and again. A
 // restored nexusd has every turn that was acknowledged before each backup began, with its hash.
 func TestABackupOfARunningNexusd(t *testing.T) {
-	bin := build(t, ".")
+	bin := buildProgram(t, ".")
 	data, out := t.TempDir(), t.TempDir()
 	a := &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash)}
 	cmd, url := launch(t, bin, data)

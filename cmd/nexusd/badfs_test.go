@@ -37,7 +37,7 @@ func TestBadFS(t *testing.T) {
 	if !*badFS {
 		t.Skip("set -badfs, as root; docs/TESTING.md has the command and the last figures")
 	}
-	bin := build(t, ".")
+	bin := buildProgram(t, ".")
 	ext4 := func(size string) func(t *testing.T) *cuttable {
 		return func(t *testing.T) *cuttable { return newExt4(t, size) }
 	}

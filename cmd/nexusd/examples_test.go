@@ -34,7 +34,7 @@ func TestExamples(t *testing.T) {
 		command func(*testing.T) *exec.Cmd
 	}{
 		{"go", func(t *testing.T) *exec.Cmd {
-			return exec.Command(build(t, "./"+filepath.Join(examples, "go")))
+			return exec.Command(buildProgram(t, "./"+filepath.Join(examples, "go")))
 		}},
 		{"js", func(t *testing.T) *exec.Cmd {
 			dir := t.TempDir()

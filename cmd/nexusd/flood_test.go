@@ -44,7 +44,7 @@ func TestFlood(t *testing.T) {
 	}
 	bin := *floodNexusd
 	if bin == "" {
-		bin = build(t, ".")
+		bin = buildProgram(t, ".")
 	}
 	for load := range strings.SplitSeq(*floodLoads, ",") {
 		if load == "large" {

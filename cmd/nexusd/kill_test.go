@@ -35,7 +35,7 @@ type acked struct {
 // what was not answered. At the end every acknowledged turn is there, once, with
 // the hash that was acknowledged, and the ledger verifies.
 func TestKill9(t *testing.T) {
-	bin := build(t, ".")
+	bin := buildProgram(t, ".")
 	data := t.TempDir()
 	a := &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash)}
 	const writers = 8

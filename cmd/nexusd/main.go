@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"nexus/cmd/build"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/disk"
@@ -57,7 +58,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		fmt.Fprint(stdout, usage)
 		return 0
 	case errors.Is(err, errVersion):
-		fmt.Fprintln(stdout, "nexusd", version())
+		fmt.Fprintln(stdout, "nexusd", build.Version())
 		return 0
 	case err != nil:
 		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nexusd --help lists the flags\n", err)
@@ -69,7 +70,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return 2
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-	cfg.Version = version()
+	cfg.Version = build.Version()
 	if cfg.Models, err = models(cfg); err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return 2
@@ -171,13 +172,4 @@ func announce(w io.Writer, d *daemon.Daemon, cfg daemon.Config) error {
 	}
 	_, err = fmt.Fprintf(w, "%s\n", b)
 	return err
-}
-
-// version returns the module's version, or 0.1.0-dev for a build without one.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version[min(len(info.Main.Version)-1, 1):]
-	}
-	return "0.1.0-dev"
 }

@@ -91,7 +91,7 @@ func (a *acked) setDown(down bool) {
 // has what it was given.
 func TestPowerCut(t *testing.T) {
 	d := newDisk(t)
-	bin := booted(t, build(t, "."))
+	bin := booted(t, buildProgram(t, "."))
 	data := filepath.Join(d.mount, "data")
 	a := &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash)}
 	pending := make([]*write, 8)

@@ -25,8 +25,8 @@ func untilTheTestEnds(t *testing.T) time.Duration {
 	return time.Hour
 }
 
-// build builds the command in a folder and returns the path of the binary.
-func build(t *testing.T, folder string) string {
+// buildProgram builds the command in a folder and returns the path of the binary.
+func buildProgram(t *testing.T, folder string) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "command")
 	finish(t, exec.Command("go", "build", "-o", bin, folder))

@@ -126,10 +126,11 @@ type codexItem struct {
 	Phase     string         `json:"phase"`
 	Name      string         `json:"name"`
 	CallID    string         `json:"call_id"`
-	Arguments string         `json:"arguments"`
+	Arguments jsontext.Value `json:"arguments"` // of a function_call JSON in a string, of a tool_search_call an object
 	Input     string         `json:"input"`
 	Action    jsontext.Value `json:"action"`
 	Output    jsontext.Value `json:"output"`
+	Tools     jsontext.Value `json:"tools"` // of a tool_search_output: those that were found
 	Summary   []codexText    `json:"summary"`
 	Encrypted string         `json:"encrypted_content"`
 }
@@ -166,6 +167,13 @@ func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
 	case strings.HasSuffix(it.Type, "_call"): // the provider's own tool: no call to answer
 		c.response.Parts = append(c.response.Parts, turns.Part{Type: turns.Reasoning, Content: "[" + it.Type + "]", Ext: providerExt("openai", "item", turns.Raw(r.Payload))})
 		c.loss.count("repaired", "calls of the provider's own tools are kept as reasoning")
+	case it.CallID != "" && it.Type == "tool_search_output":
+		found := jsontext.Value("[]")
+		if it.Tools.Kind() == '[' {
+			found = it.Tools
+		}
+		it.Output = jsontext.Value(encoded(map[string]turns.Raw{"tools": turns.Raw(found)}))
+		c.messages = append(c.messages, c.output(line, it))
 	case strings.HasSuffix(it.Type, "_call_output"):
 		c.messages = append(c.messages, c.output(line, it))
 	default:
@@ -247,8 +255,11 @@ func (c *codexReader) reasoning(it *codexItem, raw jsontext.Value) {
 func (c *codexReader) call(line int, it *codexItem) {
 	p := turns.Part{Type: turns.ToolCall, ID: c.calls.add(line, it.CallID, c.response.Calls(nil), &c.loss), Name: it.Name}
 	switch {
-	case it.Type == "function_call":
-		p.Arguments = argumentsText(it.Arguments)
+	case it.Type == "function_call", it.Type == "tool_search_call":
+		p.Arguments = turns.Raw(it.Arguments)
+		if s, ok := p.Arguments.Text(); ok {
+			p.Arguments = argumentsText(s)
+		}
 	case it.Type == "custom_tool_call":
 		p.Arguments, p.Ext = turns.RawText(it.Input), turns.Raw(`{"openai":{"type":"custom"}}`)
 	default:

@@ -486,3 +486,38 @@ func TestResumedThreadInAFurtherFileHasIDsOfItsOwn(t *testing.T) {
 		t.Errorf("losses %v", losses)
 	}
 }
+
+// A search for tools is a call with an object of arguments, and its result has the tools that
+// were found.
+func TestCodexSearchForToolsIsACall(t *testing.T) {
+	item := func(payload string) string {
+		return `{"timestamp":"2026-08-03T10:48:56.000Z","type":"response_item","payload":{` + payload + "}}\n"
+	}
+	text := `{"timestamp":"2026-08-03T10:48:50Z","type":"session_meta","payload":{"id":"c","timestamp":"2026-08-03T10:48:50Z"}}` + "\n" +
+		item(`"type":"message","role":"user","content":[{"type":"input_text","text":"find one"}]`) +
+		item(`"type":"tool_search_call","id":"ts-1","call_id":"call-3","status":"completed","execution":"local","arguments":{"query":"example"}`) +
+		item(`"type":"tool_search_output","id":"tso-1","call_id":"call-3","status":"completed","execution":"local","tools":[{"type":"function","name":"example_tool"}]`) +
+		item(`"type":"message","role":"assistant","content":[{"type":"output_text","text":"There is one."}]`)
+	steps, losses := readCodex(t, text, Options{Final: true})
+	var got []turns.Part
+	for _, s := range steps {
+		if s.Append == nil {
+			continue
+		}
+		for _, m := range s.Append.Messages {
+			got = append(got, m.Parts...)
+		}
+		if s.Append.Response != nil {
+			got = append(got, s.Append.Response.Parts...)
+		}
+	}
+	want := []turns.Part{
+		turns.TextPart("find one"),
+		{Type: turns.ToolCall, ID: "call-3", Name: "tool_search", Arguments: turns.Raw(`{"query":"example"}`)},
+		{Type: turns.ToolCallResponse, ID: "call-3", Response: turns.Raw(`{"tools":[{"type":"function","name":"example_tool"}]}`)},
+		turns.TextPart("There is one."),
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(losses) > 0 {
+		t.Errorf("losses %v, parts (-want +got):\n%s", losses, diff)
+	}
+}

@@ -87,7 +87,7 @@ func stepText(s Step) []byte {
 func TestLossesReadAsSentences(t *testing.T) {
 	line := `{"type":"user","uuid":"u","parentUuid":null,"sessionId":"S","message":{"content":"p"}}`
 	head := `{"timestamp":"2026-04-11T14:53:07.700Z","type":"session_meta","payload":{"id":"c","timestamp":"2026-04-11T14:53:07.660Z"}}`
-	call := `{"timestamp":"2026-04-11T14:53:08Z","type":"response_item","payload":{"type":"function_call","arguments":{}}}`
+	call := `{"timestamp":"2026-04-11T14:53:08Z","type":"response_item","payload":{"type":"function_call","name":{}}}`
 	_, claude := readClaude(t, []byte(line+"\nx"+line+"\nx\n"), true)
 	_, codex := readCodex(t, head+"\n"+call+"\n", Options{})
 	var got []string
@@ -97,7 +97,7 @@ func TestLossesReadAsSentences(t *testing.T) {
 	for _, want := range []string{
 		"1 byte is torn, before another object on the line",
 		"1 byte is no JSON object (torn or broken)",
-		"a record that can't be read: malformed: /arguments is an object here",
+		"a record that can't be read: malformed: /name is an object here",
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("no loss says %q: %q", want, got)

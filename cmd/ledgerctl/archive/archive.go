@@ -73,7 +73,8 @@ func Check(name string) (*Archive, error) {
 		}
 		if err == io.EOF {
 			if n == 1 {
-				return a, a.fault(n, errors.New("the file is empty"))
+				a.Error = "the file is empty"
+				return a, &api.Error{Code: api.Corrupt, Message: a.File + ": " + a.Error}
 			}
 			if a.Events == 0 {
 				return a, a.fault(n, errors.New("the file ends before its first event"))

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"nexus/cmd/ledgerctl/connect"
+	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/nexusd/daemon"
@@ -105,7 +105,7 @@ func Serve(ctx context.Context, term *terminal.Terminal, kind, dir string) error
 		if os.Getenv("GOGC") == "" { // as nexusd does
 			defer daemon.PaceCollector()()
 		}
-		d, err := daemon.Open(ctx, daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Version: connect.Version})
+		d, err := daemon.Open(ctx, daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Version: build.Version()})
 		if err != nil {
 			return err
 		}

@@ -229,8 +229,10 @@ func read(ctx context.Context, term *terminal.Terminal, find names.Finder, w whe
 		return Histories(ctx, term, w.Name, read)
 	}
 	c, s, err := find.Session(ctx, w.Name)
-	if fault.HasCode(err, api.Unavailable) {
-		return nil, api.Errorf(api.Unavailable, nil, "there is no file %s; to look for a session: %v", w.Name, err)
+	for _, code := range []api.Code{api.Unavailable, api.Denied} {
+		if fault.HasCode(err, code) {
+			return nil, api.Errorf(code, nil, "there is no file %s; to look for a session: %v", w.Name, err)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -203,12 +203,12 @@ func (x *Report) notes() (out []string) {
 	if models := x.Sum.UnknownModels(); t.Unpriced > 0 {
 		const most = 5
 		for i := range models {
-			models[i] = cmp.Or(prose.Clip(models[i], 60), "a model that is not named")
+			models[i] = cmp.Or(prose.Clip(models[i], 60), "(no name)")
 		}
 		if n := len(models); n > most {
 			models = append(models[:most], fmt.Sprintf("%d more", n-most))
 		}
-		add("≥: %s tokens have no dollars: no price is known of %s; --prices takes one.", prose.Grouped(t.Unpriced), strings.Join(models, ", "))
+		add("≥: %s tokens have no dollars: no price is known of these models: %s; --prices takes one.", prose.Grouped(t.Unpriced), strings.Join(models, ", "))
 	}
 	if t.WithoutUsage > 0 {
 		add("≥: of %s the source does not tell the tokens.", prose.Plural(t.WithoutUsage, "call"))

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/connect"
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/prose"
@@ -323,13 +324,13 @@ func parseMetrics(text string) metrics {
 func (d *Doctor) measure(m metrics) {
 	info := m.info
 	if len(info) == 0 {
-		d.Add("version", Warn, "nexusd does not say its version", "is it older than this ledgerctl "+connect.Version+"?")
+		d.Add("version", Warn, "nexusd does not say its version", "is it older than this ledgerctl "+build.Version()+"?")
 		return
 	}
-	if info["version"] != connect.Version && info["version"] != "0.0.0-dev" {
-		d.Add("version", Warn, fmt.Sprintf("nexusd is %s, ledgerctl is %s", info["version"], connect.Version), "use both of one release")
+	if info["version"] != build.Version() && info["version"] != "0.0.0-dev" {
+		d.Add("version", Warn, fmt.Sprintf("nexusd is %s, ledgerctl is %s", info["version"], build.Version()), "use both of one release")
 	} else {
-		d.Add("version", OK, "nexusd and ledgerctl are "+connect.Version, "")
+		d.Add("version", OK, "nexusd and ledgerctl are "+build.Version(), "")
 	}
 	kept := fmt.Sprintf("%s server, replicas %s, seal %s", info["server"], info["replicas"], info["seal"])
 	switch {

@@ -105,7 +105,7 @@ func PrintLost(ctx context.Context, term *terminal.Terminal, find names.Finder, 
 		term.Say("only the first 20,000 facts of the path were considered, or the newest 48 MiB of content")
 	}
 	if len(facts) == 0 {
-		term.Say("the context holds every fact that it was made of")
+		term.Say("nothing is lost of what was compared: %s", comparedText(kinds))
 		return nil
 	}
 	rows := make([][]string, len(facts))
@@ -128,6 +128,12 @@ func PrintLost(ctx context.Context, term *terminal.Terminal, find names.Finder, 
 		term.Say("next: ledgerctl expand %s@t%d", prose.Short(p.Session.ID), facts[0].Depth)
 	}
 	return nil
+}
+
+// comparedText names the kinds of facts that were looked for in the context. Facts are found
+// by their shape: what a sentence says is none.
+func comparedText(kinds [][]string) string {
+	return strings.Join(slices.Concat(kinds...), ", ") + "; other content is not compared"
 }
 
 // keptText says of each kind how many of its facts the context still has.

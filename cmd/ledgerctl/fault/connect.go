@@ -22,8 +22,8 @@ func NoServer(server string, err error) error {
 			"--server nats://HOST:PORT or NEXUS_URL says where nexusd's server is")
 	case errors.Is(err, nats.ErrNoServers):
 		return api.Errorf(api.Unavailable, nil, "connect to %s: nothing answers there", server)
-	case errors.Is(err, nats.ErrAuthorization):
-		return WithHint(api.Errorf(api.Unavailable, nil, "connect to %s: the server wants other credentials", server),
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+		return WithHint(api.Errorf(api.Denied, nil, "connect to %s: the server wants other credentials", server),
 			"--creds FILE or NEXUS_CREDS names them: nexusd prints the file when it starts (users/operator.nk in its data folder)")
 	case errors.Is(err, nats.ErrNkeysNotSupported):
 		return WithHint(api.Errorf(api.Unavailable, nil, "connect to %s: the server asks for no credentials", server), "leave out --creds, and unset NEXUS_CREDS")

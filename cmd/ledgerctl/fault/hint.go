@@ -3,6 +3,8 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -87,6 +89,11 @@ const SessionHint = "ledgerctl sessions lists what there is"
 
 // policyHint is what to type after a policy that there is not; "" after another error.
 func policyHint(x *api.Error) string {
+	if field, _ := x.Details["field"].(string); strings.HasPrefix(field, "/policy/") && strings.Contains(x.Message, "unknown field") {
+		if n := nearest(field[strings.LastIndexByte(field, '/')+1:], settingNames()); n != "" {
+			return "did you mean " + n + "? ledgerctl policy show balanced lists the settings"
+		}
+	}
 	name, ok := policyMissed(x)
 	if !ok {
 		return ""
@@ -95,6 +102,15 @@ func policyHint(x *api.Error) string {
 		return "did you mean " + n + "? ledgerctl policies lists them"
 	}
 	return "ledgerctl policies lists them; where an import brought a session without the name of its policy, sessions show has the digest that policy show takes"
+}
+
+// settingNames is the settings of a policy, by the names that their JSON has.
+func settingNames() (names []string) {
+	for f := range reflect.TypeFor[policy.Policy]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
 }
 
 // topVerb is the verb that has a page of the manual.
@@ -121,7 +137,7 @@ func NoVerb(cmd *cobra.Command, name string) error {
 	if !cmd.HasParent() {
 		return WithHint(err, verbsHint)
 	}
-	return err
+	return WithHint(err, cmd.Name()+" has "+strings.Join(names, ", ")+"; ledgerctl help "+topVerb(cmd))
 }
 
 // FlagError says what is wrong with a flag, without the words of a parser.
@@ -144,8 +160,33 @@ func FlagError(cmd *cobra.Command, err error) error {
 		if n := nearest(missing.GetSpecifiedName(), names); n != "" {
 			return WithHint(Usage(err), "did you mean --"+n+"?")
 		}
+		if hint := flagOfParts(cmd, missing.GetSpecifiedName()); hint != "" {
+			return WithHint(Usage(err), hint)
+		}
 	}
 	return Usage(err)
+}
+
+// flagOfParts says which parts of a verb have the flag that a person most likely meant; ""
+// if none has.
+func flagOfParts(cmd *cobra.Command, typed string) string {
+	var flag string
+	var parts []string
+	for _, part := range cmd.Commands() {
+		var names []string
+		part.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		n := nearest(typed, names)
+		if slices.Contains(names, typed) {
+			n = typed
+		}
+		if n != "" && (flag == "" || flag == n) {
+			flag, parts = n, append(parts, cmd.Name()+" "+part.Name())
+		}
+	}
+	if flag == "" {
+		return ""
+	}
+	return "--" + flag + " is a flag of " + strings.Join(parts, ", ")
 }
 
 // nearest is the one of names that a person most likely meant, who typed
@@ -157,9 +198,20 @@ func nearest(typed string, names []string) string {
 	}
 	for edits := 1; edits <= min(2, (len(typed)+1)/2); edits++ {
 		among.SuggestionsMinimumDistance = edits
-		if s := among.SuggestionsFor(typed); len(s) > 0 {
-			return s[0]
+		for _, s := range among.SuggestionsFor(typed) {
+			if edits == 1 || len(typed) > 4 || strings.HasPrefix(s, typed) || sameLetters(s, typed) {
+				return s
+			}
 		}
 	}
 	return ""
+}
+
+// sameLetters reports whether two words differ at most in the order of their letters. Two
+// other edits make another word of one of four letters: help of keep.
+func sameLetters(a, b string) bool {
+	x, y := []byte(a), []byte(b)
+	slices.Sort(x)
+	slices.Sort(y)
+	return slices.Equal(x, y)
 }

@@ -5,7 +5,7 @@ import (
 	_ "embed"
 	"time"
 
-	"nexus/cmd/ledgerctl/connect"
+	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/terminal"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
@@ -14,7 +14,7 @@ import (
 
 // Start is a daemon in a folder and a client of it.
 func Start(ctx context.Context, term *terminal.Terminal, dir string) (*api.Client, func(), error) {
-	d, err := daemon.Open(ctx, daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Version: connect.Version})
+	d, err := daemon.Open(ctx, daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Version: build.Version()})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,15 +2,14 @@ package names
 
 import (
 	"context"
-	"fmt"
 
 	"nexus/cmd/ledgerctl/prose"
 	"nexus/ledger/api"
 )
 
 // LaterTurn finds a turn by its number below a head that was moved back: on the branches
-// of the session that go so deep.
-func LaterTurn(ctx context.Context, c *api.Client, s *api.Session, n uint64) (Place, error) {
+// of the session that go so deep. typed is what the error calls it.
+func LaterTurn(ctx context.Context, c *api.Client, s *api.Session, n uint64, typed string) (Place, error) {
 	t, err := c.Tree(ctx, s.ID)
 	if err != nil {
 		return Place{}, err
@@ -32,5 +31,5 @@ func LaterTurn(ctx context.Context, c *api.Client, s *api.Session, n uint64) (Pl
 			}
 		}
 	}
-	return one(found, fmt.Sprintf("t%d", n), " in session "+prose.Short(s.ID))
+	return one(found, typed, " in session "+prose.Short(s.ID))
 }

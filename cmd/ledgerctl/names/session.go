@@ -85,9 +85,9 @@ func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Ses
 	if s, err := c.As(agent).Resolve(ctx, name); err == nil {
 		return c.As(s.Agent), s, nil
 	}
-	var found, imported []api.Session
+	var found, imported, begun []api.Session
 	unreadable := uint64(0)
-	for s, err := range c.Sessions(ctx) {
+	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
 		if err != nil {
 			return nil, nil, err
 		}
@@ -96,9 +96,14 @@ func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Ses
 			found = append(found, s)
 		case namedByTranscript(s.Meta, name):
 			imported = append(imported, s)
+		case len(name) >= leastTranscriptID && strings.HasPrefix(prose.Short(s.ID), strings.ToUpper(name)):
+			begun = append(begun, s)
 		case s.Error != "":
 			unreadable++
 		}
+	}
+	if len(imported) == 0 { // the beginning of the end that tables show names one where nothing else does
+		imported = begun
 	}
 	if len(found) == 0 {
 		found = imported
@@ -125,10 +130,14 @@ func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Ses
 	return nil, nil, Ambiguous("sessions", name, list)
 }
 
-// line is a session among others of its name: when it changed last, how many turns its
-// path has, where it comes from, and its label.
+// line is a session among others of its name, with the time and the count that the table of
+// sessions has: when its newest turn was said, how many turns are its own; where it comes
+// from, and its label.
 func line(s *api.Session) string {
-	parts := []string{s.ID.String(), time.Time(s.Updated).UTC().Format("2006-01-02 15:04"), prose.Plural(s.Depth, "turn")}
+	parts := []string{s.ID.String(), "no turn yet"}
+	if s.HeadTime != nil {
+		parts = []string{s.ID.String(), time.Time(*s.HeadTime).UTC().Format("2006-01-02 15:04"), prose.Plural(s.Turns, "turn")}
+	}
 	for _, p := range []string{prose.Source(s.Meta), terminal.Cut(prose.Printable(s.Label), 40)} {
 		if p != "" {
 			parts = append(parts, p)

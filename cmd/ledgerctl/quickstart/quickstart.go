@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
+	"strings"
 
 	"nexus/cmd/ledgerctl/audit"
 	"nexus/cmd/ledgerctl/contextview"
@@ -123,7 +125,7 @@ func Run(ctx context.Context, term *terminal.Terminal, dir, file string, kept bo
 		fmt.Fprintf(term.Out, "hashes of %s kept: %v\n", prose.Plural(uint64(len(rep.Sessions)+1), "session"), same)
 		audit.Print(term, v)
 		audit.Print(term, second)
-		next(term, dir, s.ID, kept)
+		next(term, dir, file, s.ID, kept)
 	}
 	if !v.OK || !second.OK || !same {
 		return api.Errorf(api.Corrupt, nil, "the ledger does not verify")
@@ -131,22 +133,29 @@ func Run(ctx context.Context, term *terminal.Terminal, dir, file string, kept bo
 	return nil
 }
 
-func next(term *terminal.Terminal, dir string, s turns.ID, kept bool) {
+// next says what to type after the quickstart: to build the programs where go run runs this
+// one, and to take a file of one's own where it took the shipped one.
+func next(term *terminal.Terminal, dir, file string, s turns.ID, kept bool) {
 	if term.Quiet {
 		return
 	}
-	if kept {
-		fmt.Fprintf(term.Out, "\nnext, build the programs:    go build -o . ./cmd/...\n"+
-			"start the daemon:            ./nexusd --data %s/first\n"+
-			"and from another terminal:   ./ledgerctl log %s\n", dir, prose.Short(s))
-		return
+	var lines [][2]string
+	if self, err := os.Executable(); err != nil || strings.Contains(self, "go-build") {
+		lines = append(lines, [2]string{"build the programs:", "go build -o . ./cmd/..."})
 	}
-	fmt.Fprint(term.Out, "\nnext, build the programs:           go build -o . ./cmd/...\n"+
-		"then the same on a file of yours:   ./ledgerctl quickstart FILE\n"+
-		"or start the daemon:                ./nexusd\n"+
-		"and from another terminal:          ./ledgerctl import ~/.claude/projects\n"+
-		"                                    ./ledgerctl sessions\n"+
-		"                                    ./ledgerctl log SESSION\n")
+	if kept {
+		lines = append(lines, [2]string{"start the daemon:", "./nexusd --data " + dir + "/first"}, [2]string{"and from another terminal:", "./ledgerctl log " + prose.Short(s)})
+	} else {
+		if file == "" {
+			lines = append(lines, [2]string{"the same on a file of yours:", "./ledgerctl quickstart FILE"})
+		}
+		lines = append(lines, [2]string{"start the daemon:", "./nexusd"}, [2]string{"and from another terminal:", "./ledgerctl import ~/.claude/projects"},
+			[2]string{"", "./ledgerctl sessions"}, [2]string{"", "./ledgerctl log SESSION"})
+	}
+	fmt.Fprintln(term.Out, "\nnext:")
+	for _, l := range lines {
+		fmt.Fprintf(term.Out, "%-31s%s\n", l[0], l[1])
+	}
 }
 
 // forkMiddle forks at half the depth, appends, rewinds and goes forward.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -25,13 +26,17 @@ func PrintJSON[T any](term *terminal.Terminal, list []T) error {
 	return nil
 }
 
+// pageLimit is the most hits of one page.
+const pageLimit = 100
+
 // Find asks page after page: a page ends with fewer hits than its limit, or none, where
-// it has looked at much text. It ends at the limit of r or, with all, at the end of what has
+// it has looked at much text. It ends at the limit of r (0: there is none) or, with all, at the end of what has
 // all of the words: what has some follows in the reply, and is none of these. If nothing has
 // all, it takes a page of what has some. It says what the hits lack; more is set if others
 // match.
 func Find(ctx context.Context, term *terminal.Terminal, ask func(context.Context, api.Search) (*api.SearchHits, error), r api.Search, all bool) (hits []api.SearchHit, more bool, err error) {
-	limit := cmp.Or(r.Limit, 20)
+	limit := cmp.Or(r.Limit, math.MaxInt)
+	r.Limit = min(limit, pageLimit)
 	for first := true; ; first = false {
 		page, err := ask(ctx, r)
 		if err != nil {
@@ -53,7 +58,7 @@ func Find(ctx context.Context, term *terminal.Terminal, ask func(context.Context
 		case r.After == "", all && len(hits) > 0 && hits[0].Some, !all && len(hits) >= limit:
 			return hits, r.After != "" || page.Cut, nil
 		case !all:
-			r.Limit = limit - len(hits)
+			r.Limit = min(limit-len(hits), pageLimit)
 		}
 	}
 }

@@ -112,7 +112,13 @@ func (term *Terminal) Progress(total int64, what string, more ...progressbar.Opt
 	if !term.ErrIsTerminal || term.Quiet || term.JSON {
 		return progressbar.DefaultSilent(total, what)
 	}
-	return progressbar.NewOptions64(total, append(more, progressbar.OptionSetWriter(term.Err), progressbar.OptionSetDescription(what),
+	// The bar asks its writer for the width of the terminal, which only the file knows. A bar
+	// without the file takes 80 cells, and begins a new line at each update of a narrower one.
+	w := term.Err
+	if p, ok := w.(*colorprofile.Writer); ok {
+		w = p.Forward
+	}
+	return progressbar.NewOptions64(total, append(more, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
 		progressbar.OptionSetWidth(24), progressbar.OptionThrottle(1e8), progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())...)
 }
 

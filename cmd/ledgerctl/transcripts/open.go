@@ -93,11 +93,24 @@ func isTranscriptName(name string) bool {
 	return slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(strings.TrimSuffix(name, ".zst")))
 }
 
+// CheckFormat returns an error that names the formats, unless [Importer] takes name as one.
+func CheckFormat(name string) error {
+	if !slices.Contains(strings.Split(FormatNames(), ", "), name) {
+		return UsageError{fmt.Errorf("format %q is none of %s", name, FormatNames())}
+	}
+	return nil
+}
+
 // UnknownFormat is the error of a file that no format recognizes.
-type UnknownFormat struct{}
+type UnknownFormat struct {
+	Empty bool // there is nothing in the file
+}
 
 // Error names the formats.
-func (UnknownFormat) Error() string {
+func (u UnknownFormat) Error() string {
+	if u.Empty {
+		return "the file is empty"
+	}
 	return "the format is none of " + strings.TrimPrefix(FormatNames(), "auto, ")
 }
 
@@ -203,6 +216,9 @@ func detect(br *bufio.Reader, name string) (interchange.Format, error) {
 		return interchange.Format{}, UsageError{errors.New("the archive of a compaction has a part of a session; import the archive of the whole session, or an export")}
 	}
 	auto := name == "auto"
+	if auto && len(head) == 0 {
+		return interchange.Format{}, UsageError{UnknownFormat{Empty: true}}
+	}
 	if name == "jsonl" || auto && strings.HasPrefix(string(head), ExportPrefix) {
 		return interchange.Format{Name: "jsonl"}, nil
 	}
@@ -211,8 +227,8 @@ func detect(br *bufio.Reader, name string) (interchange.Format, error) {
 			return f, nil
 		}
 	}
-	if !auto {
-		return interchange.Format{}, UsageError{fmt.Errorf("format %q is none of %s", name, FormatNames())}
+	if err := CheckFormat(name); err != nil {
+		return interchange.Format{}, err
 	}
 	return interchange.Format{}, UsageError{UnknownFormat{}}
 }

@@ -119,6 +119,16 @@ func behind(st *FileState, info fs.FileInfo) int64 {
 	return max(info.Size()-st.Offset, 1)
 }
 
+// Missing returns the folders of sources that do not exist.
+func Missing(sources []Source) (folders []string) {
+	for _, s := range sources {
+		if _, err := os.Stat(s.Root); errors.Is(err, fs.ErrNotExist) {
+			folders = append(folders, s.Root)
+		}
+	}
+	return folders
+}
+
 // Plan returns the files that a watch with this state would read, the one that was written to
 // last first. It changes nothing and asks no ledger. With an error, those of the folders that
 // can be read.

@@ -256,6 +256,9 @@ func (d *Daemon) closeMark() error {
 	if err == nil {
 		err = syncStreams(d.cfg.Data, d.mark.Mark())
 	}
+	if errors.Is(err, fs.ErrNotExist) && !d.identity.Ready { // a first start that failed before it made the streams
+		return d.mark.Close(nil)
+	}
 	if err != nil {
 		return errors.Join(err, d.mark.Close(nil))
 	}
