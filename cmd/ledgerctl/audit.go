@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/audit"
 	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/nexusd/build"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

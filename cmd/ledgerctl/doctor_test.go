@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/doctor"
+	"nexus/cmd/nexusd/build"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"

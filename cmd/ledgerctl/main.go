@@ -14,12 +14,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/connect"
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/names"
 	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/nexusd/build"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

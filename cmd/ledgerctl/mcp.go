@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/connect"
 	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/nexusd/build"
 	"nexus/ledger/api"
 	"nexus/ledger/api/mcp"
 )

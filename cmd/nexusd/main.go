@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"nexus/cmd/build"
+	"nexus/cmd/nexusd/build"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/disk"

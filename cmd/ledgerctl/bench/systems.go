@@ -17,9 +17,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/nexusd/build"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/embed"

@@ -17,11 +17,11 @@ import (
 	"strings"
 	"time"
 
-	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/connect"
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/nexusd/build"
 	"nexus/ledger/api"
 )
 

@@ -5,8 +5,8 @@ import (
 	_ "embed"
 	"time"
 
-	"nexus/cmd/build"
 	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/nexusd/build"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
