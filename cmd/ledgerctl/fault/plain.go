@@ -62,7 +62,7 @@ func memberName(field string) string {
 
 // policyMissed is the name of a policy that the daemon does not have.
 func policyMissed(x *api.Error) (name string, ok bool) {
-	if f, _ := x.Details["field"].(string); x.Code != api.Malformed || f != "/policy/name" {
+	if f, _ := x.Details["field"].(string); (x.Code != api.Malformed && x.Code != api.NotFound) || f != "/policy/name" {
 		return "", false
 	}
 	_, after, ok := strings.Cut(x.Message, `"`)

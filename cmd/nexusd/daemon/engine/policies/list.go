@@ -82,7 +82,7 @@ func (ps *Policies) GetPolicy(ctx context.Context, c reader.Caller, req api.GetP
 	p, err := ps.find(ctx, c, req)
 	if fe := (*turns.FieldError)(nil); errors.As(err, &fe) && fe.Field == "/policy/name" {
 		// Where a policy is named to be used, an unknown name is a fault of that field. Here it is what is asked for.
-		return nil, api.Errorf(api.NotFound, nil, "policy name: %s", fe.Reason)
+		return nil, api.Errorf(api.NotFound, map[string]any{"field": fe.Field}, "policy name: %s", fe.Reason)
 	}
 	if err != nil {
 		return nil, err
