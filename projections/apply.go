@@ -22,6 +22,7 @@ type applier struct {
 	keys        []byte        // for the key of the next row
 	aside       bool          // whether any chain was set aside before the batch
 	asideChains []AsideChain  // chains set aside by the batch
+	decided     *decided      // what became of the last record is put there; may be nil
 }
 
 func newApplier(d *database, ledgerID turns.ID, aside int) *applier {
@@ -46,7 +47,11 @@ type parsed struct {
 
 // parse decodes a record and checks its hash. An event that this process made is not
 // decoded again.
-func (d *database) parse(r ledger.Record) parsed {
+func (d *database) parse(r ledger.Record) parsed { return parse(r, d.recent.takeEvent) }
+
+// parse is the other parse; decoded returns an event by the hash of its payload, nil if it is
+// to be decoded.
+func parse(r ledger.Record, decoded func(turns.Hash) *turns.Event) parsed {
 	p := parsed{Record: r}
 	var chain turns.Chain
 	if p.tenant, chain, p.named = ledger.ParseSubject(r.Subject); p.named != nil {
@@ -56,7 +61,7 @@ func (d *database) parse(r ledger.Record) parsed {
 		p.bad = fmt.Errorf("%w: record %d has hash %v, stored with it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash)
 		return p
 	}
-	if p.event = d.recent.takeEvent(r.Hash); p.event == nil {
+	if p.event = decoded(r.Hash); p.event == nil {
 		p.event, p.bad = turns.Decode(r.Payload)
 	}
 	if p.bad == nil && p.event.Chain != chain {
@@ -92,6 +97,9 @@ func (a *applier) apply(p parsed) error {
 		return a.keep(r)
 	}
 	next, err := ledger.Admit(a, r.Subject, r.Seq, r.Hash, e)
+	if a.decided != nil {
+		*a.decided = decided{next, err}
+	}
 	switch {
 	case errors.Is(err, ledger.ErrDuplicateOpening):
 		return a.keep(r) // it opens nothing, and harms no chain

@@ -63,7 +63,7 @@ func (v view) Channel(tenant, id string) (c Channel, err error) {
 
 // HasReceived implements [ledger.History].
 func (v view) HasReceived(tenant, channel string, event turns.ID) (bool, error) {
-	_, ok, err := v.number(append(textKey(pReceivedID, tenant, channel), event[:]...))
+	_, ok, err := get(v.side, append(textKey(pReceivedID, tenant, channel), event[:]...))
 	return ok, err
 }
 

@@ -55,6 +55,7 @@ import (
 //	y d tenant 0 agent 0 memory dependent     memory that derives from another
 //	y y tenant 0 agent 0 time seq item        memory of kind daily, by its time
 //	y o tenant 0 agent 0 seq                  version of the agent's document
+//	y c tenant 0 agent 0                      position of the newest compaction that the agent learned from
 const (
 	pCheckpoint = 'c'
 	pSession    = 's'

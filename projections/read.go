@@ -239,27 +239,35 @@ func (s *Store) Range(r lineage.Range) iter.Seq2[[]byte, error] {
 // EventAt returns the stored bytes of the event at index of a session's chain.
 // Errors: [ledger.ErrNotFound].
 func (s *Store) EventAt(session turns.ID, index uint64) ([]byte, error) {
-	b, ok, err := get(s.db(), num(key(pEvent, session), index))
+	b, err := s.view().eventAt(session, index)
+	s.read.Add(int64(len(b)))
+	return b, err
+}
+
+func (v view) eventAt(session turns.ID, index uint64) ([]byte, error) {
+	b, ok, err := get(v.r, num(key(pEvent, session), index))
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
 		return nil, fmt.Errorf("%w: event %d of session %s", ledger.ErrNotFound, index, session)
 	}
-	return s.follow(session, b)
+	return v.follow(session, b)
 }
 
-func (s *Store) follow(session turns.ID, row []byte) ([]byte, error) {
-	if row[0] == 0 {
-		s.read.Add(int64(len(row)))
+// follow returns the payload that a row of an event has, or points to.
+func (v view) follow(session turns.ID, row []byte) ([]byte, error) {
+	switch {
+	case len(row) > 0 && row[0] == 0:
 		return row[1:], nil
+	case len(row) != 25:
+		return nil, fmt.Errorf("%w: projection row of an event of session %s, of %d bytes", ledger.ErrCorrupt, session, len(row))
 	}
 	k := num(key(pTurn, session, idAt(row, 1)), binary.BigEndian.Uint64(row[17:]))
-	b, ok, err := get(s.db(), k)
+	b, ok, err := get(v.r, k)
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: projections lack a turn's event of session %s", ledger.ErrCorrupt, session)
 	}
-	s.read.Add(int64(len(b)))
 	return b, err
 }
 
@@ -360,7 +368,8 @@ func (s *Store) Events(session turns.ID, from uint64) iter.Seq2[[]byte, error] {
 				yield(nil, err)
 				return
 			}
-			b, err := s.follow(session, e.value)
+			b, err := s.view().follow(session, e.value)
+			s.read.Add(int64(len(b)))
 			if !yield(b, err) || err != nil {
 				return
 			}
@@ -459,7 +468,13 @@ func (v view) Label(tenant, digest string) (l Label, err error) {
 // Record returns the copy of the record at seq: its chain's session and ordinal, or
 // its subject, and its payload. Errors: [ledger.ErrNotFound].
 func (s *Store) Record(seq uint64) (ledger.Record, error) {
-	b, ok, err := get(s.db(), num([]byte{pSeq}, seq))
+	r, err := s.view().record(seq)
+	s.read.Add(int64(len(r.Payload)))
+	return r, err
+}
+
+func (v view) record(seq uint64) (ledger.Record, error) {
+	b, ok, err := get(v.r, num([]byte{pSeq}, seq))
 	if err != nil {
 		return ledger.Record{}, err
 	}
@@ -472,12 +487,12 @@ func (s *Store) Record(seq uint64) (ledger.Record, error) {
 	}
 	r := ledger.Record{Seq: seq, Subject: p.Subject, Payload: p.Payload}
 	if r.Subject == "" {
-		row, err := s.Session(p.Session)
+		row, err := v.Session(p.Session)
 		if err != nil {
 			return ledger.Record{}, err
 		}
 		r.Subject = row.Subject()
-		if r.Payload, err = s.EventAt(p.Session, p.Index); err != nil {
+		if r.Payload, err = v.eventAt(p.Session, p.Index); err != nil {
 			return ledger.Record{}, err
 		}
 	}
@@ -488,41 +503,48 @@ func (s *Store) Record(seq uint64) (ledger.Record, error) {
 // Last returns the last record of a chain that was applied, whatever the shard in subject.
 // Errors: [ledger.ErrNotFound], [ledger.ErrMalformed].
 func (s *Store) Last(subject string) (ledger.Record, error) {
-	tenant, chain, err := ledger.ParseSubject(strings.Replace(subject, ".*.", ".00.", 1))
-	if err != nil {
-		return ledger.Record{}, err
-	}
-	var tail ledger.Tail
-	switch chain.Entity {
-	case turns.SessionEntity:
-		id, ierr := turns.ParseID(chain.ID)
-		if ierr != nil {
-			return ledger.Record{}, ierr
-		}
-		row, rerr := s.Session(id)
-		if err = rerr; err == nil && row.Tenant == tenant {
-			tail = row.Tail
-		}
-	case turns.LabelEntity:
-		row, rerr := s.Label(tenant, chain.ID)
-		tail, err = row.Tail, rerr
-	case turns.TenantEntity:
-		row, rerr := s.Policies(tenant)
-		tail, err = row.Tail, rerr
-	case turns.ChannelEntity:
-		row, rerr := s.Channel(tenant, chain.ID)
-		tail, err = row.Tail, rerr
-	case turns.AgentEntity:
-		row, rerr := s.Memories(tenant, chain.ID)
-		tail, err = row.Tail, rerr
-	}
-	if err == nil && tail.Seq == 0 {
+	seq, err := s.view().tail(strings.Replace(subject, ".*.", ".00.", 1))
+	if err == nil && seq == 0 {
 		err = fmt.Errorf("%w: record of %s", ledger.ErrNotFound, subject)
 	}
 	if err != nil {
 		return ledger.Record{}, err
 	}
-	return s.Record(tail.Seq)
+	return s.Record(seq)
+}
+
+// tail returns the position of the last event of a chain that was applied, whatever the
+// shard in subject; 0 if there is none.
+func (v view) tail(subject string) (uint64, error) {
+	tenant, chain, err := ledger.ParseSubject(subject)
+	if err != nil {
+		return 0, err
+	}
+	switch chain.Entity {
+	case turns.SessionEntity:
+		id, err := turns.ParseID(chain.ID)
+		if err != nil {
+			return 0, err
+		}
+		row, err := v.Session(id)
+		if err != nil || row.Tenant != tenant {
+			return 0, err
+		}
+		return row.Tail.Seq, nil
+	case turns.LabelEntity:
+		row, err := v.Label(tenant, chain.ID)
+		return row.Tail.Seq, err
+	case turns.TenantEntity:
+		row, err := v.Policies(tenant)
+		return row.Tail.Seq, err
+	case turns.ChannelEntity:
+		row, err := v.Channel(tenant, chain.ID)
+		return row.Tail.Seq, err
+	case turns.AgentEntity:
+		row, err := v.Memories(tenant, chain.ID)
+		return row.Tail.Seq, err
+	}
+	return 0, nil
 }
 
 // AsideChain is a chain that was set aside.

@@ -62,6 +62,11 @@ type database struct {
 	fault  *fault
 	fs     *faultFS
 	recent *recent
+
+	using     sync.RWMutex // held for reading while a snapshot is read
+	closed    atomic.Bool  // no snapshot is read any more
+	mu        sync.Mutex
+	snapshots map[*snapshot]struct{} // guarded by mu
 }
 
 // db returns the database that reads use. [Store.Reopen] replaces it.
@@ -72,7 +77,7 @@ func (d *database) close() error {
 	if d.fault.isParked() {
 		return d.abandon()
 	}
-	err := d.fault.guard(d.DB.Close)
+	err := d.fault.guard(d.closeDB)
 	if d.fault.isParked() {
 		if aerr := d.abandon(); aerr != nil {
 			err = errors.Join(err, aerr)
@@ -140,6 +145,7 @@ func (s *Store) Reopen() error {
 		return err
 	}
 	s.use(d)
+	old.closed.Store(true)
 	old.fs.closeAll()
 	return nil
 }

@@ -2,7 +2,10 @@ package audit_test
 
 import (
 	"context"
+	"strings"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/ledger/api"
@@ -25,28 +28,32 @@ func TestVerifyFindsARowThatDiffers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	store := changedDatabase(t, w, func(db *pebble.DB) {
+		if err := db.DeleteRange([]byte{'n'}, []byte{'n' + 1}, pebble.Sync); err != nil {
+			t.Fatal(err)
+		}
+	})
+	v := enginetest.Must(w.EngineOver(store).Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+	if v.Turns != 5 || v.Count != 5 {
+		t.Errorf("%+v: want 5 turns, all of them differing, and no chain given up", v)
+	}
+	for _, p := range v.Problems {
+		if p.Code != api.Corrupt || !strings.Contains(p.Message, "row of turn") {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
+// Projections that are behind are not taken for whole.
+func TestVerifyWaitsForTheProjections(t *testing.T) {
+	w := enginetest.NewWorld()
+	enginetest.Must(w.Engine(t).Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
 	other := enginetest.NewWorld().Engine(t) // projections of an empty log
-	other.Log, other.Keys, other.Blobs = e.Log, e.Keys, e.Blobs
+	other.Log, other.Keys, other.Blobs = w.Log, w.Keys, w.Blobs
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := other.Verify(ctx, enginetest.Operator, api.Verify{}); err == nil {
 		t.Error("projections that are behind were taken for whole")
-	}
-	st, err := w.Log.State(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := other.Follow(t.Context(), enginetest.Operator, st.Last)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.Turns != 5 || got.Differing != 5 || got.Broken != 0 {
-		t.Errorf("%+v: want 5 turns, all of them differing, and no chain given up", got)
-	}
-	for _, p := range got.Problems {
-		if p.Code != api.Corrupt {
-			t.Errorf("%+v", p)
-		}
 	}
 }
 
@@ -66,12 +73,12 @@ func TestVerifyEndsWhereItBegan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	st, err := w.Log.State(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := e.Follow(t.Context(), enginetest.Operator, st.Last-1)
-	if err != nil || got.Turns != 2 || len(got.Problems) > 0 {
-		t.Errorf("up to the record before the last: %+v, %v; want 2 turns", got, err)
+	last := enginetest.Must(w.Log.State(t.Context()))(t).Last
+	behind := w.EngineBehind(t)
+	log := &growing{Log: w.Log, grow: func() { enginetest.Add(t, e, s.ID, enginetest.Say("more", "of it")) }}
+	behind.Log = log
+	v := enginetest.Must(behind.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+	if !v.OK || v.Turns != 3 || v.Last != last {
+		t.Errorf("up to the last record when it began: %+v; want 3 turns", v)
 	}
 }

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -60,7 +61,7 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 			if errors.Is(err, ledger.ErrNotFound) || (err == nil && r.Seq > last) {
 				break
 			}
-			more, err := v.visit(ctx, v.parse(r), err)
+			more, err := v.visit(ctx, parse(r), err)
 			if err != nil {
 				return err
 			}
@@ -76,15 +77,15 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 // Records that are parsed ahead of the check: so many, and so many bytes of payloads.
 const aheadRecords, aheadBytes = 256, 16 << 20
 
-// readLog checks the log up to last in its order. What was appended meanwhile may not be in the
-// projections yet. A goroutine of its own reads it and does what
+// readLog checks the log up to last in its order. Where the log can't be read, the projections'
+// rows are compared with what follows from their own copies of the records. A goroutine of its own reads it and does what
 // needs no other record, ahead of the checks that do.
 func (v *verifier) readLog(ctx context.Context, last uint64) error {
 	type seen struct {
 		parsed
 		err error
 	}
-	ctx, stop := context.WithCancel(ctx)
+	reading, stop := context.WithCancel(ctx)
 	ahead, room := make(chan seen, aheadRecords), semaphore.NewWeighted(aheadBytes)
 	size := func(r ledger.Record) int64 { return min(int64(len(r.Payload)), aheadBytes) }
 	var wg sync.WaitGroup
@@ -92,25 +93,35 @@ func (v *verifier) readLog(ctx context.Context, last uint64) error {
 	defer stop()
 	wg.Go(func() {
 		defer close(ahead)
-		for r, err := range v.audit.reader.Log.Read(ctx, 1, false) {
+		for r, err := range v.audit.reader.Log.Read(reading, 1, false) {
 			if err == nil && r.Seq > last {
 				return
 			}
-			if room.Acquire(ctx, size(r)) != nil {
+			if room.Acquire(reading, size(r)) != nil {
 				return
 			}
 			select {
-			case ahead <- seen{v.parse(r), err}:
-			case <-ctx.Done():
+			case ahead <- seen{parse(r), err}:
+			case <-reading.Done():
 				return
 			}
 		}
 	})
+	at := uint64(0)
 	for x := range ahead {
-		if more, err := v.visit(ctx, x.parsed, x.err); !more || err != nil {
+		more, err := v.visit(ctx, x.parsed, x.err)
+		if err != nil {
 			return err
 		}
+		if !more {
+			return v.rows.ApplyCopies(ctx)
+		}
+		at = x.Seq
 		room.Release(size(x.Record))
+	}
+	if ctx.Err() == nil && at < last {
+		v.problem("", api.Problem{Code: api.Corrupt, Seq: at, Message: fmt.Sprintf("%v: the log ends at %d, the projections at %d", ledger.ErrCorrupt, at, last)})
+		return v.rows.ApplyCopies(ctx)
 	}
 	return ctx.Err()
 }
@@ -120,7 +131,6 @@ func (v *verifier) readLog(ctx context.Context, last uint64) error {
 func (v *verifier) visit(ctx context.Context, r parsed, err error) (more bool, _ error) {
 	if errors.Is(err, ledger.ErrCorrupt) {
 		v.problem("", api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error()})
-		v.short = true
 		return false, nil
 	}
 	if err != nil {

@@ -334,8 +334,8 @@ func TestVerifyComparesTheRowOfASessionWithoutItsKey(t *testing.T) {
 		row.Head.Turn[3] ^= 1
 		return len(key) == 1+len(s.ID) && key[0] == 's' && row.ID == s.ID
 	})
-	last := v.Problems[len(v.Problems)-1]
-	if !strings.Contains(last.Message, "no key") || !strings.Contains(last.Message, "row of session") {
+	unread, last := v.Problems[len(v.Problems)-2], v.Problems[len(v.Problems)-1]
+	if !strings.Contains(unread.Message, "no key") || last.Session != s.ID || !strings.Contains(last.Message, "row of session") {
 		t.Errorf("the verification found %+v", v.Problems)
 	}
 }

@@ -1,0 +1,302 @@
+package projections
+
+import (
+	"bytes"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// Each prefix of a key has its family, and a comparison says what a row of it is of.
+func TestEveryPrefixHasAFamily(t *testing.T) {
+	prefixes := map[string]bool{}
+	for _, file := range []string{"keys.go", "memory.go"} {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			v, ok := n.(*ast.ValueSpec)
+			if !ok || len(v.Values) != 1 {
+				return true
+			}
+			letter, ok := v.Values[0].(*ast.BasicLit)
+			if !ok || letter.Kind != token.CHAR {
+				return true
+			}
+			p, err := strconv.Unquote(letter.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if file == "memory.go" {
+				p = "y" + p
+			}
+			prefixes[p] = true
+			return true
+		})
+	}
+	delete(prefixes, "y") // has families of its own
+	for _, f := range families {
+		if !prefixes[f.prefix] {
+			t.Errorf("there is no prefix %s, or two families", f.prefix)
+		}
+		delete(prefixes, f.prefix)
+		if strings.Count(f.of, "%") != len(f.parts) || f.read && !f.once {
+			t.Errorf("%+v", f)
+		}
+	}
+	for p := range prefixes {
+		t.Errorf("the prefix %s has no family", p)
+	}
+}
+
+// lived returns the projections of a random log.
+func lived(t *testing.T, seed uint64, n int) (*Store, *author) {
+	t.Helper()
+	a := newAuthor(t, seed)
+	a.many = true
+	a.write(n)
+	s := openStore(t, vfs.NewMem())
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	run(t, s, a.log, last(t, a.log))
+	return s, a
+}
+
+func identity(t *testing.T, log ledger.Log) string {
+	t.Helper()
+	st, err := log.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Identity
+}
+
+// compared compares all rows with a log.
+func compared(t *testing.T, s *Store, log ledger.Log) []Difference {
+	t.Helper()
+	c, err := s.Compare(identity(t, log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for r, err := range log.Read(t.Context(), 1, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Seq > c.Last() {
+			break
+		}
+		p := parse(r, func(turns.Hash) *turns.Event { return nil })
+		if _, refused, err := c.Apply(r, p.event, p.bad); err != nil || refused != nil {
+			t.Fatalf("record %d: %v, %v", r.Seq, refused, err)
+		}
+	}
+	found, more, err := c.Differences(t.Context(), log)
+	if err != nil || more > 0 {
+		t.Fatalf("%d more, %v", more, err)
+	}
+	return found
+}
+
+// Each key of a random log reads as one of its family.
+func TestKeysReadAsTheirFamilies(t *testing.T) {
+	s, _ := lived(t, 3, 500)
+	for e, err := range scan(s.db(), []byte{0}, []byte{0xff}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := rowAt(e.key); strings.HasPrefix(r.of, "nothing") || strings.Contains(r.of, "%!") {
+			t.Errorf("%q: %+v", e.key, r)
+		}
+		if r := rowAt(e.key[:len(e.key)-1]); len(e.key) > 1 && !strings.HasPrefix(r.of, "nothing") {
+			t.Errorf("cut, %q: %+v", e.key, r)
+		}
+	}
+}
+
+// Of any log nothing differs, and one row that is deleted, changed or added at random is
+// named, and no other.
+func TestCompareFindsTheRowThatDiffers(t *testing.T) {
+	for seed := range uint64(4) {
+		s, a := lived(t, seed, 1500)
+		if found := compared(t, s, a.log); len(found) > 0 {
+			t.Fatalf("seed %d: %v", seed, found)
+		}
+		var rows []pair
+		for e, err := range scan(s.db(), []byte{0}, []byte{0xff}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows = append(rows, e)
+		}
+		for range 8 {
+			e := rows[a.rng.IntN(len(rows))]
+			kind := DifferenceKind(a.rng.IntN(3))
+			k, err := bytes.Clone(e.key), error(nil)
+			switch kind {
+			case Missing:
+				err = s.db().Delete(k, pebble.NoSync)
+			case Differs:
+				err = s.db().Set(k, append(bytes.Clone(e.value), 1), pebble.NoSync)
+			case Extra:
+				k = append(k, 1)
+				err = s.db().Set(k, e.value, pebble.NoSync)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k[0] == pCheckpoint && kind != Extra {
+				if c, err := s.Compare(identity(t, a.log)); err == nil {
+					t.Errorf("the checkpoint is wrong: %v", c.Close())
+				}
+			} else if found := compared(t, s, a.log); len(found) != 1 || found[0].Kind != kind || !bytes.Equal(found[0].key, k) {
+				t.Errorf("seed %d, %d of %q: %v", seed, kind, k, found)
+			}
+			if err = s.db().Set(e.key, e.value, pebble.NoSync); err == nil && kind == Extra {
+				err = s.db().Delete(k, pebble.NoSync)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A checkpoint that is not what was applied is found, whatever it says.
+func TestCompareFindsAWrongCheckpoint(t *testing.T) {
+	s, a := lived(t, 5, 100)
+	sound := s.Applied()
+	for name, tc := range map[string]struct {
+		change func(cp *Checkpoint)
+		refuse bool
+	}{
+		"identity": {func(cp *Checkpoint) { cp.Identity = "another" }, false},
+		"hash":     {func(cp *Checkpoint) { cp.Hash[3] ^= 1 }, false},
+		"schema":   {func(cp *Checkpoint) { cp.Schema++ }, false},
+		"behind":   {func(cp *Checkpoint) { cp.Seq-- }, true},
+		"ahead":    {func(cp *Checkpoint) { cp.Seq++ }, false},
+	} {
+		cp := sound
+		tc.change(&cp)
+		b := s.db().NewBatch()
+		if err := putCheckpoint(b, cp); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Commit(pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+		if tc.refuse {
+			if c, err := s.Compare(identity(t, a.log)); !errors.Is(err, ledger.ErrCorrupt) {
+				t.Errorf("%s: %v, %v", name, c, err)
+			}
+		} else if found := compared(t, s, a.log); len(found) != 1 || found[0].Kind != Differs || found[0].key[0] != pCheckpoint {
+			t.Errorf("%s: %v", name, found)
+		}
+	}
+}
+
+// Where all rows are gone, a bounded number of them is named.
+func TestCompareNamesABoundedNumber(t *testing.T) {
+	s, a := lived(t, 6, 2600)
+	if err := s.db().DeleteRange([]byte{'d'}, []byte{0xff}, pebble.NoSync); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Compare(identity(t, a.log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.ApplyCopies(t.Context()); err != nil { // there are none
+		t.Fatal(err)
+	}
+	for r, err := range a.log.Read(t.Context(), 1, false) {
+		p := parse(r, func(turns.Hash) *turns.Event { return nil })
+		if _, refused, aerr := c.Apply(r, p.event, p.bad); err != nil || aerr != nil || refused != nil {
+			t.Fatal(err, refused, aerr)
+		}
+	}
+	found, more, err := c.Differences(t.Context(), a.log)
+	if err != nil || len(found) != maxDifferences || more == 0 {
+		t.Errorf("%d named, %d more: %v", len(found), more, err)
+	}
+}
+
+// A comparison sees nothing of what is applied meanwhile, and ends with an error when its
+// database is closed.
+func TestCompareSeesTheRowsOfItsBeginning(t *testing.T) {
+	a := newAuthor(t, 8)
+	a.write(500)
+	s := openStore(t, vfs.NewMem())
+	first := last(t, a.log)
+	run(t, s, a.log, first)
+	c, err := s.Compare(identity(t, a.log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write(500)
+	run(t, s, a.log, last(t, a.log))
+	if c.Last() != first {
+		t.Errorf("it ends at %d, not at %d", c.Last(), first)
+	}
+	apply := func(r ledger.Record) error {
+		p := parse(r, func(turns.Hash) *turns.Event { return nil })
+		_, refused, err := c.Apply(r, p.event, p.bad)
+		return errors.Join(refused, err)
+	}
+	var next ledger.Record
+	for r, err := range a.log.Read(t.Context(), 1, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next = r; r.Seq > first {
+			break
+		}
+		if err := apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, more, err := c.Differences(t.Context(), a.log); err != nil || len(found) > 0 || more > 0 {
+		t.Errorf("%v, %d, %v", found, more, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("closed under a comparison: %v", err)
+	}
+	if err := apply(next); !errors.Is(err, ledger.ErrUnavailable) {
+		t.Errorf("after the close: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The second event with one id on a channel is refused, though the first is of the same batch.
+func TestAChannelHasAnIDOnceInABatch(t *testing.T) {
+	a := newAuthor(t, 12)
+	a.receive("default", "alice", 1)
+	a.next--
+	a.receive("default", "alice", 1)
+	s := openStore(t, vfs.NewMem())
+	defer s.Close()
+	run(t, s, a.log, last(t, a.log))
+	if n := s.SetAside(); n != 1 {
+		t.Errorf("%d chains aside, want 1", n)
+	}
+}
