@@ -51,7 +51,7 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 		send: func(ctx context.Context) (uint64, error) { return l.send(ctx, subject, expect, payload, hash) },
 		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return next(ctx, l.stream, subject, expect) },
 		isOwn: func(m *js.RawStreamMsg) (bool, error) {
-			_, err := checked(m.Sequence, m.Subject, m.Data, m.Header, m.Time)
+			_, err := checked(m.Sequence, m.Subject, m.Data, m.Header.Get(hashHeader), m.Time)
 			own := bytes.Equal(m.Data, payload)
 			if refused := l.refused(); own && refused != nil { // it may be in the server's memory only
 				return false, fmt.Errorf("%w: %w", ledger.ErrIndeterminate, refused)

@@ -85,7 +85,7 @@ func (l *Log) record(ctx context.Context, m *js.RawStreamMsg, err error, what st
 	if err != nil {
 		return ledger.Record{}, fmt.Errorf("%s: %w", what, readError(err))
 	}
-	return checked(m.Sequence, m.Subject, m.Data, m.Header, m.Time)
+	return checked(m.Sequence, m.Subject, m.Data, m.Header.Get(hashHeader), m.Time)
 }
 
 // onDisk waits until the record at seq is on the disk. [ledger.ErrUnavailable]: its
@@ -105,7 +105,7 @@ func CheckRecord(seq uint64, subject string, header, payload []byte, stored time
 	if err != nil {
 		return ledger.Record{}, fmt.Errorf("%w: record %d of %s: %w", ledger.ErrCorrupt, seq, subject, err)
 	}
-	return checked(seq, subject, payload, h, stored)
+	return checked(seq, subject, payload, h.Get(hashHeader), stored)
 }
 
 // SyncedBefore returns a position of its stream that was on the disk before a record or
@@ -128,9 +128,9 @@ func LogHeader(payload []byte) []byte {
 }
 
 // checked compares the hash beside a payload with the payload's.
-func checked(seq uint64, subject string, data []byte, h nats.Header, stored time.Time) (ledger.Record, error) {
+func checked(seq uint64, subject string, data []byte, beside string, stored time.Time) (ledger.Record, error) {
 	r := ledger.Record{Seq: seq, Subject: subject, Payload: data, Stored: stored, Hash: turns.HashEvent(data)}
-	if beside := h.Get(hashHeader); beside != r.Hash.String() {
+	if beside != r.Hash.String() {
 		return r, fmt.Errorf("%w: record %d of %s has hash %v, stored beside it is %q", ledger.ErrCorrupt, seq, subject, r.Hash, beside)
 	}
 	return r, nil

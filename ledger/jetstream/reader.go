@@ -196,16 +196,16 @@ func (r *reader) deliver(ctx context.Context, m js.Msg) error {
 	if err := r.log.onDisk(ctx, meta.Sequence.Stream); err != nil {
 		return err
 	}
-	return r.yieldNext(recordOf(meta.Sequence.Stream, m.Subject(), m.Data(), m.Headers(), meta.Timestamp))
+	return r.yieldNext(recordOf(meta.Sequence.Stream, m.Subject(), m.Data(), m.Headers().Get(hashHeader), meta.Timestamp))
 }
 
 // recordOf returns the record of a message. Where the hash beside the payload is another
 // one, it is the record's: whoever reads compares the two, and whoever may publish to the
 // stream of an external server can store anything.
-func recordOf(seq uint64, subject string, data []byte, h nats.Header, stored time.Time) ledger.Record {
-	rec, err := checked(seq, subject, data, h, stored)
+func recordOf(seq uint64, subject string, data []byte, beside string, stored time.Time) ledger.Record {
+	rec, err := checked(seq, subject, data, beside, stored)
 	if err != nil {
-		rec.Hash, _ = turns.ParseHash(h.Get(hashHeader))
+		rec.Hash, _ = turns.ParseHash(beside)
 	}
 	return rec
 }
