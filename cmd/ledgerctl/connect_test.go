@@ -52,7 +52,7 @@ func TestCredentialsAreFound(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{false, []string{"--server", url, "sessions"}, 5, "other credentials"},
+		{false, []string{"--server", url, "sessions"}, 8, "other credentials"},
 		{false, []string{"--server", url, "--creds", files.Operator, "sessions"}, 0, ""},
 		{false, []string{"--server", url, "--creds", files.Agent, "sessions"}, 8, "user agent may not act as agent _"},
 		{false, []string{"--server", url, "--creds", files.Agent, "--agent", "main", "sessions"}, 0, ""},
