@@ -17,7 +17,7 @@ const (
 )
 
 // ownPatience is how long a reader waits for a record that is on the disk, and whose append
-// has not taken its answer yet. Then it asks the server.
+// has not taken its answer yet. Then it reads the files.
 const ownPatience = 20 * time.Millisecond
 
 // own holds the newest records that this process appended, so that a reader that follows

@@ -66,6 +66,7 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 				return err
 			}
 			if !more {
+				v.rows.StopShort()
 				break
 			}
 			after = r.Seq
