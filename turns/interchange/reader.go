@@ -185,6 +185,24 @@ func withUsage(meta turns.Raw, d turns.UsageDetails) turns.Raw {
 	return append(membersOf(meta), jsonMember{"usage", encoded(d)}).raw()
 }
 
+// withTimeBound returns a meta object that says how the time of its turn was bounded; the
+// zero bound leaves it as it is.
+func withTimeBound(meta turns.Raw, b turns.TimeBound) turns.Raw {
+	if b == "" {
+		return meta
+	}
+	return append(membersOf(meta), jsonMember{"time_bound", turns.RawText(string(b))}).raw()
+}
+
+// withProgramMessages returns a meta object that says which messages of its turn a program
+// wrote in the name of the user, by index.
+func withProgramMessages(meta turns.Raw, at []int) turns.Raw {
+	if len(at) == 0 {
+		return meta
+	}
+	return append(membersOf(meta), jsonMember{"program_messages", encoded(at)}).raw()
+}
+
 // providerExt returns the Ext of a part: a value that only one provider may see. It
 // returns nil if there is no value.
 func providerExt(provider, member string, v turns.Raw) turns.Raw {

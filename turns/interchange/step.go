@@ -62,7 +62,9 @@ type Fork struct {
 	ID   turns.ID
 	At   turns.Ref
 	Time time.Time
-	Meta turns.Raw
+
+	SpawnedBy turns.Ref // Turn may be zero; zero: no sub-agent, or unknown
+	Meta      turns.Raw
 }
 
 // Compaction records a compaction that the source's own agent made.

@@ -1,0 +1,45 @@
+package turns
+
+import "github.com/go-json-experiment/json"
+
+// What an importer inferred about a turn stands in the turn's meta, so that no view
+// takes it for what the source states.
+
+// TimeBound says how the time of a turn relates to the true one, which its source does
+// not state.
+type TimeBound string
+
+// The zero TimeBound: the source states the time.
+const (
+	TimeNotAfter  TimeBound = "not_after"  // the true time is not after it
+	TimeNotBefore TimeBound = "not_before" // the true time is not before it
+)
+
+// TimeBoundOf returns the member "time_bound" of a turn's meta. A meta belongs to the
+// client and may be anything; what is no bound states none.
+func TimeBoundOf(meta Raw) TimeBound {
+	var m struct {
+		Bound Raw `json:"time_bound"`
+	}
+	if meta.Kind() == '{' && json.Unmarshal(meta, &m) == nil {
+		if s, ok := m.Bound.Text(); ok && (s == string(TimeNotAfter) || s == string(TimeNotBefore)) {
+			return TimeBound(s)
+		}
+	}
+	return ""
+}
+
+// ProgramMessages returns the member "program_messages" of a turn's meta: the indexes of
+// the turn's messages that have the role of the user and that a program wrote (a hook, a
+// skill, the agent's own notes), not a person. Sorted as they stand there; nil for
+// none, and for what is no list of indexes.
+func ProgramMessages(meta Raw) []int {
+	var m struct {
+		At Raw `json:"program_messages"`
+	}
+	var at []int
+	if meta.Kind() != '{' || json.Unmarshal(meta, &m) != nil || m.At.Kind() != '[' || json.Unmarshal(m.At, &at) != nil {
+		return nil
+	}
+	return at
+}
