@@ -221,6 +221,8 @@ type RecordCompaction struct {
 	Parent       turns.ID        `json:"parent,omitzero"`
 	Time         *Time           `json:"time,omitempty,omitzero"`
 	Trigger      string          `json:"trigger,omitempty,omitzero"`
+	Model        string          `json:"model,omitempty,omitzero"` // that made it
+	Usage        *turns.Usage    `json:"usage,omitempty,omitzero"` // of the call that made it
 	Replacement  []turns.Message `json:"replacement,omitempty,omitzero"`
 	Summary      string          `json:"summary,omitempty,omitzero"`
 	FirstKept    turns.ID        `json:"first_kept,omitzero"`

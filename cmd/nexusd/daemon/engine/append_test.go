@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -99,4 +100,23 @@ func TestRetryGetsTheFirstAck(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A recorded compaction has the model and the usage of the call that made it.
+func TestRecordedCompactionHasItsUsage(t *testing.T) {
+	e := newWorld().Engine(t)
+	s := must(e.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t)
+	add(t, e, s.ID, say("x", "y"))
+	record := func(model string) (*api.Turn, error) {
+		r := api.RecordCompaction{Summary: "in short", Model: model, Usage: &turns.Usage{InputTokens: 900, OutputTokens: 30}}
+		return e.Record(t.Context(), alice, s.ID, r, canon(r))
+	}
+	k := must(record("m-2"))(t).Compaction
+	if k == nil || k.Model != "m-2" || k.Usage == nil || *k.Usage != (turns.Usage{InputTokens: 900, OutputTokens: 30}) {
+		t.Errorf("compaction %+v", k)
+	}
+	if _, err := record(strings.Repeat("m", turns.MaxName+1)); code(err) != api.Malformed {
+		t.Errorf("a model of too many bytes: %v", err)
+	}
+	verified(t, e)
 }

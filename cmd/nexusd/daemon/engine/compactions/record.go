@@ -24,6 +24,9 @@ func (cm *Compactions) Record(ctx context.Context, c reader.Caller, session turn
 	if err := page.CheckText("/summary", req.Summary, cm.page.SummaryBytes()); err != nil {
 		return nil, err
 	}
+	if len(req.Model) > turns.MaxName {
+		return nil, api.FieldErrorf("/model", "longer than %d bytes", turns.MaxName)
+	}
 	if _, err := writer.ClaimedTime(req.Time); err != nil {
 		return nil, err
 	}
@@ -108,8 +111,9 @@ func (cm *Compactions) draftRecorded(ctx context.Context, s *ledger.Session, hea
 	if res.Body.Meta, err = mergeMeta(res.Body.Meta, req.Meta); err != nil {
 		return nil, err
 	}
+	res.Body.Model = req.Model
 	covered := p.Halves
-	return cm.DraftCompaction(s, head, ev, res.Span, p.Saves(res.Span, &res.Body, cm.content.Counter), nil, &res.Body, covered, ref)
+	return cm.DraftCompaction(s, head, ev, res.Span, p.Saves(res.Span, &res.Body, cm.content.Counter), req.Usage, &res.Body, covered, ref)
 }
 
 // mergeMeta returns the members of two JSON objects, nil if both are empty. A member
