@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,22 +19,36 @@ type codexReader struct {
 	Reader
 	opt Options
 
-	metas       []codexMeta   // headers: this rollout's, its parent's, and so on up
-	threads     []codexThread // of those headers that lead up from this rollout's
-	threadIndex int           // the thread whose history is being read; 0: this rollout's own
-	itemsBegun  bool          // items were read
-	forkedAt    turns.Ref     // where the thread before that one was forked
+	metas   []codexMeta   // headers: this rollout's, its parent's, and so on up
+	threads []codexThread // of those headers
+	index   int           // the thread whose history is being read; 0: this rollout's own
+	begun   bool          // the headers have ended
+	history codexHistory  // that was copied from the parent
 
-	messages      []turns.Message
+	at     turns.Ref    // what the next turn follows; zero: nothing
+	parent turns.ID     // the last turn before it; the compaction at, if the file has none
+	points []codexPoint // where a rollback can go back to, oldest first
+
+	scope     string              // the source's id of the task; "": none
+	scopeTime time.Time           // in it
+	compacted string              // names the last compaction; "": none
+	equals    map[codexAnchor]int // how many items with one name were anchors so far
+	anchor    codexAnchor         // of the next turn; zero: none of its items was read
+	messages  []turns.Message     // of the next turn
+	given     int                 // of messages: those at the beginning that the parent gave
+	program   []int               // of messages: those of the user's role that a program wrote
+
 	response      turns.Message // in the making
+	responseEnded bool          // what the model says next is another response
 	calls         callIDs
-	usage         *turns.Usage
+	counts        codexCounts
+	usage         *turns.Usage       // of response
 	details       turns.UsageDetails // of usage
 	uncounted     *Append            // emitted when its usage is known, or when what follows it begins
-	countedTokens uint64             // tokens of the session when usage was last counted
 	model         string             // in force now
 	responseModel string             // in force when the response began
-	responseTime  time.Time          // of the response's first item
+	responseTime  time.Time          // of the response's first item, else of the last message
+	responseBound turns.TimeBound    // of responseTime
 	taskEnded     bool               // no item came after the end of a task
 
 	inForce          map[string]turns.Raw // settings in force now
@@ -41,37 +56,39 @@ type codexReader struct {
 	recordedSettings map[string]turns.Raw // in the meta of turns
 }
 
-// codexThread is a thread of Codex, which is a session of the ledger.
+// codexThread is a thread of Codex. It is a session of the ledger, and another one for each
+// branch after a rollback.
 type codexThread struct {
-	id      string // Codex's
-	session turns.ID
+	id      string    // Codex's
 	at      time.Time // in the id
-	opened  bool
-	n       int      // turns and compactions so far
-	tip     turns.ID // last turn
+	root    turns.ID
+	session turns.ID // root, or the newest branch; zero: not begun
+	tip     turns.ID // the last turn or compaction of session
 }
 
 // Codex reads a rollout of Codex CLI (JSON lines) as steps. It reads the response
 // items, which the model saw. A model's run of reasoning, texts and calls is the
-// response of a turn; an output or a message ends it. Events are copies for the
-// terminal, except the token counts, which become the turns' usage. A compacted
-// line replaces the history.
+// response of a turn; an output, a message, its usage or the end of the task ends it.
+// Events are copies for the terminal, but for the token counts, which become the turns'
+// usage, the bounds of tasks, and rollbacks. A compacted line replaces the history.
 //
-// Items have no ids. The id of a turn is derived from its session's id and its
-// place in the session. So the history that a forked agent's rollout copies from
-// its parent, with new times, has the parent's ids. The fork is at the turn that
-// spawned the agent. A fork of a fork copies both histories. The id of a session is
-// derived from the thread's id, which holds its time.
+// The id of a turn is derived from its thread, its task and the first item of the turn: the
+// item's own id, else the digest of its content, and how many like it began a turn of the
+// task before. So it does not depend on what else the file holds, and the history that the
+// rollout of a forked agent copies, with new times, has the ids that it has in the parent's.
+// See [codexHistory]. The id of a session is derived from the thread's id, which holds its
+// time.
+//
+// A rollback goes back to before the prompts that it takes back, and the turns after it
+// are a fork there; those that were taken back stay.
 //
 // The meta of a task's first turn holds the settings (effort, sandbox, …) that the
 // task changed.
 //
 // A turn is emitted when what follows it is read, when its usage is read, or at the
-// end of a task. Only what was not emitted yet is in memory. Codex writes the usage
-// after the last item of a response. Where items came after it, the response of a
-// shorter copy would have fewer parts.
+// end of a task. Only what was not emitted yet is in memory.
 func Codex(r io.Reader, opt Options) *Reader {
-	c := &codexReader{opt: opt, response: turns.Message{Role: turns.Assistant}}
+	c := &codexReader{opt: opt, response: turns.Message{Role: turns.Assistant}, equals: make(map[codexAnchor]int)}
 	c.readLines(r, opt, lineFormat{"codex rollout", c.record, c.end})
 	c.complete, c.repeats = c.completeTurns, true
 	return &c.Reader
@@ -80,10 +97,13 @@ func Codex(r io.Reader, opt Options) *Reader {
 // end emits what is complete at the end of the file. A response whose usage is known
 // is, as is the last one of a task. Others may get further items or their usage.
 func (c *codexReader) end(line int) {
+	if c.opt.Final && c.history.is == historyAsked {
+		c.settleHistory(historyNone)
+	}
 	if c.opt.Final || c.taskEnded || c.usage != nil {
 		c.finish()
 	}
-	if c.opt.Final && len(c.messages) > 0 {
+	if c.opt.Final && c.anchor.key != "" && c.index == 0 {
 		c.turn(nil)
 	}
 	if c.opt.Final || c.taskEnded {
@@ -92,8 +112,19 @@ func (c *codexReader) end(line int) {
 	if c.uncounted != nil || c.emitted() && (len(c.messages) > 0 || len(c.response.Parts) > 0) {
 		c.loss.unfinished(1)
 	}
-	if c.opt.Final && c.threadIndex > 0 && !c.opt.Copied {
-		c.loss.add(line, "skipped", "the end of the history that was copied from the parent was not found; nothing of it is stored as this session's own", c.threads[0].id)
+	c.counts.flush(&c.loss)
+	if !c.opt.Final {
+		return
+	}
+	switch c.history.is {
+	case historyHeld, historyWhole, historyGiven:
+		if !c.opt.Copied || c.history.is != historyWhole {
+			c.loss.add(line, "skipped", "the end of the history that was copied from the parent was not found; nothing of it is stored as this session's own", c.threads[0].id)
+		}
+	default:
+		if len(c.threads) > 0 {
+			c.openThread() // a fork that did nothing, or a rollback at the end
+		}
 	}
 }
 
@@ -123,7 +154,7 @@ func (c *codexReader) record(line int, b []byte) error {
 		if len(c.metas) == 0 && r.Type != "session_meta" {
 			return fmt.Errorf("%w: it does not begin with a session", turns.ErrMalformed)
 		}
-		err = c.readPayload(line, &r)
+		err = c.place(line, &r)
 	}
 	if err != nil {
 		c.loss.add(line, "skipped", "a record that can't be read: "+err.Error(), "")
@@ -133,8 +164,6 @@ func (c *codexReader) record(line int, b []byte) error {
 
 func (c *codexReader) readPayload(line int, r *codexRecord) error {
 	switch r.Type {
-	case "session_meta":
-		return c.meta(line, r)
 	case "turn_context":
 		return c.settings(line, r)
 	case "response_item":
@@ -142,13 +171,24 @@ func (c *codexReader) readPayload(line int, r *codexRecord) error {
 		if err := decodeLoose(r.Payload, &it); err != nil {
 			return err
 		}
-		c.endHeaders(line)
+		c.item(line, r, &it)
+	case "inter_agent_communication": // what later versions write as an agent_message
+		var it codexItem
+		if err := decodeLoose(r.Payload, &it); err != nil {
+			return err
+		}
+		it.Type = "agent_message"
 		c.item(line, r, &it)
 	case "event_msg":
 		return c.event(line, r)
 	case "compacted":
-		c.endHeaders(line)
-		return c.compacted(line, r)
+		return c.compaction(line, r)
+	case "token_usage_record":
+		return c.usageRecord(line, r)
+	case "rollout_reference":
+		c.loss.add(line, "skipped", "history that is in another file, which the rollout names", "")
+	case "world_state", "inter_agent_communication_metadata":
+		c.loss.count("skipped", "notes of Codex for itself: "+r.Type)
 	default:
 		c.loss.count("skipped", "records of type "+strconv.Quote(r.Type))
 	}
@@ -161,6 +201,12 @@ func (c *codexReader) settings(line int, r *codexRecord) error {
 	if err := decodeLoose(r.Payload, &set); err != nil {
 		return err
 	}
+	if id, ok := set["turn_id"].Text(); ok {
+		c.task(id)
+	}
+	if c.history.is == historyGiven {
+		return nil
+	}
 	if s, ok := set["model"].Text(); ok && s != "" {
 		c.model = s
 	}
@@ -171,6 +217,24 @@ func (c *codexReader) settings(line int, r *codexRecord) error {
 	}
 	c.inForce = set
 	return nil
+}
+
+// task begins the task id, if it is not the one that is being read.
+func (c *codexReader) task(id string) {
+	if id == "" || id == c.scope {
+		return
+	}
+	c.scope, c.scopeTime = id, timeInID(id)
+	c.responseEnded = len(c.response.Parts) > 0
+}
+
+// timeInID returns the time in a UUID of version 7, zero for any other id.
+func timeInID(id string) time.Time {
+	u, err := uuid.Parse(id)
+	if err != nil || u.Version() != 7 {
+		return time.Time{}
+	}
+	return time.Unix(u.Time().UnixTime()).UTC().Truncate(time.Millisecond)
 }
 
 // changedSettings returns the settings of set that differ from those of the turn before,
@@ -201,87 +265,40 @@ func (c *codexReader) meta(line int, r *codexRecord) error {
 	if err := decodeLoose(r.Payload, &m); err != nil {
 		return err
 	}
-	m.header(r.Payload, line, &c.loss)
-	c.metas = append(c.metas, m)
 	switch n := len(c.metas); {
-	case n == 1:
-		c.threads = append(c.threads, newCodexThread(&m))
+	case n == 0:
 		if m.Base.Thread != "" {
 			c.loss.add(line, "repaired", "the history before this file is in another; what this one holds is a session of its own, whose meta names the other", m.Base.Thread)
 		}
-		if m.ForkedFrom == "" {
-			c.open(&c.threads[0], &m)
-		}
-	case !c.itemsBegun && len(c.threads) == n-1 && c.metas[n-2].ForkedFrom == m.ID && m.ID != "":
-		c.threads = append(c.threads, newCodexThread(&m))
-		c.threadIndex = n - 1
+	case !c.begun && m.ID != "" && c.metas[n-1].before() == m.ID:
+	case m.ID != "" && m.ID == c.metas[0].ID:
+		c.loss.count("skipped", "headers that were written again, when the session was resumed")
+		return nil
 	default:
 		c.loss.add(line, "repaired", "a further session header; what follows it is this session's own", m.ID)
+		return nil
+	}
+	m.header(r.Payload, line, &c.loss)
+	c.metas, c.threads = append(c.metas, m), append(c.threads, newCodexThread(&m))
+	if len(c.metas) == 1 && m.before() == "" {
+		c.openThread()
 	}
 	return nil
 }
 
-// endHeaders ends the headers. If one is missing between a fork and its history, nothing
-// says whose turns the history holds.
-func (c *codexReader) endHeaders(line int) {
-	if c.itemsBegun {
-		return
-	}
-	c.itemsBegun = true
-	if from := c.metas[len(c.threads)-1].ForkedFrom; from != "" {
-		c.loss.add(line, "repaired", "the header of a session that was forked is not in the file; the history copied from there is this session's own", from)
-		c.threads, c.threadIndex = c.threads[:1], 0
-	}
-}
-
 func newCodexThread(m *codexMeta) codexThread {
-	t := codexThread{id: m.ID, at: parseTime(turns.RawText(m.Time))}
-	if u, err := uuid.Parse(m.ID); err == nil && u.Version() == 7 {
-		sec, nsec := u.Time().UnixTime()
-		t.at = time.Unix(sec, nsec).UTC().Truncate(time.Millisecond)
+	t := codexThread{id: m.ID, at: timeInID(m.ID)}
+	if t.at.IsZero() {
+		t.at = parseTime(turns.RawText(m.Time))
 	}
-	if m.Base.Thread == m.ID && m.ID != "" { // further files of a thread count their turns from 0 too
+	if m.Base.Thread == m.ID && m.ID != "" {
 		t.id += "@" + strconv.FormatUint(m.Base.Offset, 10) + " " + m.Time
 	}
-	t.session = turns.DeriveID(t.at, "codex", t.id)
+	t.root = turns.DeriveID(t.at, "codex", t.id)
 	return t
 }
 
-func (c *codexReader) open(t *codexThread, m *codexMeta) {
-	t.opened = true
-	o := &Open{ID: t.session, Time: t.at, Meta: m.raw(), Exported: exportedFrom(m.ID, m.Mark)}
-	if s := m.Instructions.Text; s != "" {
-		o.System = []turns.Section{{Content: s}}
-	}
-	if up := m.spawner(); up != "" && m.ForkedFrom == "" {
-		o.SpawnedBy = turns.Ref{Session: newCodexThread(&codexMeta{ID: up}).session}
-	}
-	c.step(Step{Open: o})
-}
-
-// emitted reports whether what is being read is emitted.
-func (c *codexReader) emitted() bool { return c.threadIndex == 0 || c.opt.Copied }
-
-// openThread returns the thread that the next turn belongs to. It emits its session
-// first: a fork at the last turn of the history that was copied.
-func (c *codexReader) openThread() *codexThread {
-	c.flushUncounted()
-	t, m := &c.threads[c.threadIndex], &c.metas[c.threadIndex]
-	switch {
-	case t.opened:
-	case !c.forkedAt.IsZero():
-		t.opened, t.tip = true, c.forkedAt.Turn
-		if c.emitted() {
-			c.step(Step{Fork: &Fork{ID: t.session, At: c.forkedAt, Time: t.at, Meta: m.raw()}})
-		}
-	case c.emitted():
-		c.open(t, m)
-	}
-	return t
-}
-
-// event reads an event. One that starts a task of the forked agent itself ends the history
-// that was copied: the ids of tasks hold their time.
+// event reads an event.
 func (c *codexReader) event(line int, r *codexRecord) error {
 	var e codexEvent
 	if err := decodeLoose(r.Payload, &e); err != nil {
@@ -289,17 +306,18 @@ func (c *codexReader) event(line int, r *codexRecord) error {
 	}
 	switch e.Type {
 	case "token_count":
-		c.addUsage(line, &e)
-		return nil
-	case "task_started":
-		if u, err := uuid.Parse(e.Turn); err == nil && u.Version() == 7 {
-			at := time.Unix(u.Time().UnixTime())
-			for c.threadIndex > 0 && !at.Before(c.threads[c.threadIndex-1].at) {
-				c.endCopiedHistory()
-			}
+		if c.history.is != historyGiven {
+			c.tokenCount(line, &e)
 		}
-	case "task_complete", "turn_aborted":
-		c.taskEnded = true
+		return nil
+	case "thread_rolled_back":
+		c.rollBack(line, e.Turns)
+		return nil
+	case "task_started", "turn_started":
+		c.task(e.Turn)
+		c.responseEnded = len(c.response.Parts) > 0
+	case "task_complete", "turn_complete", "turn_aborted":
+		c.taskEnded, c.responseEnded = true, len(c.response.Parts) > 0
 		if e.Type == "turn_aborted" {
 			c.loss.count("skipped", "notes that a task was interrupted")
 			return nil
@@ -307,127 +325,35 @@ func (c *codexReader) event(line int, r *codexRecord) error {
 	case "thread_name_updated":
 		for i := range c.threads {
 			if c.metas[i].ID == e.Thread {
-				c.names.set(c.threads[i].session, e.Name, true)
+				c.names.set(c.threads[i].root, e.Name, true)
 				return nil
 			}
 		}
-	}
-	c.loss.count("skipped", "copies for the terminal: "+e.Type)
-	return nil
-}
-
-// endCopiedHistory ends a history that was copied. The messages after its last response
-// belong to the fork: there Codex tells the new agent its task.
-func (c *codexReader) endCopiedHistory() {
-	c.finish()
-	if t := &c.threads[c.threadIndex]; !t.tip.IsZero() { // else where it was forked itself
-		c.forkedAt = turns.Ref{Session: t.session, Turn: t.tip}
-	}
-	c.threadIndex--
-}
-
-func (c *codexReader) addUsage(line int, e *codexEvent) {
-	if e.Info == nil || e.Info.Total.Total == c.countedTokens {
-		return // null, or a repetition
-	}
-	c.countedTokens = e.Info.Total.Total
-	u := e.Info.Last
-	if u.Input+u.Output == 0 {
-		return
-	}
-	usage := &turns.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheRead: u.Cached}
-	details := turns.UsageDetails{Reasoning: u.Reasoning}
-	switch {
-	case len(c.response.Parts) > 0:
-		c.usage, c.details = usage, details
-	case c.uncounted != nil: // newer versions count after the tools have run
-		c.uncounted.Usage, c.uncounted.Meta = usage, withUsage(c.uncounted.Meta, details)
-		c.flushUncounted()
-	case c.emitted():
-		c.loss.addUsage(line, "usage of a call whose response is not in the file", usage)
-	}
-}
-
-// flushUncounted emits the turn that waits for its usage.
-func (c *codexReader) flushUncounted() {
-	if c.uncounted != nil {
-		c.step(Step{Append: c.uncounted})
-		c.uncounted = nil
-	}
-}
-
-// finish emits the turn whose response is being read.
-func (c *codexReader) finish() {
-	if len(c.response.Parts) == 0 {
-		return
-	}
-	r := c.response
-	c.turn(&r)
-	c.response = turns.Message{Role: turns.Assistant}
-}
-
-func (c *codexReader) turn(response *turns.Message) {
-	t := c.openThread()
-	a := &Append{Session: t.session, ID: t.next("turn"), Parent: t.tip, Messages: nonNil(c.messages), Response: response, Usage: c.usage, Time: c.responseTime}
-	set := c.inForce
-	if response != nil {
-		a.Model, set = c.responseModel, c.responseSettings
-	}
-	a.Meta = withUsage(c.changedSettings(set), c.details)
-	t.tip = a.ID
-	c.messages, c.usage, c.details = nil, nil, turns.UsageDetails{}
-	if c.threadIndex > 0 {
-		a.Time = time.Time{} // the copy is stamped with the time of the fork
-		if !c.opt.Copied {
-			return
+	case "model_reroute":
+		if e.Model != "" {
+			c.model = e.Model // until the next task
 		}
-	}
-	if c.uncounted = a; a.Usage != nil || response == nil {
-		c.flushUncounted()
-	}
-}
-
-// next returns the id of the thread's next turn or compaction.
-func (t *codexThread) next(what string) turns.ID {
-	id := turns.DeriveID(t.at, "codex "+what, t.id, strconv.Itoa(t.n))
-	t.n++
-	return id
-}
-
-// compacted reads a compaction. The replacement stands for all before it, also for outputs
-// that no response has seen.
-func (c *codexReader) compacted(line int, r *codexRecord) error {
-	var k codexCompacted
-	if err := decodeLoose(r.Payload, &k); err != nil {
-		return err
-	}
-	c.finish()
-	c.responseTime = parseTime(turns.RawText(r.Time))
-	if len(c.messages) > 0 {
-		c.turn(nil)
-	}
-	t := c.openThread()
-	if t.tip.IsZero() {
-		c.loss.add(line, "skipped", "a compaction before the first turn", "")
 		return nil
 	}
-	out := &Compaction{Session: t.session, ID: t.next("compaction"), Parent: t.tip, Time: c.responseTime, Trigger: "threshold", Summary: k.Message}
-	for i := range k.Replacement {
-		m, ok := c.message(line, &k.Replacement[i])
-		if !ok {
-			c.loss.add(line, "skipped", "an item of a replacement that is no message: "+k.Replacement[i].Type, "")
-			continue
-		}
-		out.Replacement = append(out.Replacement, m)
+	if isCodexCopy(e.Type) {
+		c.loss.count("skipped", "copies for the terminal: "+e.Type)
+		return nil
 	}
-	if c.threadIndex > 0 {
-		out.Time = time.Time{}
-		if !c.opt.Copied {
-			return nil
-		}
-	}
-	c.step(Step{Compaction: out})
+	c.loss.count("skipped", "events of a type that is not known: "+strconv.Quote(e.Type))
 	return nil
+}
+
+// codexCopies are the events, by the beginnings of their types, that tell the terminal what
+// the items hold, or what the model does not see.
+var codexCopies = []string{
+	"agent_message", "agent_reasoning", "apply_patch_approval", "background_event", "collab_", "context_compacted", "deprecation_notice", "dynamic_tool_call_", "elicitation_",
+	"entered_review_mode", "error", "exec_", "exited_review_mode", "guardian_", "hook_", "image_generation_", "item_", "mcp_", "model_verification", "patch_apply_", "plan_", "raw_response_item",
+	"request_permissions", "request_user_input", "session_configured", "skills_update_available", "stream_error", "sub_agent_activity", "task_", "terminal_interaction", "thread_goal_updated",
+	"thread_name_updated", "thread_settings_applied", "turn_", "undo_", "user_message", "view_image_tool_call", "warning", "web_search_",
+}
+
+func isCodexCopy(event string) bool {
+	return slices.ContainsFunc(codexCopies, func(s string) bool { return strings.HasPrefix(event, s) })
 }
 
 // SniffCodex reports whether head, the first bytes of a file, looks like a

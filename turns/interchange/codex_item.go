@@ -1,6 +1,7 @@
 package interchange
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,6 +64,14 @@ func (m *codexMeta) header(payload jsontext.Value, line int, loss *lossReport) {
 	}
 }
 
+// before returns the thread whose history the file may begin with, "" if there is none.
+func (m *codexMeta) before() string {
+	if m.ForkedFrom != "" {
+		return m.ForkedFrom
+	}
+	return m.spawner()
+}
+
 // spawner returns the thread that started this one, "" if there is none.
 func (m *codexMeta) spawner() string {
 	var s struct {
@@ -100,27 +109,21 @@ type codexEvent struct {
 	Thread string    `json:"thread_id"`
 	Name   turns.Raw `json:"thread_name"`
 
-	Info *struct {
-		Total struct {
-			Total uint64 `json:"total_tokens"`
-		} `json:"total_token_usage"`
-		Last struct {
-			Input  uint64 `json:"input_tokens"` // cached ones included
-			Cached uint64 `json:"cached_input_tokens"`
-			Output uint64 `json:"output_tokens"` // reasoning included
+	Turns uint64 `json:"num_turns"` // of a rollback: how many prompts
+	Model string `json:"to_model"`  // of a reroute
 
-			Reasoning uint64 `json:"reasoning_output_tokens"`
-		} `json:"last_token_usage"`
-	} `json:"info"`
+	Info *codexInfo `json:"info"`
 }
 
 type codexCompacted struct {
-	Message     string      `json:"message"`
-	Replacement []codexItem `json:"replacement_history"`
+	Message     string           `json:"message"`
+	Replacement []jsontext.Value `json:"replacement_history"`
+	ResponseID  string           `json:"compaction_response_id"`
 }
 
 type codexItem struct {
 	Type      string         `json:"type"`
+	ID        string         `json:"id"`
 	Role      string         `json:"role"`
 	Content   jsontext.Value `json:"content"`
 	Phase     string         `json:"phase"`
@@ -133,6 +136,8 @@ type codexItem struct {
 	Tools     jsontext.Value `json:"tools"` // of a tool_search_output: those that were found
 	Summary   []codexText    `json:"summary"`
 	Encrypted string         `json:"encrypted_content"`
+	Author    string         `json:"author"` // of an agent_message: the agents
+	Recipient string         `json:"recipient"`
 }
 
 type codexText struct {
@@ -141,68 +146,197 @@ type codexText struct {
 	Image string `json:"image_url"`
 }
 
-// item reads an item that the model saw or made.
+// item reads an item that the model saw or made. Each type has one of these places:
+//
+//   - The model's: assistant messages, reasoning, and what ends in _call. A call of the
+//     provider's own tools (web_search_call, image_generation_call, a tool_search_call
+//     without an id) and what it found are kept as reasoning, with the item beside it. So
+//     is a summary that the provider made within a response (compaction, context_compaction).
+//   - The model's input: other messages, agent_message, and what ends in _output.
+//   - Tools that came later (additional_tools) are a loss: a session has one list of tools.
+//   - ghost_snapshot, compaction_trigger and configuration_update are for Codex itself, or
+//     the settings of a request.
+//
+// An item of another type changes nothing about the turns, and is a loss.
 func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
-	c.taskEnded = false
-	m, isMessage := c.message(line, it)
-	fromModel := (isMessage && m.Role == turns.Assistant) || it.Type == "reasoning" || strings.HasSuffix(it.Type, "_call")
-	if fromModel {
-		c.flushUncounted()
-	} else {
-		c.finish()
+	if it.CallID == "" && it.Type == "local_shell_call" {
+		it.CallID = it.ID
 	}
-	at := parseTime(turns.RawText(r.Time))
-	if len(c.response.Parts) == 0 {
-		c.responseTime, c.responseModel, c.responseSettings = at, c.model, c.inForce
+	m, isMessage := c.message(line, it)
+	models := it.isModels() || isMessage && m.Role == turns.Assistant
+	isInput := isMessage || it.isOutput()
+	if c.taskEnded && (models || isInput) {
+		c.finish()
+		c.flushUncounted()
 	}
 	switch {
-	case isMessage && fromModel:
+	case models:
+		c.flushUncounted()
+		c.counts.flush(&c.loss)
+		if c.responseEnded || c.usage != nil {
+			c.finish()
+		}
+	case isInput:
+		c.finish()
+		if isMessage && it.isPrompt() {
+			c.prompt()
+		}
+	default:
+		c.otherItem(line, it)
+		return
+	}
+	c.taskEnded = false
+	c.anchorAt(it, r.Payload)
+	if len(c.response.Parts) == 0 {
+		c.responseTime, c.responseBound = c.timeOf(parseTime(turns.RawText(r.Time)))
+		c.responseModel, c.responseSettings = c.model, c.inForce
+	}
+	switch {
+	case isMessage && models:
 		c.response.Parts = append(c.response.Parts, m.Parts...)
 	case isMessage:
+		if it.isPrograms() {
+			c.program = append(c.program, len(c.messages))
+		}
 		c.messages = append(c.messages, m)
 	case it.Type == "reasoning":
 		c.reasoning(it, r.Payload)
-	case it.CallID != "" && strings.HasSuffix(it.Type, "_call"):
+	case models && it.CallID != "" && strings.HasSuffix(it.Type, "_call"):
 		c.call(line, it)
-	case strings.HasSuffix(it.Type, "_call"): // the provider's own tool: no call to answer
-		c.response.Parts = append(c.response.Parts, turns.Part{Type: turns.Reasoning, Content: "[" + it.Type + "]", Ext: providerExt("openai", "item", turns.Raw(r.Payload))})
-		c.loss.count("repaired", "calls of the provider's own tools are kept as reasoning")
-	case it.CallID != "" && it.Type == "tool_search_output":
-		found := jsontext.Value("[]")
-		if it.Tools.Kind() == '[' {
-			found = it.Tools
+	case models:
+		c.response.Parts = append(c.response.Parts, providersOwn(it, r.Payload))
+		if it.isSummary() {
+			c.loss.add(line, "repaired", "a summary that only the provider can read is kept as reasoning; what it stands for stays in the context", it.ID)
+			return
 		}
-		it.Output = jsontext.Value(encoded(map[string]turns.Raw{"tools": turns.Raw(found)}))
+		c.loss.count("repaired", "calls of the provider's own tools are kept as reasoning")
+	default:
+		if it.Type == "tool_search_output" {
+			found := jsontext.Value("[]")
+			if it.Tools.Kind() == '[' {
+				found = it.Tools
+			}
+			it.Output = jsontext.Value(encoded(map[string]turns.Raw{"tools": turns.Raw(found)}))
+		}
 		c.messages = append(c.messages, c.output(line, it))
-	case strings.HasSuffix(it.Type, "_call_output"):
-		c.messages = append(c.messages, c.output(line, it))
+	}
+}
+
+// otherItem reports an item that is neither the model's nor its input.
+func (c *codexReader) otherItem(line int, it *codexItem) {
+	switch it.Type {
+	case "additional_tools":
+		c.loss.add(line, "skipped", "tools that the model got later than the session began", it.ID)
+	case "ghost_snapshot":
+		c.loss.count("skipped", "snapshots of the work tree, which the model does not see")
+	case "compaction_trigger", "configuration_update":
+		c.loss.count("skipped", "settings of requests: "+it.Type)
 	default:
 		c.loss.count("skipped", "items of type "+strconv.Quote(it.Type))
 	}
 }
 
+// isModels reports whether the model made an item that is no message.
+func (it *codexItem) isModels() bool {
+	return it.Type == "reasoning" || strings.HasSuffix(it.Type, "_call") || it.Type == "tool_search_output" && it.CallID == "" || it.isSummary()
+}
+
+func (it *codexItem) isOutput() bool {
+	return strings.HasSuffix(it.Type, "_call_output") || it.Type == "tool_search_output" && it.CallID != ""
+}
+
+// isSummary reports whether an item is a summary that the provider made.
+func (it *codexItem) isSummary() bool {
+	return it.Type == "compaction" || it.Type == "compaction_summary" || it.Type == "context_compaction"
+}
+
+// isPrompt reports whether a rollback counts a message: it is a person's or another agent's.
+func (it *codexItem) isPrompt() bool {
+	return it.Type == "agent_message" || it.Role == "user" && !it.isPrograms()
+}
+
+// isPrograms reports whether a program wrote a message that has the role of the user: another
+// agent, or Codex. All texts of such a message of Codex are.
+func (it *codexItem) isPrograms() bool {
+	if it.Type == "agent_message" {
+		return true
+	}
+	if it.Role != "user" {
+		return false
+	}
+	if s, ok := turns.Raw(it.Content).Text(); ok {
+		return isCodexText(s)
+	}
+	var list []codexText
+	if it.Content.Kind() != '[' || decodeLoose(it.Content, &list) != nil || len(list) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(list, func(t codexText) bool { return !strings.HasSuffix(t.Type, "text") || !isCodexText(t.Text) })
+}
+
+// codexTexts are the beginnings of what Codex writes in the name of the user, and the ends.
+var codexTexts = [][2]string{
+	{"# AGENTS.md instructions", ""},
+	{"<INSTRUCTIONS>", "</INSTRUCTIONS>"},
+	{"<user_instructions>", "</user_instructions>"},
+	{"<environment_context>", "</environment_context>"},
+	{"<skill>", "</skill>"},
+	{"<user_shell_command>", "</user_shell_command>"},
+	{"<user_action>", "</user_action>"},
+	{"<turn_aborted>", "</turn_aborted>"},
+	{"<subagent_notification>", "</subagent_notification>"},
+	{"<agent_message_board_notification>", "</agent_message_board_notification>"},
+	{"<codex_internal_context", "</codex_internal_context>"},
+	{"<goal_context>", "</goal_context>"},
+	{"<recommended_plugins>", "</recommended_plugins>"},
+	{"<hook_prompt", "</hook_prompt>"},
+	{"<permissions instructions>", "</permissions instructions>"},
+	{"<collaboration_mode>", "</collaboration_mode>"},
+	{"<model_switch>", "</model_switch>"},
+	{"<external_", ">"},
+	{"Warning: The maximum number of unified exec processes", ""},
+	{"Warning: apply_patch was requested via ", ""},
+	{"Warning: Your account was flagged for ", ""},
+	{"Another language model started to solve this problem and produced a summary", ""},
+}
+
+func isCodexText(s string) bool {
+	s = strings.TrimSpace(s)
+	return slices.ContainsFunc(codexTexts, func(t [2]string) bool { return strings.HasPrefix(s, t[0]) && strings.HasSuffix(s, t[1]) })
+}
+
+// providersOwn returns the part of an item that the provider alone understands.
+func providersOwn(it *codexItem, raw jsontext.Value) turns.Part {
+	return turns.Part{Type: turns.Reasoning, Content: "[" + it.Type + "]", Ext: providerExt("openai", "item", turns.Raw(raw))}
+}
+
 // message returns the message of an item. ok is false if the item is none.
 func (c *codexReader) message(line int, it *codexItem) (m turns.Message, ok bool) {
-	if it.Type != "message" {
-		return m, false
-	}
-	switch it.Role {
-	case "user":
+	switch {
+	case it.Type == "agent_message":
 		m.Role = turns.User
-	case "developer", "system":
+	case it.Type != "message":
+		return m, false
+	case it.Role == "user":
+		m.Role = turns.User
+	case it.Role == "developer" || it.Role == "system":
 		m.Role = turns.System
-	case "assistant":
+	case it.Role == "assistant":
 		m.Role = turns.Assistant
 	default:
 		c.loss.add(line, "repaired", "a message of role "+strconv.Quote(it.Role)+" is kept as the user's", "")
 		m.Role = turns.User
 	}
 	m.Parts = codexParts(it.Content, &c.loss, line)
-	if it.Phase != "" {
-		ext := providerExt("openai", "phase", turns.RawText(it.Phase))
-		for i := range m.Parts {
-			m.Parts[i].Ext = ext
-		}
+	var ext turns.Raw
+	switch {
+	case it.Type == "agent_message":
+		ext = encoded(map[string]map[string]map[string]string{"openai": {"agent_message": {"author": it.Author, "recipient": it.Recipient}}})
+	case it.Phase != "":
+		ext = providerExt("openai", "phase", turns.RawText(it.Phase))
+	}
+	for i := range m.Parts {
+		m.Parts[i].Ext = ext
 	}
 	return m, true
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -130,8 +131,12 @@ func TestCodexFork(t *testing.T) {
 	if len(copied) != 5 || copied[0].Open.ID != parent[0].Open.ID || copied[1].Append.ID != parent[1].Append.ID || copied[2].Append.ID != parent[2].Append.ID || copied[3].Fork == nil {
 		t.Errorf("with the copy: %v", outlineSteps(copied))
 	}
-	if !cmp.Equal(copied[1].Append.Messages, parent[1].Append.Messages) || !copied[1].Append.Time.IsZero() {
-		t.Errorf("the copy of turn 1: %+v", copied[1].Append)
+	forkTime := time.Date(2026, 4, 11, 20, 15, 2, 721_000_000, time.UTC) // in the child's id
+	if a := copied[1].Append; !cmp.Equal(a.Messages, parent[1].Append.Messages) || !a.Time.Equal(forkTime) || turns.TimeBoundOf(a.Meta) != turns.TimeNotAfter {
+		t.Errorf("the copy of turn 1: %+v, meta %s", a, a.Meta)
+	}
+	if sp, want := steps[0].Fork.SpawnedBy, (turns.Ref{Session: parent[0].Open.ID}); sp != want {
+		t.Errorf("spawned by %v, want the parent, %v", sp, want)
 	}
 }
 
@@ -196,7 +201,7 @@ func TestCodexReal(t *testing.T) {
 					t.Errorf("turn %s after %s", a.ID, a.Parent)
 				}
 				seen[a.ID] = true
-				if !a.Time.IsZero() {
+				if turns.TimeBoundOf(a.Meta) == "" { // no copy
 					known[a.ID] = a
 				}
 				ms := a.Messages
@@ -298,28 +303,36 @@ func FuzzCodex(f *testing.F) {
 	f.Add([]byte(codexParent + codexRest))
 	f.Add([]byte(codexChild()))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c := Codex(bytes.NewReader(b), Options{Final: true, Copied: true})
-		have := map[turns.ID]bool{}
-		for s, err := range c.Steps() {
-			if err != nil {
-				return
-			}
-			switch {
-			case s.Open != nil:
-				have[s.Open.ID] = true
-			case s.Fork != nil:
-				if !have[s.Fork.At.Turn] {
-					t.Fatalf("fork at %s, which is no turn", s.Fork.At.Turn)
-				}
-				have[s.Fork.ID] = true
-			case s.Append != nil:
-				if a := s.Append; !have[a.Session] || (!a.Parent.IsZero() && !have[a.Parent]) {
-					t.Fatalf("turn %s after %s in %s", a.ID, a.Parent, a.Session)
-				}
-				have[s.Append.ID] = true
-			}
-		}
+		checkCodexSteps(t, b)
 	})
+}
+
+// checkCodexSteps fails if a step of a rollout names what no step before it stores.
+func checkCodexSteps(t *testing.T, b []byte) {
+	t.Helper()
+	c := Codex(bytes.NewReader(b), Options{Final: true, Copied: true})
+	have := map[turns.ID]bool{}
+	for s, err := range c.Steps() {
+		if err != nil {
+			return
+		}
+		switch {
+		case s.Open != nil:
+			have[s.Open.ID] = true
+		case s.Fork != nil:
+			if !have[s.Fork.At.Turn] {
+				t.Fatalf("fork at %s, which is no turn", s.Fork.At.Turn)
+			}
+			have[s.Fork.ID] = true
+		case s.Compaction != nil:
+			have[s.Compaction.ID] = true
+		case s.Append != nil:
+			if a := s.Append; !have[a.Session] || (!a.Parent.IsZero() && !have[a.Parent]) {
+				t.Fatalf("turn %s after %s in %s", a.ID, a.Parent, a.Session)
+			}
+			have[s.Append.ID] = true
+		}
+	}
 }
 
 // The settings of a task stand in the meta of its first turn, those that are
@@ -399,8 +412,8 @@ func TestCodexForkOfAFork(t *testing.T) {
 	if d := cmp.Diff(want, outlineSteps(copied)); d != "" {
 		t.Fatalf("with the copies (-want +got):\n%s", d)
 	}
-	if copied[0].Open.ID != parent[0].Open.ID || copied[3].Fork.ID != child[0].Fork.ID || copied[4].Append.ID != child[1].Append.ID || !copied[4].Append.Time.IsZero() {
-		t.Errorf("the copies have other ids than the originals, or times: %+v", copied[4].Append)
+	if copied[0].Open.ID != parent[0].Open.ID || copied[3].Fork.ID != child[0].Fork.ID || copied[4].Append.ID != child[1].Append.ID {
+		t.Errorf("the copies have other ids than the originals: %+v", copied[4].Append)
 	}
 
 	// The middle one did nothing of its own: the fork is taken where it was.
@@ -410,11 +423,11 @@ func TestCodexForkOfAFork(t *testing.T) {
 		t.Errorf("forked at %v, want the first one's turn, %v", at, want)
 	}
 
-	// A header is missing: nothing says whose the history is, which is a loss.
-	lost := header + strings.SplitAfterN(codexChild(), "\n", 2)[0] + strings.SplitAfterN(codexParent, "\n", 2)[1] + own
-	steps, losses = readCodex(t, lost, Options{Final: true})
-	if steps[0].Open == nil || len(losses) == 0 || losses[0].Kind != "repaired" || !strings.Contains(losses[0].Reason, "header") {
-		t.Errorf("%v, losses %+v", outlineSteps(steps), losses)
+	// A header is missing: the thread is named all the same.
+	headers := strings.SplitAfterN(text, "\n", 4)
+	steps, losses = readCodex(t, headers[0]+headers[1]+headers[3], Options{Final: true})
+	if at, want := steps[0].Fork.At, (turns.Ref{Session: child[0].Fork.ID, Turn: child[1].Append.ID}); at != want {
+		t.Errorf("without a header: forked at %v, want the child's last turn, %v: %+v", at, want, losses)
 	}
 	growing, _ := readCodex(t, text, Options{})
 	for n := 0; n < len(text); n += 37 {

@@ -73,6 +73,8 @@ type Compaction struct {
 	ID           turns.ID
 	Parent       turns.ID
 	Time         time.Time
+	Model        string          // that made it; "": the session's, or unknown
+	Usage        *turns.Usage    // of the call that made it; nil: not stated
 	Trigger      string          // manual or threshold
 	Replacement  []turns.Message // what the agent saw instead; nil where the source does not say
 	Summary      string
