@@ -489,7 +489,7 @@ func claimedTime(t time.Time) *api.Time {
 }
 
 func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, rep *Report) (dup bool, err error) {
-	r := api.RecordCompaction{ID: k.ID, Parent: im.splits.last(k.Parent), Time: claimedTime(k.Time), Trigger: k.Trigger, Replacement: k.Replacement, Summary: k.Summary,
+	r := api.RecordCompaction{ID: k.ID, Parent: im.splits.last(k.Parent), Time: claimedTime(k.Time), Trigger: k.Trigger, Model: k.Model, Usage: k.Usage, Replacement: k.Replacement, Summary: k.Summary,
 		FirstKept: im.splits.first(k.FirstKept), TokensBefore: k.TokensBefore, Dropped: k.Dropped, Meta: k.Meta}
 	for _, x := range k.Cleared {
 		at, err := im.turnOfResult(ctx, k.Session, x)
@@ -503,6 +503,11 @@ func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, r
 	switch {
 	case err == nil:
 		return t.Duplicate, nil
+	case k.Parent.IsZero() && im.isFirst(ctx, k, err):
+		if k.Usage != nil {
+			rep.Losses = append(rep.Losses, interchange.Loss{Kind: "skipped", Reason: "usage of a compaction, which is stored as a turn", Record: k.ID.String(), Usage: k.Usage})
+		}
+		return im.append(ctx, replacementTurn(k), rep)
 	case errors.Is(err, api.ErrNothing):
 		reason = "a recorded compaction that covers nothing"
 	case coded(err, api.Conflict): // an earlier import skipped it, and went on

@@ -448,3 +448,26 @@ func TestHalfLineThatIsReplacedIsRead(t *testing.T) {
 		t.Errorf("%d bytes of %d are read", n, len(whole))
 	}
 }
+
+// A rollout that Codex wrote anew at a compaction has what came later.
+func TestRolloutThatWasWrittenAnewHasWhatCameLater(t *testing.T) {
+	l, home := openLedger(t), t.TempDir()
+	rel, lines := transcript("codex", 700, 4)
+	path := filepath.Join(home, rel)
+	write(t, path, strings.Join(lines[:1+2*6], ""))
+	before := total(once(t, l, home))
+	compacted := `{"timestamp":"2026-04-11T14:00:08Z","type":"compacted","payload":{"message":"","replacement_history":[{"type":"message","role":"user","content":"so far"}]}}` + "\n"
+	write(t, path, lines[0]+compacted+strings.Join(lines[1+2*6:], ""))
+	s := once(t, l, home)
+	if n := total(s) - before; n != 5 { // the compaction, and two turns of each of two questions
+		t.Errorf("%d events stored after %d, want 5", n, before)
+	}
+	for path, st := range s.Files {
+		if st.Failed != "" {
+			t.Errorf("%s: %s", path, st.Failed)
+		}
+	}
+	if n := total(once(t, l, home)); n != before+5 {
+		t.Errorf("%d events stored in the end", n)
+	}
+}

@@ -1,0 +1,33 @@
+package transcripts
+
+import (
+	"context"
+	"errors"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange"
+)
+
+// isFirst reports whether a compaction, which its transcript begins with, was refused because
+// its session holds nothing that it replaced, or because it was stored as a turn for that.
+func (im *Importer) isFirst(ctx context.Context, k *interchange.Compaction, refused error) bool {
+	if errors.Is(refused, api.ErrNothing) {
+		return true
+	}
+	if !coded(refused, api.IDReused) {
+		return false
+	}
+	t, err := im.Client.Turn(ctx, k.Session, k.ID)
+	return err == nil && t.Type == "normal"
+}
+
+// replacementTurn returns the turn that stands for a compaction where the ledger has nothing
+// of what it replaced: what the agent saw instead.
+func replacementTurn(k *interchange.Compaction) *interchange.Append {
+	a := &interchange.Append{Session: k.Session, ID: k.ID, Time: k.Time, Messages: k.Replacement, Meta: k.Meta}
+	if len(a.Messages) == 0 {
+		a.Messages = []turns.Message{turns.TextMessage(turns.User, k.Summary)}
+	}
+	return a
+}
