@@ -12,7 +12,8 @@ type UsageDetails struct {
 	Reasoning   uint64 `json:"reasoning_output_tokens,omitzero"`        // of the output tokens
 	CacheHour   uint64 `json:"cache_creation_1h_input_tokens,omitzero"` // of the tokens written to the cache, those that stay there for an hour
 	WebSearches uint64 `json:"web_search_requests,omitzero"`
-	Tier        string `json:"service_tier,omitzero"` // "": the provider's standard one
+	Tier        string `json:"service_tier,omitzero"`  // "": the provider's standard one
+	Geo         string `json:"inference_geo,omitzero"` // where the model had to run, which may cost more; "": anywhere
 
 	// OutputAtStart says that the source has the count of the output when the stream
 	// began, and not when it ended: the true count is higher.
@@ -53,4 +54,26 @@ func CostOf(meta Raw) (dollars float64, ok bool) {
 		return 0, false
 	}
 	return dollars, true
+}
+
+// ModelCall is a call behind a response besides the one whose usage the turn has: of an
+// advisor or another model, or an earlier step of the provider's own. Importers write them
+// as the member "calls" of a turn's meta.
+type ModelCall struct {
+	Kind      string `json:"kind,omitzero"`  // as the source has it, such as advisor_message; message: a step of the turn's own model
+	Model     string `json:"model,omitzero"` // "": the turn's
+	Usage     Usage  `json:"usage"`
+	CacheHour uint64 `json:"cache_creation_1h_input_tokens,omitzero"` // of the tokens written to the cache, as in [UsageDetails]
+}
+
+// ModelCallsOf returns the calls that a turn's meta states besides the turn's own. A meta
+// belongs to the client and may be anything; what is no list of calls states none.
+func ModelCallsOf(meta Raw) (calls []ModelCall) {
+	var m struct {
+		Calls Raw `json:"calls"`
+	}
+	if meta.Kind() != '{' || json.Unmarshal(meta, &m) != nil || m.Calls.Kind() != '[' || json.Unmarshal(m.Calls, &calls) != nil {
+		return nil
+	}
+	return calls
 }

@@ -43,3 +43,16 @@ func TestCostOfAnyMeta(t *testing.T) {
 		}
 	}
 }
+
+func TestModelCallsOf(t *testing.T) {
+	got := ModelCallsOf(Raw(`{"calls":[{"kind":"advisor_message","model":"m","usage":{"input_tokens":9,"output_tokens":1},"cache_creation_1h_input_tokens":2}]}`))
+	want := ModelCall{Kind: "advisor_message", Model: "m", Usage: Usage{InputTokens: 9, OutputTokens: 1}, CacheHour: 2}
+	if len(got) != 1 || got[0] != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	for _, meta := range []string{``, `[]`, `{}`, `{"calls":7}`, `{"calls":{"0":1}}`, `{"calls":[7]}`} {
+		if got := ModelCallsOf(Raw(meta)); len(got) != 0 {
+			t.Errorf("%s: %+v", meta, got)
+		}
+	}
+}
