@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strconv"
 
 	"nexus/turns"
 )
@@ -18,14 +19,16 @@ type Options struct {
 	// MaxLine is the longest line read, in bytes; a longer one is skipped and
 	// reported. Zero means [DefaultMaxLine].
 	MaxLine int
-	// Copied, for Codex, says that the history which a forked agent's rollout
-	// begins with is read as turns of its parent, with the ids that the parent's
-	// own rollout gives them. Without it only the fork is read, for a ledger that
-	// has the parent.
+	// Copied, for Codex and pi, says that the history which a fork's file begins with
+	// is read as turns of its parent, with the ids that the parent's own file gives
+	// them. Without it only the fork is read, for a ledger that has the parent.
 	Copied bool
-	// SpawnedBy, for Claude Code, is the turn that started the sub-agent whose file
-	// this is. Zero: unknown.
+	// SpawnedBy, for Claude Code and Gemini CLI, is the turn that started the sub-agent
+	// whose file this is. Zero: unknown.
 	SpawnedBy turns.Ref
+	// Spawner, for Gemini CLI, is what the agent calls the session that started the
+	// sub-agent, where SpawnedBy is not known. Empty: the file may say it.
+	Spawner string
 	// Form, for chat messages, is their form. Zero: detected for each conversation.
 	Form ChatForm
 }
@@ -72,6 +75,8 @@ type Reader struct {
 	names  titles
 	titles func() titles // nil: names
 	read   func() error  // reads one record; io.EOF after the last
+
+	torn func(line int, b []byte) // reads what is left of a torn object, before the others of its line; nil: nothing
 
 	complete func() []Step // the steps that the end of the file would add here; nil: none
 	repeats  bool          // Next gives those of complete again
@@ -154,7 +159,11 @@ func (r *Reader) readLines(in io.Reader, opt Options, f lineFormat) {
 			return nil
 		}
 		if err == nil {
-			for _, b := range lineObjects(line, opt.Final, &r.loss) {
+			objects, torn := lineObjects(line, opt.Final, &r.loss)
+			if torn != nil && r.torn != nil {
+				r.torn(line.n, torn)
+			}
+			for _, b := range objects {
 				if err = f.object(line.n, b); err != nil {
 					break
 				}
@@ -228,9 +237,12 @@ func nonNil(ms []turns.Message) []turns.Message {
 	return ms
 }
 
+// orphanBegin begins the text before a tool result whose call was not read.
+const orphanBegin = "[result of a tool call that is not in the transcript, id "
+
 // orphanText returns the text before a tool result whose call was not read.
 func orphanText(id string) string {
-	return fmt.Sprintf("[result of a tool call that is not in the transcript, id %q]", id)
+	return orphanBegin + strconv.Quote(id) + "]"
 }
 
 // jsonText returns the text of a JSON string, and any other value as its JSON.
