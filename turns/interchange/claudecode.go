@@ -34,8 +34,22 @@ import (
 // prompt (a rewind to before the first turn) opens a session too, since there
 // is no turn to fork from. A session's first child of a turn in file order
 // continues the session.
+//
+// The id of a session is derived from its sessionId (and agentId) alone, that of a
+// turn from the uuid and the time of its first line: other files name them too. A
+// line with forkedFrom is a line of the session that it names. Its turns are read
+// with Copied only; without it the file's session is a fork of that one. The file
+// of a sub-agent names the session that started it.
+//
+// What hangs on a line that is lost follows what stood before the line if the rest
+// of it says so. Else it follows the last turn of its session, or begins a branch
+// where several are written to. It never goes to another session.
+//
+// A compaction keeps the lines that its boundary names; what hangs on the last of
+// them follows the compaction.
 func ClaudeCode(r io.Reader, opt Options) *Reader {
 	k := newClaudeTree(opt)
+	k.Reader.torn = k.torn
 	k.readLines(r, opt, lineFormat{"claude-code transcript", k.record, func(int) { k.finish(opt.Final) }})
 	k.Reader.titles = k.titles
 	k.complete = k.completeTurns

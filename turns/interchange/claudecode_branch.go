@@ -1,10 +1,56 @@
 package interchange
 
 import (
+	"time"
+
+	"github.com/google/uuid"
+
 	"nexus/turns"
 )
 
 const claudeSource = "claude-code"
+
+// claudeSession returns the id of the session with a sessionId. It has nothing of what a
+// file holds, since other files name the session too: those of its sub-agents and of its
+// forks.
+func claudeSession(source string) turns.ID {
+	return turns.DeriveID(claudeTime(source), claudeSource, source, "session", "")
+}
+
+// claudeSubagent returns the id of the session of a sub-agent with an agentId.
+func claudeSubagent(source, agent string) turns.ID {
+	return turns.DeriveID(claudeTime(source), claudeSource, source, "sidechain", agent)
+}
+
+// claudeTime returns the time in a UUID of version 7, and 1970 for another text.
+func claudeTime(s string) time.Time {
+	if u, err := uuid.Parse(s); err == nil && u.Version() == 7 {
+		return time.Unix(u.Time().UnixTime()).UTC().Truncate(time.Millisecond)
+	}
+	return time.UnixMilli(0)
+}
+
+// recordID returns the id of a turn or compaction that begins with a line. A UUID names it
+// in whatever session a copy of it stands; an id of another form, in one session only.
+func recordID(at time.Time, source, kind, id string) turns.ID {
+	if _, err := uuid.Parse(id); err == nil {
+		return turns.DeriveID(at, claudeSource, kind, id)
+	}
+	return turns.DeriveID(at, claudeSource, source, kind, id)
+}
+
+// branchID returns the id of the session for a turn that begins with a line and does not
+// follow the last turn of its own: that of the fork which the line begins if it is a rewind.
+// An id of another form than a UUID names its turn in one session only: none.
+func branchID(at time.Time, source, id string) turns.ID {
+	if _, err := uuid.Parse(id); err != nil {
+		return turns.ID{}
+	}
+	return turns.DeriveID(at, claudeSource, source, "fork", id)
+}
+
+// responseKey is the key of a response of a branch.
+func responseKey(b *claudeBranch, message string) indexKey { return keyOf(b.id.String(), message) }
 
 // branchOf returns the place that rec follows, on its branch. a is the place of rec's
 // parent, nil for a root.
@@ -14,7 +60,7 @@ func (k *claudeTree) branchOf(rec *claudeRecord, a *claudeAnchor) *claudeAnchor 
 		return k.tailOrRoot(k.sideBranch(rec, nil), rec.agent != "")
 	case a == nil:
 		return &claudeAnchor{b: k.mainBranch(rec)}
-	case a.b.side && rec.sidechain && (rec.agent == "" || a.b.agent == "" || rec.agent == a.b.agent):
+	case a.b.side && rec.sidechain && a.b.takes(rec) && (rec.agent == "" || a.b.agent == "" || rec.agent == a.b.agent):
 		return a
 	case rec.sidechain:
 		return k.tailOrRoot(k.sideBranch(rec, a), true)
@@ -23,18 +69,82 @@ func (k *claudeTree) branchOf(rec *claudeRecord, a *claudeAnchor) *claudeAnchor 
 		return k.tailAnchor(k.mainBranch(rec))
 	case rec.session == "" || rec.session == a.b.source:
 		return a
-	case k.mains[rec.session] != nil:
+	case k.mains[rec.session] != nil && k.goesOn(rec, a):
+		return k.inherited(rec, a)
+	case k.mains[rec.session] != nil && (a.t == nil || !k.mains[rec.session].isEmpty()):
 		k.loss.add(rec.line, "repaired", "its parent is in another session; it follows the last turn of its own", rec.uuid)
-		return k.tailAnchor(k.current[rec.session])
+		return k.tailAnchor(k.currentOf(rec.session))
 	case a.t == nil:
 		return &claudeAnchor{b: k.mainBranch(rec)}
 	}
-	// A session that goes on where another stood: a resumed copy.
-	k.emit(a.t)
-	b := k.newBranch(rec, "session", "")
-	b.source, b.forkedAt, b.meta.Session = rec.session, a.t, rec.session
-	b.id = turns.DeriveID(rec.time, claudeSource, rec.session, "session", "")
-	k.mains[rec.session] = b
+	return k.resumed(rec, a)
+}
+
+// takes reports whether a line can be on b: nothing but copies is on a branch that was copied
+// from another session.
+func (b *claudeBranch) takes(rec *claudeRecord) bool { return !b.copied || rec.copied }
+
+// isEmpty reports whether nothing is on b but lines that stand for nothing.
+func (b *claudeBranch) isEmpty() bool { return b.tail == nil && b.forkedAt == nil && !b.opened }
+
+// currentOf returns the branch of a session that was last written to, and its first one if
+// none was.
+func (k *claudeTree) currentOf(session string) *claudeBranch {
+	if b := k.current[session]; b != nil {
+		return b
+	}
+	return k.mains[session]
+}
+
+// resumed returns the place of the first line of a session that goes on where another
+// stood. A prompt that was copied with no response is repeated in the new session: the
+// other one may have a response.
+func (k *claudeTree) resumed(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
+	t := a.t
+	repeats := t.copied && t.open()
+	if repeats {
+		t = t.parent
+	}
+	b := k.mains[rec.session]
+	if b == nil {
+		b = k.newBranch(rec, "session", "")
+		k.mains[rec.session] = b
+	}
+	b.meta.ForkedFrom = a.b.source
+	if t != nil {
+		k.emit(t)
+		b.forkedAt = t
+	}
+	if !repeats {
+		return &claudeAnchor{b: b, t: t, phase: afterMessages}
+	}
+	k.loss.add(rec.line, "repaired", "it follows a prompt without a response that was copied from another session; the prompt is repeated here", rec.uuid)
+	n := k.newTurn(rec, b)
+	n.body.repeat(a.t.body, a.messageCount)
+	return &claudeAnchor{b: b, t: n, phase: inMessages, messageCount: len(n.body.messages)}
+}
+
+// goesOn reports whether a is on the path to the session of rec, above its own turns.
+func (k *claudeTree) goesOn(rec *claudeRecord, a *claudeAnchor) bool {
+	from := k.mains[rec.session].forkedAt
+	return a.t != nil && from != nil && isOnPath(from, a.t)
+}
+
+// inherited returns the place of a line that hangs on a turn that its session begins with
+// and that is of another session: a prompt goes back to there.
+func (k *claudeTree) inherited(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
+	main := k.mains[rec.session]
+	switch {
+	case main.tail == nil && main.forkedAt == a.t:
+		return &claudeAnchor{b: main, t: a.t, phase: afterMessages}
+	case rec.kind != userLine || rec.meta || k.hasOrphanResult(rec):
+		return k.tailAnchor(k.currentOf(rec.session))
+	}
+	if a.t.open() {
+		return k.tailAnchor(k.currentOf(rec.session))
+	}
+	b := k.forkAt(rec, a.t)
+	b.source, b.meta.Session = rec.session, rec.session
 	return &claudeAnchor{b: b, t: a.t, phase: afterMessages}
 }
 
@@ -76,12 +186,15 @@ func (k *claudeTree) sideBranch(rec *claudeRecord, parent *claudeAnchor) *claude
 	b.side, b.agent = true, rec.agent
 	b.meta.Agent, b.meta.Sidechain = name, true
 	b.spawnedBy = k.opt.SpawnedBy
-	main := k.current[rec.session]
+	main := k.currentOf(rec.session)
 	if parent != nil {
 		main = parent.b
 	}
-	if main != nil && !main.side {
+	switch {
+	case main != nil && !main.side && !main.isEmpty():
 		k.linkSpawner(b, main)
+	case b.spawnedBy.IsZero() && rec.session != "": // a file of its own: the main session is in another
+		b.spawnedBy = turns.Ref{Session: claudeSession(rec.session)}
 	}
 	k.sides[key] = b
 	return b
@@ -109,13 +222,26 @@ func (k *claudeTree) linkSpawner(b, main *claudeBranch) {
 }
 
 func (k *claudeTree) newBranch(rec *claudeRecord, kind, name string) *claudeBranch {
-	return &claudeBranch{
+	b := &claudeBranch{
 		id:              turns.DeriveID(rec.time, claudeSource, rec.session, kind, name),
 		source:          rec.session,
 		time:            rec.time,
 		recordedContext: rec.context(),
+		copied:          rec.copied,
+		firstLine:       k.lineCount,
+		lastLine:        k.lineCount,
 		meta:            claudeMeta{Source: claudeSource, Session: rec.session, workContext: rec.context()},
 	}
+	switch {
+	case kind == "session" && name == "":
+		b.id = claudeSession(rec.session)
+	case kind == "sidechain" && rec.agent != "":
+		b.id = claudeSubagent(rec.session, rec.agent)
+	}
+	if kind != "sidechain" && !rec.sidechain {
+		k.branches[rec.session] = append(k.branches[rec.session], b)
+	}
+	return b
 }
 
 // forkAt returns a new branch from t. It emits t and the turns that the rewind abandons
@@ -158,12 +284,22 @@ func (b *claudeBranch) last() *claudeTurn {
 // newTurn begins a turn at the end of b. Its ID is derived from its first line.
 func (k *claudeTree) newTurn(rec *claudeRecord, b *claudeBranch) *claudeTurn {
 	t := &claudeTurn{
-		b: b, parent: b.last(),
-		id:   turns.DeriveID(rec.time, claudeSource, b.source, "turn", rec.uuid),
-		body: &claudeBody{time: rec.time},
+		b: b, parent: b.last(), copied: rec.copied && b.copied,
+		id: recordID(rec.time, b.source, "turn", rec.uuid), first: keyOf(rec.uuid), branch: branchID(rec.time, b.source, rec.uuid),
+		body: &claudeBody{},
 	}
+	t.body.setTime(rec.time, k.lastTime)
+	b.begin(rec)
 	k.link(t)
 	return t
+}
+
+// begin takes the time and the context of the first line of a turn for those of a branch
+// without turns. The lines before it, which stand for nothing, have none or others.
+func (b *claudeBranch) begin(rec *claudeRecord) {
+	if b.tail == nil && !b.opened {
+		b.time, b.recordedContext, b.meta.workContext = rec.time, rec.context(), rec.context()
+	}
 }
 
 func (k *claudeTree) link(t *claudeTurn) {

@@ -2,6 +2,7 @@ package interchange
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -27,18 +28,108 @@ func (k *claudeTree) boundary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor 
 		t.body.compaction.Trigger = "manual"
 	}
 	_ = json.Unmarshal(m.Before, &t.body.compaction.TokensBefore)
+	k.keep(rec, t, parent)
 	return &claudeAnchor{b: t.b, t: t, phase: afterMessages}
+}
+
+// preserved names the lines that a compaction keeps as they are. What follows the
+// compaction hangs on the last of them.
+type preserved struct {
+	head, tail string
+	lines      []string // all, where the compaction names them
+	anchor     string   // the line that they follow: the summary, or the boundary itself
+}
+
+// preservedBy reads which lines a compaction keeps. Versions name the first and the last,
+// or all.
+func preservedBy(metadata turns.Raw) (p preserved) {
+	o := membersOf(metadata)
+	either := func(o jsonObject, name, other string) turns.Raw {
+		if v := o.get(name); v != nil {
+			return v
+		}
+		return o.get(other)
+	}
+	if s := membersOf(either(o, "preservedSegment", "preserved_segment")); s != nil {
+		p.head, p.tail = rawString(either(s, "headUuid", "head_uuid")), rawString(either(s, "tailUuid", "tail_uuid"))
+		p.anchor = rawString(either(s, "anchorUuid", "anchor_uuid"))
+	}
+	s := membersOf(either(o, "preservedMessages", "preserved_messages"))
+	if s == nil {
+		return p
+	}
+	var raw []turns.Raw
+	if json.Unmarshal(s.get("uuids"), &raw) != nil || len(raw) == 0 {
+		_ = json.Unmarshal(either(s, "allUuids", "all_uuids"), &raw)
+	}
+	for _, r := range raw {
+		if id := rawString(r); id != "" {
+			p.lines = append(p.lines, id)
+		}
+	}
+	if len(p.lines) > 0 {
+		p.head, p.tail = p.lines[0], p.lines[len(p.lines)-1]
+		p.anchor = rawString(either(s, "anchorUuid", "anchor_uuid"))
+	}
+	return p
+}
+
+// keep sets what the compaction t keeps of the path to its parent. A line that hangs on the
+// last kept one from now on follows t.
+func (k *claudeTree) keep(rec *claudeRecord, t, parent *claudeTurn) {
+	p := preservedBy(rec.compact)
+	if p.head == "" && p.tail == "" {
+		return
+	}
+	head, tail := k.index[keyOf(p.head)], k.index[keyOf(p.tail)]
+	for i := 0; (head == nil || head.t == nil) && i < len(p.lines); i++ { // lines that stand for nothing
+		head = k.index[keyOf(p.lines[i])]
+	}
+	if tail != nil && tail.t != nil && isOnPath(parent, tail.t) {
+		at := &claudeAnchor{b: t.b, t: t, phase: afterMessages}
+		for _, id := range p.lines {
+			if a := k.index[keyOf(id)]; a != nil && a.t != nil && id != p.tail {
+				k.kept[keyOf(id)] = t
+			}
+		}
+		k.index[keyOf(p.tail)] = at
+		delete(k.kept, keyOf(p.tail))
+	}
+	switch {
+	case head == nil || head.t == nil || !isOnPath(parent, head.t):
+		k.loss.add(rec.line, "repaired", "a compaction keeps messages that are not on the path before it; none are kept", rec.uuid)
+		return
+	case p.anchor == rec.uuid && p.anchor != "":
+		k.loss.add(rec.line, "repaired", "a compaction keeps the beginning of what it covers; only its summary is shown", rec.uuid)
+		return
+	}
+	first := head.t
+	if first.compaction { // its summary is kept
+		first = first.continuation
+	}
+	if first == nil || first == t {
+		return
+	}
+	t.body.compaction.FirstKept = first.id
+	if first == head.t && first.first != keyOf(p.head) && !slices.ContainsFunc(p.lines, func(id string) bool { return keyOf(id) == first.first }) {
+		k.loss.add(rec.line, "repaired", "a compaction keeps the messages from the middle of a turn on; all of the turn is kept", rec.uuid)
+	}
+	if tail != nil && tail.t != nil && tail.t != parent {
+		k.loss.add(rec.line, "repaired", "a compaction keeps messages up to a turn before the last; those after it are kept too", rec.uuid)
+	}
 }
 
 // newCompaction returns a compaction after parent. It emits parent.
 func (k *claudeTree) newCompaction(rec *claudeRecord, b *claudeBranch, parent *claudeTurn) *claudeTurn {
 	k.emit(parent)
 	t := &claudeTurn{
-		b: b, parent: parent, compaction: true,
-		id:   turns.DeriveID(rec.time, claudeSource, b.source, "compaction", rec.uuid),
-		body: &claudeBody{time: rec.time, compaction: Compaction{Trigger: "threshold"}},
+		b: b, parent: parent, compaction: true, copied: rec.copied && b.copied,
+		id:   recordID(rec.time, b.source, "compaction", rec.uuid),
+		body: &claudeBody{compaction: Compaction{Trigger: "threshold"}},
 	}
+	t.body.setTime(rec.time, k.lastTime)
 	t.body.meta.UUID, t.body.meta.Metadata = rec.uuid, rec.compact
+	b.begin(rec)
 	k.link(t)
 	return t
 }

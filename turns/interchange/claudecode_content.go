@@ -279,6 +279,7 @@ func claudeUsageDetailsOf(r turns.Raw) (d turns.UsageDetails) {
 		Output   turns.Raw `json:"output_tokens_details"`
 		Server   turns.Raw `json:"server_tool_use"`
 		Speed    turns.Raw `json:"speed"` // standard; fast costs several times as much
+		Geo      turns.Raw `json:"inference_geo"`
 	}
 	if json.Unmarshal(r, &u) != nil {
 		return d
@@ -295,6 +296,11 @@ func claudeUsageDetailsOf(r turns.Raw) (d turns.UsageDetails) {
 	if d.Tier = machineWord(rawString(u.Tier)); d.Tier == "standard" {
 		d.Tier = ""
 	}
+	switch geo := machineWord(clipped(rawString(u.Geo), 40)); geo {
+	case "not_available", "global":
+	default:
+		d.Geo = geo
+	}
 	if speed := machineWord(rawString(u.Speed)); d.Tier == "" && speed != "standard" {
 		d.Tier = speed
 	}
@@ -308,4 +314,53 @@ func machineWord(s string) string {
 		return ""
 	}
 	return s
+}
+
+// setUsage sets the usage of the call behind a response, and of the calls besides it, as a
+// line of the response has them. A later line has the later count; one with less output
+// repeats that of the stream's begin.
+//
+// Where the provider took several steps, what the turn has is the last one, which tells
+// the size of the context. The others, and those of other models, are further calls.
+func (b *claudeBody) setUsage(raw turns.Raw) {
+	u := claudeUsageOf(raw)
+	if u == nil || b.usage != nil && u.InputTokens == b.total.InputTokens && u.OutputTokens < b.total.OutputTokens {
+		return
+	}
+	b.usage, b.total, b.meta.Usage, b.calls = u, *u, claudeUsageDetailsOf(raw), nil
+	var steps []turns.Raw
+	if json.Unmarshal(membersOf(raw).get("iterations"), &steps) != nil {
+		return
+	}
+	var last *turns.Usage
+	var lastHour uint64
+	own := 0
+	for _, step := range steps {
+		o, s := membersOf(step), claudeUsageOf(step)
+		if o == nil || s == nil {
+			continue
+		}
+		hour := claudeUsageDetailsOf(step).CacheHour
+		switch kind := o.text("type"); kind {
+		case "", "message", "iteration":
+			last, lastHour = s, hour
+			own++
+		default:
+			b.calls = append(b.calls, turns.ModelCall{Kind: machineWord(clipped(kind, 80)), Model: machineWord(o.text("model")), Usage: *s, CacheHour: hour})
+		}
+	}
+	if own < 2 || last.InputTokens > u.InputTokens {
+		return
+	}
+	rest := turns.Usage{
+		InputTokens: u.InputTokens - last.InputTokens, OutputTokens: u.OutputTokens - min(last.OutputTokens, u.OutputTokens),
+		CacheRead: u.CacheRead - min(last.CacheRead, u.CacheRead), CacheCreation: u.CacheCreation - min(last.CacheCreation, u.CacheCreation),
+	}
+	if rest == (turns.Usage{}) {
+		return
+	}
+	hours := b.meta.Usage.CacheHour
+	b.meta.Usage.CacheHour = min(lastHour, hours)
+	b.calls = slices.Insert(b.calls, 0, turns.ModelCall{Kind: "message", Usage: rest, CacheHour: hours - min(lastHour, hours)})
+	b.usage = last
 }

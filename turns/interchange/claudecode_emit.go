@@ -32,6 +32,7 @@ type claudeMeta struct {
 	Sidechain     bool               `json:"sidechain,omitzero"`
 	SpawnedByTurn string             `json:"spawned_by_turn,omitzero"` // the turn with the call, in the session of SpawnedBy
 	Restarts      string             `json:"restarts,omitzero"`        // the session whose first prompt was rewound
+	ForkedFrom    string             `json:"forked_from,omitzero"`     // sessionId of the session that it goes on from
 	UUID          string             `json:"uuid,omitzero"`            // of a compaction's or fork's line
 	Messages      []string           `json:"messages,omitempty"`       // uuids of the lines in the messages half
 	Response      []string           `json:"response,omitempty"`       // uuids of the lines in the response
@@ -39,6 +40,7 @@ type claudeMeta struct {
 	Metadata      turns.Raw          `json:"metadata,omitempty"`       // compactMetadata or microcompactMetadata
 	Cost          turns.Raw          `json:"cost,omitempty"`           // in dollars, as older versions wrote it
 	Usage         turns.UsageDetails `json:"usage,omitzero"`
+	Calls         []turns.ModelCall  `json:"calls,omitempty"`
 	workContext   `json:",inline"`
 }
 
@@ -57,9 +59,11 @@ func (k *claudeTree) emit(t *claudeTurn) {
 	}
 	for _, t := range slices.Backward(path) {
 		k.openBranch(t.b)
-		if t.compaction {
+		switch {
+		case t.copied && !k.opt.Copied: // the ledger has it
+		case t.compaction:
 			k.emitCompaction(t)
-		} else {
+		default:
 			k.emitTurn(t)
 		}
 		t.emitted, t.body = true, nil
@@ -72,9 +76,12 @@ func (k *claudeTree) openBranch(b *claudeBranch) {
 		return
 	}
 	b.opened = true
+	if b.copied && !k.opt.Copied {
+		return // the ledger has it
+	}
 	if b.forkedAt != nil {
 		at := turns.Ref{Session: b.forkedAt.b.id, Turn: b.forkedAt.id}
-		k.step(Step{Fork: &Fork{ID: b.id, At: at, Time: b.time, Meta: b.meta.raw()}})
+		k.step(Step{Fork: &Fork{ID: b.id, At: at, Time: b.time, Meta: b.meta.raw(), First: b.first(), Else: k.otherPlaces(b.forkedAt)}})
 		return
 	}
 	o := &Open{ID: b.id, Time: b.time, SpawnedBy: b.spawnedBy, Meta: b.meta.raw()}
@@ -84,6 +91,34 @@ func (k *claudeTree) openBranch(b *claudeBranch) {
 		}
 	}
 	k.step(Step{Open: o})
+}
+
+// first returns the first turn of b, if that has the same id in all files.
+func (b *claudeBranch) first() (id turns.ID) {
+	for t := b.tail; t != nil && t.b == b; t = t.parent {
+		if id = t.id; t.branch.IsZero() {
+			id = turns.ID{}
+		}
+	}
+	return id
+}
+
+// maxOtherPlaces is how many branches of a session are searched for a turn.
+const maxOtherPlaces = 64
+
+// otherPlaces returns where the ledger may have a copied turn besides the session that the
+// copy names. That session's own file says on which of its branches the turn is. A branch
+// has the id that its first line gives it.
+func (k *claudeTree) otherPlaces(at *claudeTurn) (out []turns.Ref) {
+	if !at.copied {
+		return nil
+	}
+	for t := at; t != nil && t.copied && len(out) < maxOtherPlaces; t = t.parent {
+		if !t.branch.IsZero() && t.branch != at.b.id {
+			out = append(out, turns.Ref{Session: t.branch, Turn: at.id})
+		}
+	}
+	return out
 }
 
 // context returns c if it differs from the context that the turns of b recorded last, and
@@ -107,9 +142,11 @@ func (k *claudeTree) emitTurn(t *claudeTurn) {
 	b := t.body
 	b.meta.workContext = t.b.context(b.context)
 	b.meta.Usage.OutputAtStart = b.isCountedAtStart()
+	b.meta.Calls = b.calls
+	messages, program := b.inCallOrder()
 	k.step(Step{Append: &Append{
 		Session: t.b.id, ID: t.id, Parent: t.parentID(), Time: b.time, Model: b.model,
-		Messages: b.inCallOrder(), Response: b.response, Usage: b.usage, Meta: b.meta.raw(),
+		Branch: t.branch, Messages: messages, Response: b.response, Usage: b.usage, Meta: withProgramMessages(withTimeBound(b.meta.raw(), b.bound), program),
 	}})
 }
 
@@ -128,8 +165,8 @@ func (b *claudeBody) isCountedAtStart() bool {
 }
 
 // inCallOrder returns the messages with each run of tool results in the order of their
-// calls. Parallel calls end in any order.
-func (b *claudeBody) inCallOrder() []turns.Message {
+// calls, and the indexes of those that a program wrote. Parallel calls end in any order.
+func (b *claudeBody) inCallOrder() (out []turns.Message, program []int) {
 	at := make([]int, len(b.messages))
 	for i := range at {
 		at[i] = i
@@ -142,20 +179,19 @@ func (b *claudeBody) inCallOrder() []turns.Message {
 		slices.SortStableFunc(at[i:j], func(x, y int) int { return cmp.Compare(b.order[x], b.order[y]) })
 		i = max(j, i+1)
 	}
-	out := make([]turns.Message, len(at))
 	for i, j := range at {
-		out[i] = b.messages[j]
+		out = append(out, b.messages[j])
+		if b.program[j] {
+			program = append(program, i)
+		}
 	}
-	if len(out) == 0 {
-		return nil
-	}
-	return out
+	return out, program
 }
 
 func (k *claudeTree) emitCompaction(t *claudeTurn) {
 	b := t.body
 	c := b.compaction
-	c.Session, c.ID, c.Parent, c.Time, c.Meta = t.b.id, t.id, t.parentID(), b.time, b.meta.raw()
+	c.Session, c.ID, c.Parent, c.Time, c.Meta = t.b.id, t.id, t.parentID(), b.time, withTimeBound(b.meta.raw(), b.bound)
 	if !b.hasSummary {
 		c.Dropped = true
 		k.loss.add(0, "stored", "a compaction without a summary: what it covers is recorded as dropped", b.meta.UUID)

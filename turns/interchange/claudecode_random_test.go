@@ -16,6 +16,7 @@ func randomClaude(t *rapid.T, late bool) string {
 	pick := func(label string, from ...string) string { return rapid.SampledFrom(from).Draw(t, label) }
 	var b strings.Builder
 	n := rapid.IntRange(1, 40).Draw(t, "lines")
+	copied := rapid.SampledFrom([]int{0, 0, 5, 10}).Draw(t, "copies") // of ten lines at the beginning
 	for i := range n {
 		parent := "null"
 		switch rapid.IntRange(0, 9).Draw(t, "parent") {
@@ -37,7 +38,7 @@ func randomClaude(t *rapid.T, late bool) string {
 			uuid = rapid.IntRange(0, n).Draw(t, "uuid")
 		}
 		call := fmt.Sprint("c", rapid.IntRange(0, 6).Draw(t, "call"))
-		kind := pick("kind", "text", "text", "use", "use", "result", "result", "prompt", "prompt", "meta", "boundary", "summary", "micro", "stop", "queued")
+		kind := pick("kind", "text", "text", "use", "use", "result", "result", "prompt", "prompt", "meta", "boundary", "kept", "summary", "micro", "stop", "queued")
 		var rest string
 		switch kind {
 		case "text", "use":
@@ -55,6 +56,8 @@ func randomClaude(t *rapid.T, late bool) string {
 			rest = `"type":"user","isMeta":true,"message":{"content":"p"}`
 		case "boundary":
 			rest = `"type":"system","subtype":"compact_boundary","compactMetadata":{"trigger":"auto","preTokens":7}`
+		case "kept":
+			rest = fmt.Sprintf(`"type":"system","subtype":"compact_boundary","compactMetadata":{"preservedSegment":{"headUuid":"l%d","anchorUuid":"l%d","tailUuid":"l%d"}}`, rapid.IntRange(0, n).Draw(t, "head"), i+1, rapid.IntRange(0, n).Draw(t, "tail"))
 		case "summary":
 			rest = `"type":"user","isCompactSummary":true,"message":{"content":"s"}`
 		case "micro":
@@ -68,10 +71,26 @@ func randomClaude(t *rapid.T, late bool) string {
 		if rapid.IntRange(0, 9).Draw(t, "side") == 0 {
 			side = `"isSidechain":true,` + pick("agent", "", `"agentId":"g",`)
 		}
-		fmt.Fprintf(&b, `{"parentUuid":%s,"uuid":"l%d","sessionId":%q,"timestamp":"2026-01-01T00:00:%02dZ",%s%s}`+"\n",
-			parent, uuid, pick("session", "S", "S", "S", "S", "S", "R"), i, side, rest)
+		if rapid.IntRange(0, 9).Draw(t, "copied") < copied && i < 12 {
+			side += fmt.Sprintf(`"forkedFrom":{"sessionId":%q,"messageUuid":"l%d"},`, pick("origin", "P", "P", "P", "Q"), uuid)
+		}
+		at := fmt.Sprintf(`"timestamp":"2026-01-01T00:00:%02dZ",`, i)
+		if rapid.IntRange(0, 9).Draw(t, "time") == 0 {
+			at = ""
+		}
+		line := fmt.Sprintf(`{"parentUuid":%s,"uuid":"l%d","sessionId":%q,%s%s%s}`, parent, uuid, pick("session", "S", "S", "S", "S", "S", "R"), at, side, rest)
+		if rapid.IntRange(0, 19).Draw(t, "torn") == 0 {
+			line = line[:rapid.IntRange(1, len(line)-1).Draw(t, "tear")]
+		}
+		b.WriteString(line + "\n")
 	}
 	return b.String()
+}
+
+// claudeWithCopies reads with the history that was copied from other sessions.
+func claudeWithCopies(t rapid.TB, text string) []Step {
+	steps, _ := readAll(t, ClaudeCode(strings.NewReader(text), Options{Final: true, Copied: true}))
+	return steps
 }
 
 // Whatever the tangle: steps that can be done one by one; of a shorter copy a
@@ -86,7 +105,7 @@ func TestClaudeRandom(t *testing.T) {
 			if c != '\n' {
 				continue
 			}
-			for _, at := range []int{cut, cut + 1, cut - 9} {
+			for _, at := range []int{cut, cut + 1, max(cut-9, 0)} {
 				if !isPrefix(claudeDigests(r, stepsBeforeEnd(r, []byte(text[:at]))), whole) {
 					r.Fatalf("cut at byte %d: not a prefix", at)
 				}
@@ -95,6 +114,7 @@ func TestClaudeRandom(t *testing.T) {
 				}
 			}
 		}
+		checkClaudeSteps(r, claudeWithCopies(r, text))
 		if len(steps) == 0 && len(losses) == 0 {
 			r.Fatal("nothing came of it, and nothing says so")
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -51,8 +52,13 @@ type claudeRecord struct {
 	session    string
 	agent      string
 	sidechain  bool
-	meta       bool // text that Claude Code wrote as the user
-	time       time.Time
+	meta       bool      // text that Claude Code wrote as the user
+	program    bool      // Claude Code or another program wrote its text in the name of the user
+	person     bool      // the line says that a person typed it
+	copied     bool      // a copy of a line of session, in the file of another one
+	into       string    // of a copy: the session of the file
+	alias      string    // of a copy: its own uuid; uuid is that of the original
+	time       time.Time // zero: not stated
 	cwd        string
 	branch     string
 	version    string
@@ -61,6 +67,7 @@ type claudeRecord struct {
 	blocks     []turns.Raw // content; a string is one block
 	cost       turns.Raw   // in dollars, on lines of older versions
 	compact    turns.Raw   // metadata of a compaction, verbatim
+	retracted  int         // how many messages it takes back
 	resultCopy bool
 	name       turns.Raw // of the session, on a line that names one
 	leaf       string    // uuid of the line that the name is as of
@@ -84,13 +91,17 @@ func isTrue(r turns.Raw) bool { return string(r) == "true" }
 func (f *claudeFields) record(b []byte, line int) *claudeRecord {
 	r := &claudeRecord{
 		line: line, size: len(b), typ: rawString(f.Type), uuid: rawString(f.UUID), parent: rawString(f.Parent),
-		session: rawString(f.Session), agent: rawString(f.Agent), sidechain: isTrue(f.Sidechain), meta: isTrue(f.Meta),
+		session: rawString(f.Session), agent: rawString(f.Agent), sidechain: isTrue(f.Sidechain), meta: isTrue(f.Meta), program: f.byProgram(), person: f.byPerson(),
 		cwd: rawString(f.Cwd), branch: rawString(f.Branch), version: rawString(f.Version),
 		source: rawString(f.ToolSource), resultCopy: bool(f.ResultCopy), cost: f.Cost,
+	}
+	if r.agent != "" && f.Sidechain == nil {
+		r.sidechain = true
 	}
 	if t, err := time.Parse(time.RFC3339Nano, rawString(f.Time)); err == nil {
 		r.time = t.UTC()
 	}
+	r.readOrigin(f.ForkedFrom)
 	switch r.typ {
 	case "user", "assistant":
 		r.kind = userLine
@@ -103,6 +114,7 @@ func (f *claudeFields) record(b []byte, line int) *claudeRecord {
 			sum := sha256.Sum256(b)
 			r.uuid = "sha256:" + hex.EncodeToString(sum[:16])
 		}
+		r.retracted = countTexts(f.Supersedes)
 		r.readMessage(f.Message)
 		return r
 	case "ai-title":
@@ -115,11 +127,15 @@ func (f *claudeFields) record(b []byte, line int) *claudeRecord {
 		var a struct {
 			Type   turns.Raw `json:"type"`
 			Prompt turns.Raw `json:"prompt"`
+			Mode   turns.Raw `json:"commandMode"`
+			Origin turns.Raw `json:"origin"`
+			Meta   turns.Raw `json:"isMeta"`
 		}
 		if json.Unmarshal(f.Attachment, &a) == nil {
 			r.typ += " " + rawString(a.Type)
 			if rawString(a.Type) == "queued_command" && r.uuid != "" {
 				r.kind = queuedLine
+				r.program = r.program || isTrue(a.Meta) || rawString(a.Mode) == "task-notification" || isProgramOrigin(a.Origin)
 				r.msg.Content = a.Prompt
 				r.readBlocks()
 				return r
@@ -129,6 +145,9 @@ func (f *claudeFields) record(b []byte, line int) *claudeRecord {
 		switch sub := rawString(f.Subtype); sub {
 		case "compact_boundary":
 			r.kind, r.compact = boundaryLine, f.Compact
+			if r.compact == nil {
+				r.compact = f.CompactSDK
+			}
 			if l := rawString(f.Logical); l != "" {
 				r.parent = l
 			}
@@ -139,6 +158,7 @@ func (f *claudeFields) record(b []byte, line int) *claudeRecord {
 			r.typ += " " + sub
 		default:
 			r.typ += " " + sub
+			r.retracted = countTexts(f.Retracted)
 		}
 	}
 	switch {
@@ -207,6 +227,70 @@ type claudeFields struct {
 	Text       turns.Raw `json:"summary"`
 	Leaf       turns.Raw `json:"leafUuid"`
 	Cost       turns.Raw `json:"costUSD"`
+	ForkedFrom turns.Raw `json:"forkedFrom"`
+	CompactSDK turns.Raw `json:"compact_metadata"`
+	Hidden     turns.Raw `json:"isVisibleInTranscriptOnly"`
+	Origin     turns.Raw `json:"origin"`
+	Prompted   turns.Raw `json:"promptSource"`
+	ToolUse    turns.Raw `json:"sourceToolUseID"`
+	Supersedes turns.Raw `json:"supersedesUuids"`
+	Retracted  turns.Raw `json:"retractedMessageUuids"`
+}
+
+// byProgram reports whether a line says that a program wrote the text which it holds in the
+// name of the user: Claude Code itself, a skill, a hook, a task that ended.
+func (f *claudeFields) byProgram() bool {
+	return isTrue(f.Meta) || isTrue(f.Hidden) || isTrue(f.Summary) || rawString(f.Prompted) == "system" || rawString(f.ToolUse) != "" || isProgramOrigin(f.Origin)
+}
+
+// byPerson reports whether a line says that a person typed its text.
+func (f *claudeFields) byPerson() bool {
+	switch rawString(f.Prompted) {
+	case "typed", "user":
+		return true
+	}
+	return membersOf(f.Origin).text("kind") == "human"
+}
+
+// isProgramOrigin reports whether the origin of a text is a program.
+func isProgramOrigin(origin turns.Raw) bool {
+	switch kind := membersOf(origin).text("kind"); kind {
+	case "", "human", "cli", "user", "sdk", "channel":
+		return false
+	case "task-notification", "hook", "skill", "system", "coordinator", "scheduled":
+		return true
+	default:
+		return strings.HasSuffix(kind, "-notification") || strings.HasSuffix(kind, "-hook") || strings.HasSuffix(kind, "-reminder")
+	}
+}
+
+// countTexts returns how many strings a JSON list holds.
+func countTexts(list turns.Raw) (n int) {
+	var all []turns.Raw
+	if list.Kind() != '[' || json.Unmarshal(list, &all) != nil {
+		return 0
+	}
+	for _, x := range all {
+		if x.Kind() == '"' {
+			n++
+		}
+	}
+	return n
+}
+
+// readOrigin reads which line of which session a line copies. A copy is read as that line:
+// a fork of a session begins with what it copied from it, under its own sessionId and with
+// the same uuids or new ones.
+func (r *claudeRecord) readOrigin(from turns.Raw) {
+	o := membersOf(from)
+	session, uuid := o.text("sessionId"), o.text("messageUuid")
+	if session == "" || session == r.session || r.uuid == "" {
+		return
+	}
+	r.copied, r.into, r.session = true, r.session, session
+	if uuid != "" && uuid != r.uuid {
+		r.alias, r.uuid = r.uuid, uuid
+	}
 }
 
 func parseRecord(b []byte, line int) (*claudeRecord, error) {

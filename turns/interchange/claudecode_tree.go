@@ -2,6 +2,7 @@ package interchange
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"nexus/turns"
@@ -39,23 +40,33 @@ type claudeBranch struct {
 	meta            claudeMeta
 	recordedContext workContext // as the meta of the last emitted turn has it
 	tail            *claudeTurn
+	copied          bool // it is of the session that this file's was forked from
+	firstLine       int  // counted lines: the one that it began with
+	lastLine        int  // and the last that came to it
 }
 
 // claudeTurn is a turn or compaction. Its body is nil once it was emitted.
 type claudeTurn struct {
 	b            *claudeBranch
 	id           turns.ID
+	first        indexKey // the line that it begins with
+	branch       turns.ID // of a fork that begins with it
 	parent       *claudeTurn
 	continuation *claudeTurn // what continues it on the same branch
 	depth        int
 	emitted      bool
 	responded    bool
 	compaction   bool
+	copied       bool // of the session that the file's was forked from, which has it too
 	body         *claudeBody
 }
 
 // open reports whether more messages may join t.
 func (t *claudeTurn) open() bool { return t != nil && !t.emitted && !t.responded && !t.compaction }
+
+// isLeft reports whether t is left to the session that it was copied from, which may have
+// a response to it: it is a prompt without one, at the end of what was copied.
+func (t *claudeTurn) isLeft() bool { return t.copied && t.open() }
 
 // complete reports whether the response of t can't get another block: the provider
 // stopped, and not for the calls, of which more may come on lines of their own. Each
@@ -73,12 +84,16 @@ func (t *claudeTurn) complete() bool {
 type claudeBody struct {
 	time       time.Time // of the newest message before the call
 	model      string
+	bound      turns.TimeBound
 	messages   []turns.Message
-	order      []int // of each message: the order of the call it answers, or -1
+	order      []int  // of each message: the order of the call it answers, or -1
+	program    []bool // of each message: a program wrote it in the name of the user
 	hasResults bool
 	hasTexts   bool
 	response   *turns.Message
 	usage      *turns.Usage
+	total      turns.Usage       // as the provider has it, of all steps
+	calls      []turns.ModelCall // behind the response, besides the one of usage
 	meta       claudeMeta
 	context    workContext
 	compaction Compaction // of a compaction: what is known so far
@@ -105,21 +120,29 @@ type claudeTree struct {
 
 	sides        map[indexKey]*claudeBranch // sub-agents by sessionId and agent
 	current      map[string]*claudeBranch   // by sessionId: its branch that was last written to, no sidechain
+	branches     map[string][]*claudeBranch // by sessionId: all but those of sub-agents, in the order in which they began
+	lastCopy     *claudeRecord              // the last line that was copied from another session; nil: none was
+	lastTime     time.Time                  // of the newest line so far
+	kept         map[indexKey]*claudeTurn   // by line that a compaction kept, and whose children stay before it: the compaction
 	responses    map[indexKey]*claudeTurn   // by branch and message id: the turn that holds the response
 	calls        map[indexKey]*claudeCall
 	open         []*claudeTurn // not yet emitted, oldest first; emitted ones are dropped from time to time
 	callCount    int
-	lineCount    int
+	lineCount    int // lines with content so far
 	waiting      []waitingLine
 	waitingBytes int // bytes of waiting
+
+	tornNamed   map[indexKey]tornLine // by uuid
+	tornUnnamed []tornLine
+	lost        map[indexKey]*claudeAnchor // by uuid of a parent that is not in the file: where its children were placed
 }
 
 func newClaudeTree(opt Options) *claudeTree {
 	return &claudeTree{
 		opt: opt, index: make(map[indexKey]*claudeAnchor), content: make(map[indexKey]indexKey), mains: make(map[string]*claudeBranch),
 		named: make(map[string]claudeTitles),
-		sides: make(map[indexKey]*claudeBranch), current: make(map[string]*claudeBranch), responses: make(map[indexKey]*claudeTurn),
-		calls: make(map[indexKey]*claudeCall),
+		sides: make(map[indexKey]*claudeBranch), current: make(map[string]*claudeBranch), branches: make(map[string][]*claudeBranch), responses: make(map[indexKey]*claudeTurn),
+		calls: make(map[indexKey]*claudeCall), kept: make(map[indexKey]*claudeTurn),
 	}
 }
 
@@ -157,12 +180,37 @@ func (k *claudeTree) addRecord(rec *claudeRecord) {
 		return
 	}
 	if rec.kind == bookkeepingLine {
-		k.loss.count("skipped", "bookkeeping lines: "+typeName(rec.typ))
+		k.skipped(rec)
 		return
 	}
-	k.lineCount++
+	if rec.hasContent() {
+		k.lineCount++
+	}
 	k.placeOrWait(rec)
 	k.expire()
+}
+
+// skipped counts a line that is not stored, and reports what of it the model saw.
+func (k *claudeTree) skipped(rec *claudeRecord) {
+	if rec.retracted > 0 {
+		k.loss.addMany(rec.retracted, rec.line, "stored", "messages that Claude Code takes back later, with a line "+typeName(rec.typ)+", stay on the path", rec.uuid)
+	}
+	k.loss.count("skipped", skippedReason(rec.typ)+typeName(rec.typ))
+}
+
+// skippedReason returns why a line of a type is not stored.
+func skippedReason(typ string) string {
+	switch typ {
+	case "content-replacement", "marble-origami-commit", "marble-origami-snapshot", "system snip_boundary", "system context_collapse":
+		return "lines that change what the model saw of earlier messages, which stand here as they were: "
+	case "attachment hook_success", "attachment hook_system_message", "attachment hook_cancelled", "attachment hook_non_blocking_error", "attachment hook_error_during_execution",
+		"attachment command_permissions", "attachment hook_permission_decision", "attachment structured_output", "attachment dynamic_skill", "attachment batching_reminder_sent":
+		return "bookkeeping lines: "
+	}
+	if strings.HasPrefix(typ, "attachment") {
+		return "texts that Claude Code showed to the model beside the conversation, as attachments: "
+	}
+	return "bookkeeping lines: "
 }
 
 func typeName(typ string) string {
@@ -178,20 +226,59 @@ func (k *claudeTree) finish(final bool) {
 	for final && len(k.waiting) > 0 {
 		k.placeOrphan(0)
 	}
+	if final {
+		k.finishCopy()
+	}
 	for _, t := range k.open {
-		if final || t.complete() {
+		if !t.isLeft() && (final || t.complete()) {
 			k.emit(t)
 		}
 	}
 	unfinished := 0
 	for _, t := range k.open {
-		if !t.emitted {
+		if !t.emitted && !t.isLeft() {
 			unfinished++
 		}
 	}
 	k.loss.unfinished(unfinished)
 	k.loss.addEnd(len(k.waiting), "lines whose parent is not in the file yet; --final takes them")
 	k.open = nil
+}
+
+// finishCopy opens the session of the file where it has nothing but what it copied.
+func (k *claudeTree) finishCopy() {
+	rec := k.lastCopy
+	if rec == nil {
+		return
+	}
+	if k.opt.Copied {
+		k.loss.add(0, "stored", "the session that it was forked from is not in the ledger; what was copied from it is stored as that session's", rec.session)
+	}
+	own := *rec
+	own.session, own.copied = rec.into, false
+	a := k.index[keyOf(rec.uuid)]
+	b := k.mains[own.session]
+	if b != nil && !b.isEmpty() {
+		return
+	}
+	var t *claudeTurn
+	if a != nil && !a.b.side {
+		t = a.t
+	}
+	if t.open() {
+		t = t.parent
+	}
+	if t == nil {
+		k.loss.add(rec.line, "skipped", "the session has nothing but lines that were copied from another one, before its first response", rec.session)
+		return
+	}
+	k.emit(t)
+	if b == nil {
+		b = k.newBranch(&own, "session", "")
+	}
+	b.begin(&own)
+	k.mains[own.session], b.forkedAt, b.meta.ForkedFrom = b, t, t.b.source
+	k.openBranch(b)
 }
 
 // completeTurns emits the turns that are complete, and returns their steps.
@@ -225,7 +312,13 @@ func (k *claudeTree) placeOrWait(rec *claudeRecord) {
 	k.placeWaiting()
 }
 
-func (k *claudeTree) isKnown(rec *claudeRecord) bool { return k.index[keyOf(rec.uuid)] != nil }
+func (k *claudeTree) isKnown(rec *claudeRecord) bool {
+	a := k.index[keyOf(rec.uuid)]
+	if a != nil && rec.alias != "" {
+		k.index[keyOf(rec.alias)] = a
+	}
+	return a != nil
+}
 
 // ready returns the place of rec's parent, nil for a root. A line is ready after its
 // parent, a tool result after its call. The parent of a result may be an earlier block
@@ -295,10 +388,7 @@ func (k *claudeTree) placeOrphan(i int) {
 	}
 	a := k.index[keyOf(rec.parent)]
 	if a == nil {
-		if b := k.current[rec.session]; b != nil && !rec.sidechain {
-			a = k.tailAnchor(b)
-		}
-		k.loss.add(rec.line, "repaired", "its parent is not in the file; it follows the last turn of its session", rec.uuid)
+		a = k.orphanPlace(rec)
 	}
 	k.place(rec, a)
 	k.placeWaiting()
@@ -311,7 +401,7 @@ func (r *claudeRecord) contentKey() indexKey {
 
 func (k *claudeTree) duplicate(rec *claudeRecord) {
 	if rec.kind == transparentLine || rec.kind == stopLine {
-		k.loss.count("skipped", "bookkeeping lines: "+typeName(rec.typ))
+		k.skipped(rec)
 		return
 	}
 	if k.content[keyOf(rec.uuid)] == rec.contentKey() {
@@ -324,7 +414,10 @@ func (k *claudeTree) duplicate(rec *claudeRecord) {
 // place adds rec at the place a of its parent, nil for a root.
 func (k *claudeTree) place(rec *claudeRecord, a *claudeAnchor) {
 	a = k.branchOf(rec, a)
-	k.setCurrent(a.b)
+	k.setCurrent(rec, a.b)
+	if rec.copied {
+		k.lastCopy = &claudeRecord{line: rec.line, uuid: rec.uuid, session: rec.session, into: rec.into, copied: true, time: rec.time, cwd: rec.cwd, branch: rec.branch, version: rec.version}
+	}
 	k.content[keyOf(rec.uuid)] = rec.contentKey()
 	if rec.defect != "" {
 		k.loss.add(rec.line, "skipped", rec.defect, rec.uuid)
@@ -333,11 +426,14 @@ func (k *claudeTree) place(rec *claudeRecord, a *claudeAnchor) {
 	at := a
 	switch rec.kind {
 	case transparentLine, stopLine:
-		k.loss.count("skipped", "bookkeeping lines: "+typeName(rec.typ))
+		k.skipped(rec)
 		if rec.kind == stopLine && a.t != nil && a.t.responded {
 			k.emit(a.t)
 		}
 	case userLine, queuedLine:
+		if k.kept[keyOf(rec.parent)] != nil && !rec.meta {
+			k.loss.add(rec.line, "repaired", "a rewind to a message that a compaction kept: what follows is shown after the whole history before it, without the compaction", rec.uuid)
+		}
 		at = k.user(rec, a)
 	case assistantLine:
 		at = k.assistant(rec, a)
@@ -349,10 +445,24 @@ func (k *claudeTree) place(rec *claudeRecord, a *claudeAnchor) {
 		at = k.microcompaction(rec, a)
 	}
 	k.index[keyOf(rec.uuid)] = at
-	k.setCurrent(at.b)
+	if rec.alias != "" {
+		k.index[keyOf(rec.alias)] = at
+	}
+	if rec.time.After(k.lastTime) {
+		k.lastTime = rec.time
+	}
+	k.setCurrent(rec, at.b)
 }
 
-func (k *claudeTree) setCurrent(b *claudeBranch) {
+// hasContent reports whether a line stands for more than a place in the chain.
+func (r *claudeRecord) hasContent() bool { return r.kind != transparentLine && r.kind != stopLine }
+
+// setCurrent notes that rec came to b. Lines that the reader does not know count for nothing.
+func (k *claudeTree) setCurrent(rec *claudeRecord, b *claudeBranch) {
+	if !rec.hasContent() {
+		return
+	}
+	b.lastLine = k.lineCount
 	if !b.side {
 		k.current[b.source] = b
 	}

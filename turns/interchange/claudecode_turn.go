@@ -3,14 +3,16 @@ package interchange
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"nexus/turns"
 )
 
 // userPiece is one tool result of a user line, or the blocks between two of them.
 type userPiece struct {
-	msg  turns.Message
-	call *claudeCall // of a tool result
+	msg   turns.Message
+	call  *claudeCall // of a tool result
+	stray bool        // a tool result that stands as text
 }
 
 // user places a user line: a prompt, tool results, or both.
@@ -26,13 +28,13 @@ func (k *claudeTree) user(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 			continue
 		}
 		if t == nil {
-			t = k.resultTurn(rec, c)
+			t = k.resultTurn(rec, c, a)
 		}
-		if t != nil && c.turn.continuation == t {
+		if t != nil && (c.turn.continuation == t || t.parent == c.turn) {
 			continue
 		}
 		// The next response came without it, or the line answers two turns.
-		pieces[i] = userPiece{msg: k.strayResult(rec, pieces[i].msg.Parts[0], "the turn after its call has gone on")}
+		pieces[i] = userPiece{stray: true, msg: k.strayResult(rec, pieces[i].msg.Parts[0], "the turn after its call has gone on")}
 	}
 	if t == nil {
 		t = k.promptTurn(rec, a, typed && !rec.meta && rec.kind == userLine)
@@ -48,9 +50,7 @@ func (k *claudeTree) user(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	}
 	t.body.meta.Messages = append(t.body.meta.Messages, rec.uuid)
 	t.body.setContext(rec)
-	if t.body.time.Before(rec.time) { // a result may be a day older than the prompt after it
-		t.body.time = rec.time
-	}
+	t.body.setTime(rec.time, k.lastTime)
 	return &claudeAnchor{b: t.b, t: t, phase: inMessages, messageCount: len(t.body.messages)}
 }
 
@@ -70,6 +70,7 @@ func (k *claudeTree) addMessage(rec *claudeRecord, t **claudeTurn, p userPiece) 
 	}
 	b.messages = append(b.messages, p.msg)
 	b.order = append(b.order, order)
+	b.program = append(b.program, p.call == nil && (rec.program || p.stray || !rec.person && isProgramText(&p.msg)))
 }
 
 // userPieces reads the blocks of a user line. typed says that a person may have written
@@ -91,6 +92,7 @@ func (k *claudeTree) userPieces(rec *claudeRecord) (pieces []userPiece, typed bo
 				k.loss.add(rec.line, "repaired", repaired+" is kept as a text part with the block in ext", rec.uuid)
 			}
 			user(p)
+			pieces[len(pieces)-1].stray = false
 			typed = true
 			continue
 		}
@@ -98,6 +100,7 @@ func (k *claudeTree) userPieces(rec *claudeRecord) (pieces []userPiece, typed bo
 		switch {
 		case call == nil:
 			user(k.strayResult(rec, p, "its call is not in the file").Parts[0])
+			pieces[len(pieces)-1].stray = len(pieces[len(pieces)-1].msg.Parts) == 1 || pieces[len(pieces)-1].stray
 		case call.answeredIn != nil || answered[call]:
 			k.loss.add(rec.line, "kept_first", "another result of a tool call that has one; it is not stored", p.ID)
 		default:
@@ -170,10 +173,21 @@ func (k *claudeTree) strayResult(rec *claudeRecord, p turns.Part, why string) tu
 	return m
 }
 
-// resultTurn returns the turn that gets the result of c: the one after the call's turn,
-// nil if that takes no more messages.
-func (k *claudeTree) resultTurn(rec *claudeRecord, c *claudeCall) *claudeTurn {
+// resultTurn returns the turn that gets the result of c in a line at a: the one after the
+// call's turn, nil if that takes no more messages. A session that was forked at the call's
+// turn has its own result of the call.
+func (k *claudeTree) resultTurn(rec *claudeRecord, c *claudeCall, a *claudeAnchor) *claudeTurn {
+	if a.b != c.turn.b && a.b.forkedAt == c.turn && !a.b.side {
+		if a.b.tail == nil {
+			return k.newTurn(rec, a.b)
+		}
+		if a.b.tail.parent == c.turn && a.b.tail.open() {
+			return a.b.tail
+		}
+	}
 	switch n := c.turn.continuation; {
+	case !c.turn.b.takes(rec):
+		return nil
 	case n.open():
 		return n
 	case n == nil:
@@ -233,12 +247,7 @@ func (k *claudeTree) joinTail(rec *claudeRecord, b *claudeBranch) *claudeTurn {
 // are still in memory.
 func (k *claudeTree) rewindInto(rec *claudeRecord, a *claudeAnchor) *claudeTurn {
 	t := a.t
-	var msgs []turns.Message
-	var order []int
-	if t.body != nil {
-		pos := min(a.messageCount, len(t.body.messages))
-		msgs, order = append(msgs, t.body.messages[:pos]...), append(order, t.body.order[:pos]...)
-	}
+	body := t.body // emitting drops it
 	reason := "a rewind into the messages of a turn repeats them in the fork"
 	if t.body == nil {
 		reason = "a rewind into the messages of a finished turn: the fork lacks those before it"
@@ -252,15 +261,39 @@ func (k *claudeTree) rewindInto(rec *claudeRecord, a *claudeAnchor) *claudeTurn 
 		k.emit(t)
 	}
 	n := k.newTurn(rec, b)
-	n.body.messages, n.body.order = msgs, order
-	for i := range msgs {
-		if order[i] < 0 {
-			n.body.hasTexts = true
+	n.body.repeat(body, a.messageCount)
+	return n
+}
+
+// repeat makes b begin with the first n messages of a body, which is nil if it is not in
+// memory any more.
+func (b *claudeBody) repeat(of *claudeBody, n int) {
+	if of == nil {
+		return
+	}
+	n = min(n, len(of.messages))
+	b.messages, b.order, b.program = slices.Clone(of.messages[:n]), slices.Clone(of.order[:n]), slices.Clone(of.program[:n])
+	for _, order := range b.order {
+		if order < 0 {
+			b.hasTexts = true
 		} else {
-			n.body.hasResults = true
+			b.hasResults = true
 		}
 	}
-	return n
+}
+
+// setTime sets the time of the newest message before the call to that of another message.
+// last is the time of the newest line before that one; it is the bound of a message
+// without a time.
+func (b *claudeBody) setTime(at, last time.Time) {
+	switch {
+	case at.IsZero() && last.After(b.time):
+		b.time, b.bound = last, turns.TimeNotBefore
+	case at.IsZero() && !b.time.IsZero():
+		b.bound = turns.TimeNotBefore
+	case b.time.Before(at): // a result may be a day older than the prompt after it
+		b.time, b.bound = at, ""
+	}
 }
 
 // assistant places a line of a response. A line usually holds one block.
@@ -269,7 +302,7 @@ func (k *claudeTree) assistant(rec *claudeRecord, a *claudeAnchor) *claudeAnchor
 	if id == "" {
 		id = "line:" + rec.uuid
 	}
-	key := keyOf(a.b.id.String(), id)
+	key := responseKey(a.b, id)
 	t := k.responses[key]
 	switch {
 	case t == nil:
@@ -287,6 +320,9 @@ func (k *claudeTree) assistant(rec *claudeRecord, a *claudeAnchor) *claudeAnchor
 		if t.parent != nil {
 			k.emit(t.parent)
 		}
+	}
+	if t.body.time.IsZero() && !rec.time.IsZero() {
+		t.body.time, t.body.bound = rec.time, turns.TimeNotAfter
 	}
 	k.addResponse(rec, t)
 	return &claudeAnchor{b: t.b, t: t, phase: afterMessages}
@@ -310,9 +346,7 @@ func (k *claudeTree) addResponse(rec *claudeRecord, t *claudeTurn) {
 	if s := machineWord(rawString(rec.msg.StopReason)); s != "" {
 		b.response.FinishReason = s
 	}
-	if u := claudeUsageOf(rec.msg.Usage); u != nil {
-		b.usage, b.meta.Usage = u, claudeUsageDetailsOf(rec.msg.Usage)
-	}
+	b.setUsage(rec.msg.Usage)
 	if rec.cost.Kind() == '0' {
 		b.meta.Cost = rec.cost
 	}
