@@ -12,7 +12,8 @@ A cost is what the source recorded; else tokens times the price of the model,
 from the table that comes with ledgerctl. Below are its sources and days. ≥
 stands before a cost that is higher, and the lines below say why: the source
 has no usage, or a wrong one, no price of the model is known, the call was of a
-tier that costs more, or searched the web. – is unknown.
+tier or a place that costs more, or searched the web. – is unknown. What one
+answer used of several models, as of an advisor, is a call of each.
 
 Counted are answers, summaries of compactions, memory flushes, and extractions
 of memories at resets; --by kind tells them apart. Of an answer of /v1 that was

@@ -3,6 +3,7 @@ package cost
 import (
 	"cmp"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -46,6 +47,9 @@ type Call struct {
 	Flushes uint64
 	// Missing counts the answers that were asked for through /v1 and did not arrive.
 	Missing uint64
+	// Step is set where the call is a further step of a response, which is counted as the
+	// call of that response.
+	Step bool
 	// Unanswered is set where the call is such an answer itself, and nothing else.
 	Unanswered bool
 }
@@ -77,6 +81,24 @@ func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) 
 	}
 	c.Missing = requestOf(t.Meta).Lost
 	return c, !t.Pending && c.Model != synthetic
+}
+
+// furtherCalls returns the calls that the turn of c states besides c: of other models, and
+// steps of the provider before the last one. Where the source has the cost of c, that is
+// the cost of all.
+func furtherCalls(c *Call, meta turns.Raw) (out []Call) {
+	for i, x := range turns.ModelCallsOf(meta) {
+		f := Call{Kind: c.Kind, Session: c.Session, Turn: c.Turn, Depth: c.Depth, Time: c.Time, Agent: c.Agent, Source: c.Source, Project: c.Project,
+			Model: cmp.Or(x.Model, c.Model), Usage: &x.Usage, Details: turns.UsageDetails{CacheHour: x.CacheHour}, HasRecorded: c.HasRecorded}
+		if c.Message != "" {
+			f.Message = c.Message + "#" + strconv.Itoa(i)
+		}
+		if x.Model == "" {
+			f.Step, f.Details.Tier, f.Details.Geo = x.Kind == "message", c.Details.Tier, c.Details.Geo
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // agentTier is the tier of a summary that the agent submitted.

@@ -200,8 +200,16 @@ func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own
 		if !ok && t.Compaction != nil && t.Compaction.Provenance == turns.Imported.String() {
 			r.found.Foreign++
 		}
-		if ok && !yield(call) {
+		if !ok {
+			continue
+		}
+		if !yield(call) {
 			return errStopped
+		}
+		for _, further := range furtherCalls(&call, t.Meta) {
+			if !yield(further) {
+				return errStopped
+			}
 		}
 	}
 	return nil

@@ -88,13 +88,14 @@ type Amount struct {
 	recorded, priced uint64 // picodollars
 	dearer           uint64 // calls that cost more than their price, by their tier or what is billed apart
 
-	Unpriced     uint64 `json:"tokens_without_price,omitzero"` // of models that the table does not have
-	WithoutUsage uint64 `json:"calls_without_usage,omitzero"`  // their source does not tell it
-	AtStart      uint64 `json:"calls_output_too_low,omitzero"` // their source has the output as it was when the stream began
-	Repeated     uint64 `json:"repeated_records,omitzero"`     // of a response that is counted already; not in Calls
-	OtherTier    uint64 `json:"calls_of_other_tier,omitzero"`  // of a service tier other than the standard one, whose prices they have
-	Missing      uint64 `json:"missing_answers,omitzero"`      // of /v1: they failed or were lost, and may be billed; not in Calls
-	WebSearches  uint64 `json:"web_searches,omitzero"`         // which providers bill apart; not in the cost
+	Unpriced     uint64 `json:"tokens_without_price,omitzero"`  // of models that the table does not have
+	WithoutUsage uint64 `json:"calls_without_usage,omitzero"`   // their source does not tell it
+	AtStart      uint64 `json:"calls_output_too_low,omitzero"`  // their source has the output as it was when the stream began
+	Repeated     uint64 `json:"repeated_records,omitzero"`      // of a response that is counted already; not in Calls
+	OtherTier    uint64 `json:"calls_of_other_tier,omitzero"`   // of a service tier other than the standard one, whose prices they have
+	Missing      uint64 `json:"missing_answers,omitzero"`       // of /v1: they failed or were lost, and may be billed; not in Calls
+	OtherPlace   uint64 `json:"calls_of_chosen_place,omitzero"` // the model had to run in one place, which may cost more than the prices say
+	WebSearches  uint64 `json:"web_searches,omitzero"`          // which providers bill apart; not in the cost
 }
 
 // Picos returns the whole cost in picodollars.
@@ -126,6 +127,7 @@ func (a *Amount) add(o *Amount) {
 	a.AtStart += o.AtStart
 	a.Repeated += o.Repeated
 	a.OtherTier += o.OtherTier
+	a.OtherPlace += o.OtherPlace
 	a.Missing = plus(a.Missing, o.Missing)
 	a.WebSearches = plus(a.WebSearches, o.WebSearches)
 }
@@ -246,12 +248,14 @@ func (s *Sum) isRepeated(c *Call) bool {
 
 func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
 	if repeated {
-		a.Repeated = 1
+		if !c.Step {
+			a.Repeated = 1
+		}
 		if c.Usage == nil {
 			return a
 		}
 		c.HasRecorded, c.Details = false, turns.UsageDetails{}
-	} else {
+	} else if !c.Step {
 		a.Calls = max(1, c.Flushes)
 	}
 	if a.Missing = c.Missing; c.Unanswered {
@@ -287,7 +291,10 @@ func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
 	if tier != "" {
 		a.OtherTier = 1
 	}
-	if tier != "" && tier != "batch" && tier != "flex" || a.WebSearches > 0 { // those two are cheaper
+	if c.Details.Geo != "" && a.Calls > 0 {
+		a.OtherPlace = 1
+	}
+	if tier != "" && tier != "batch" && tier != "flex" || a.WebSearches > 0 || c.Details.Geo != "" { // those two are cheaper
 		a.dearer = 1
 	}
 	return a

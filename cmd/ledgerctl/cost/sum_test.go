@@ -183,3 +183,39 @@ func TestLongCallsCostMore(t *testing.T) {
 		t.Errorf("%d picodollars, not %v", total.Picos(), want*1e6)
 	}
 }
+
+func TestAnAdvisorsTokensAreACallOfItsModel(t *testing.T) {
+	c := call("a", &turns.Usage{InputTokens: 100, OutputTokens: 10})
+	meta := turns.Raw(`{"calls":[{"kind":"message","usage":{"input_tokens":50,"output_tokens":5}},{"kind":"advisor_message","model":"m-2","usage":{"input_tokens":900,"output_tokens":80}},
+		{"kind":"compaction","usage":{"input_tokens":500,"output_tokens":60}}]}`)
+	all := append([]Call{c}, furtherCalls(&c, meta)...)
+	s := NewSum(Options{Models: table(), By: []Key{ByModel}})
+	for range 2 { // a copy of the turn counts once
+		for _, c := range all {
+			s.Add(c)
+		}
+	}
+	rows := make(map[string]Amount)
+	for _, r := range s.Rows() {
+		rows[r.Model] = r.Amount
+	}
+	own, advisor := rows["m-1"], rows["m-2"]
+	if own.Calls != 2 || own.Tokens != (Tokens{Input: 650, Output: 75}) || own.Repeated != 2 {
+		t.Errorf("of the turn's model: %+v", own)
+	}
+	if advisor.Calls != 1 || advisor.Tokens != (Tokens{Input: 900, Output: 80}) || !advisor.IsLowerBound() {
+		t.Errorf("of the advisor's: %+v", advisor)
+	}
+	c.Recorded, c.HasRecorded = 7, true
+	if got := total(append([]Call{c}, furtherCalls(&c, meta)...)...); got.Picos() != 7 || got.IsLowerBound() {
+		t.Errorf("where the source has the cost: %+v", got)
+	}
+}
+
+func TestAChosenPlaceMayCostMore(t *testing.T) {
+	c := call("a", &turns.Usage{InputTokens: 1000, OutputTokens: 100})
+	c.Details.Geo = "us"
+	if got := total(c); !got.IsLowerBound() || got.OtherPlace != 1 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -219,6 +219,9 @@ func (x *Report) notes() (out []string) {
 	if t.OtherTier > 0 {
 		add("%s of another service tier (batch, priority, fast) than the one that the prices are of; ≥ unless that is cheaper.", prose.Plural(t.OtherTier, "call"))
 	}
+	if t.OtherPlace > 0 {
+		add("≥: the source says of %s where the model had to run, and a provider may charge more for that than the prices say.", prose.Plural(t.OtherPlace, "call"))
+	}
 	if t.WebSearches > 0 {
 		add("≥: %s not in the dollars.", map[bool]string{true: "1 web search is", false: prose.Grouped(t.WebSearches) + " web searches are"}[t.WebSearches == 1])
 	}
