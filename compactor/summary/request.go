@@ -6,7 +6,7 @@ import "strings"
 // what the agent's program wrote in the user's name before and after it. That is blocks
 // between tags that such programs are known to write, as <environment_context> and
 // <system-reminder>, instructions of a repository, and notices of a local command or an
-// interruption. Other tags are the person's, who may put a whole request between them.
+// interruption; and texts of skills, hooks and compactions of Claude Code. Other tags are the person's, who may put a whole request between them.
 // "" if the person wrote nothing. A command with arguments is the
 // person's: <command-name>/review</command-name> <command-args>94</command-args>
 // returns "/review 94".
@@ -60,8 +60,19 @@ func Report(text string) string {
 
 var unescaped = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\t`, "\t", `\"`, `"`)
 
+// wholeNotices are the beginnings of texts that are a program's to their end.
+var wholeNotices = []string{
+	"Base directory for this skill: /", "Stop hook feedback:\n", "A session-scoped Stop hook is now active with condition:",
+	"This session is being continued from a previous conversation that ran out of context.",
+}
+
 // withoutNotice drops the notice that text begins with.
 func withoutNotice(text string) (rest string, ok bool) {
+	for _, begin := range wholeNotices {
+		if strings.HasPrefix(text, begin) {
+			return "", true
+		}
+	}
 	switch {
 	case strings.HasPrefix(text, "Caveat: The messages below"):
 		_, rest, _ = strings.Cut(text, "\n")

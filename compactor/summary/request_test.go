@@ -16,7 +16,13 @@ func TestRequestIsWhatThePersonWrote(t *testing.T) {
 		{"[Request interrupted by user for tool use]", ""},
 		{"[Request interrupted by user] Never push.", "Never push."},
 		{"<system-reminder>a</system-reminder-x> b </system-reminder>\ngo on", "go on"},
+		{"Base directory for this skill: /home/a/.claude/skills/pdf\n\nRead the file first.", ""},
+		{"Stop hook feedback:\n- [check]: tests fail", ""},
+		{"A session-scoped Stop hook is now active with condition: all tests pass", ""},
+		{"This session is being continued from a previous conversation that ran out of context. The summary below covers it.\nSummary: x", ""},
 		// These are the person's.
+		{"Base directory for this skill: where is it set?", "Base directory for this skill: where is it set?"},
+		{"what does \"Stop hook feedback:\" mean?", "what does \"Stop hook feedback:\" mean?"},
 		{"<task_description>\nFix it. Never push.\n</task_description>", "<task_description>\nFix it. Never push.\n</task_description>"},
 		{"<hard-rules>Never push.</hard-rules>\ngo on", "<hard-rules>Never push.</hard-rules>\ngo on"},
 		{"<div>why is this blank?</div>", "<div>why is this blank?</div>"},

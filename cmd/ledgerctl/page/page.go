@@ -221,8 +221,9 @@ func (r *reader) turn(session turns.ID, t *api.Turn) error {
 		r.Usage = r.Usage.Plus(*u)
 		e.Used = fmt.Sprintf("%s in, %s out", Count(u.InputTokens), Count(u.OutputTokens))
 	}
+	program := turns.ProgramMessages(t.Meta)
 	for i := range t.Messages {
-		if err := r.message(t.Session, &t.Messages[i], &e.Asked); err != nil {
+		if err := r.message(t.Session, &t.Messages[i], slices.Contains(program, i), &e.Asked); err != nil {
 			return err
 		}
 	}
@@ -233,12 +234,13 @@ func (r *reader) turn(session turns.ID, t *api.Turn) error {
 		}
 	}
 	if t.Response != nil {
-		return r.message(t.Session, t.Response, &e.Answer)
+		return r.message(t.Session, t.Response, false, &e.Answer)
 	}
 	return nil
 }
 
-func (r *reader) message(session turns.ID, m *turns.Message, to *[]*block) error {
+// message reads a message. program says that a program wrote it in the name of the user.
+func (r *reader) message(session turns.ID, m *turns.Message, program bool, to *[]*block) error {
 	for i := range m.Parts {
 		p := &m.Parts[i]
 		content := p.ContentBytes()
@@ -254,13 +256,13 @@ func (r *reader) message(session turns.ID, m *turns.Message, to *[]*block) error
 				return err
 			}
 		}
-		r.part(m.Role, p, content, left, to)
+		r.part(m.Role, p, content, left, program, to)
 	}
 	return nil
 }
 
 // part reads a part with its content. left is how many bytes of the content are missing.
-func (r *reader) part(role turns.Role, p *turns.Part, content []byte, left uint64, to *[]*block) {
+func (r *reader) part(role turns.Role, p *turns.Part, content []byte, left uint64, program bool, to *[]*block) {
 	text := string(content)
 	add := func(b block) {
 		b.Text.Left += left
@@ -274,7 +276,10 @@ func (r *reader) part(role turns.Role, p *turns.Part, content []byte, left uint6
 		case turns.System:
 			add(block{Kind: kindSystem, Brief: "System message", Text: r.prose(text)})
 		default:
-			asked := summary.Request(text)
+			asked := ""
+			if !program {
+				asked = summary.Request(text)
+			}
 			switch {
 			case strings.TrimSpace(text) == "":
 			case asked == "":

@@ -311,6 +311,17 @@ func TestTextOfAProgramIsFolded(t *testing.T) {
 	}
 }
 
+func TestMessageOfAProgramIsFolded(t *testing.T) {
+	x := turnAt(1, "Read SKILL.md first.", "done")
+	x.Messages = append(x.Messages, turns.TextMessage(turns.User, "fix it"))
+	x.Meta = turns.Raw(`{"program_messages":[0]}`)
+	p := pageOf(t, Options{}, x)
+	asked := p.Sections[0].Entries[0].Asked
+	if asked[0].Kind != kindProgram || asked[1].Kind != kindPerson || len(p.Prompts) != 1 || p.Prompts[0].Text != "fix it" {
+		t.Errorf("%+v, prompts %+v", asked, p.Prompts)
+	}
+}
+
 // Deeply nested Markdown costs no more than its length.
 func TestNestedMarkdownIsShownAsText(t *testing.T) {
 	if _, ok := rendered(markdown(), strings.Repeat("> ", 10_000)+"x"); ok {

@@ -169,7 +169,7 @@ func (c *call) briefSession(ctx context.Context, s *api.Session, first bool) (*b
 		if read == 1 && (t.Pending || t.OpenCalls > 0) {
 			out.Open = append(out.Open, fmt.Sprintf("turn %d: %s", t.Depth, waiting(&t)))
 		}
-		out.Turns = append(out.Turns, briefTurn{handle(s.ID, t.ID), t.Depth, shortened(textsOf(t.Messages), turnRoom), shortened(answered(t.Response), turnRoom)})
+		out.Turns = append(out.Turns, briefTurn{handle(s.ID, t.ID), t.Depth, shortened(textsOf(t.Messages, turns.ProgramMessages(t.Meta)), turnRoom), shortened(answered(t.Response), turnRoom)})
 		if len(out.Turns) == last {
 			break
 		}
@@ -198,7 +198,7 @@ func summaryText(k *api.Compaction) string {
 	case k.Summary != nil:
 		return *k.Summary
 	}
-	return textsOf(k.Replacement)
+	return textsOf(k.Replacement, nil)
 }
 
 // openPoints returns the items of the section REMAINING, which the extractive summarizer
@@ -217,11 +217,15 @@ func openPoints(summary string) []string {
 	return out
 }
 
-// textsOf returns the texts of messages, and names their results of tools.
-func textsOf(ms []turns.Message) string {
+// textsOf returns the texts of messages, but of those whose indexes without has, and names
+// their results of tools.
+func textsOf(ms []turns.Message, without []int) string {
 	var b strings.Builder
 	results := 0
-	for _, m := range ms {
+	for i, m := range ms {
+		if slices.Contains(without, i) {
+			continue
+		}
 		for _, p := range m.Parts {
 			switch {
 			case p.Type == turns.ToolCallResponse:
@@ -244,7 +248,7 @@ func answered(m *turns.Message) string {
 	if m == nil {
 		return ""
 	}
-	text := textsOf([]turns.Message{*m})
+	text := textsOf([]turns.Message{*m}, nil)
 	var calls []string
 	for _, p := range m.Parts {
 		if p.Type == turns.ToolCall {

@@ -3,10 +3,12 @@ package history
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 
+	"nexus/compactor/summary"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -78,8 +80,8 @@ func (hs *History) firstUserText(ctx context.Context, s *ledger.Session, head li
 	return cmp.Or(hs.firstTextsFrom(ctx, head, 1))
 }
 
-// firstTextsFrom returns the first text of a user in a few turns from depth lo on, one that
-// a program injected only if there is no other, and the first text of the model.
+// firstTextsFrom returns the first text that a person wrote in a few turns from depth lo on,
+// and the first text of the model.
 func (hs *History) firstTextsFrom(ctx context.Context, head lineage.Node, lo uint64) (first, answer string) {
 	_ = hs.reader.PathTurns(ctx, head, lo, min(lo+titleTurns-1, head.Depth), func(_ projections.Turn, ev *turns.Event) (bool, error) {
 		if ev.Kind != turns.KindTurn {
@@ -89,21 +91,12 @@ func (hs *History) firstTextsFrom(ctx context.Context, head lineage.Node, lo uin
 		if err := hs.content.Open(ev, &b); err != nil {
 			return false, err
 		}
-		for _, text := range textsOf(b.Messages, turns.User) {
-			t := oneLine(text)
-			if isStrayResult(t) {
-				continue
-			}
-			if t != "" && (first == "" || !isInjected(t)) {
-				first = t
-			}
-			if t != "" && !isInjected(t) {
-				return false, nil
-			}
+		if first = firstRequest(&b); first != "" {
+			return false, nil
 		}
 		if b.Response != nil && answer == "" {
-			for _, text := range textsOf([]turns.Message{*b.Response}, turns.Assistant) {
-				answer = cmp.Or(answer, oneLine(text))
+			for i := range b.Response.Parts {
+				answer = cmp.Or(answer, oneLine(textOf(&b.Response.Parts[i])))
 			}
 		}
 		return true, nil
@@ -111,27 +104,42 @@ func (hs *History) firstTextsFrom(ctx context.Context, head lineage.Node, lo uin
 	return first, answer
 }
 
-// textsOf returns the texts of the messages of a role.
-func textsOf(ms []turns.Message, role turns.Role) (out []string) {
-	for _, m := range ms {
-		if m.Role != role {
+// firstRequest returns the beginning of the first text of a turn that a person wrote, ""
+// if none did.
+func firstRequest(b *turns.TurnBody) string {
+	program := turns.ProgramMessages(b.Meta)
+	for i, m := range b.Messages {
+		if m.Role != turns.User || slices.Contains(program, i) {
 			continue
 		}
-		for _, p := range m.Parts {
-			switch {
-			case p.Type != turns.Text:
-			case p.Ref != nil:
-				out = append(out, p.Ref.Preview)
-			default:
-				out = append(out, p.Content)
+		for j := range m.Parts {
+			text := textOf(&m.Parts[j])
+			if isStrayResult(text) || m.Parts[j].Ref != nil && isInjected(text) {
+				continue
+			}
+			if t := oneLine(summary.Request(text)); t != "" {
+				return t
 			}
 		}
 	}
-	return out
+	return ""
 }
 
-// isInjected reports whether a text begins like those that agents write in the
-// user's name: with a tag, a caveat, or the instructions of a repository.
+// textOf returns the text of a part, or the beginning of one that is in a blob; "" for a
+// part of another type.
+func textOf(p *turns.Part) string {
+	switch {
+	case p.Type != turns.Text:
+		return ""
+	case p.Ref != nil:
+		return p.Ref.Preview
+	}
+	return p.Content
+}
+
+// isInjected reports whether the beginning of a long text, whose end may be missing, is
+// like those that agents write in the user's name: a tag, a caveat, or the instructions of
+// a repository.
 func isInjected(text string) bool {
 	for _, p := range []string{"<", "Caveat: ", "# AGENTS.md", "[Request interrupted by user"} {
 		if strings.HasPrefix(text, p) {

@@ -43,7 +43,11 @@ func TestAboutShowsTitleAndTime(t *testing.T) {
 	s := enginetest.Create(t, e, 50_000, "nexus").ID
 	check("no turn", s, "", "")
 	enginetest.Add(t, e, s, at(enginetest.Say("<environment_context>x</environment_context>", "")))
-	check("a program's words only", s, "<environment_context>x</environment_context>", "2025-04-29")
+	check("a program's words only", s, "", "2025-04-29")
+	skill := at(enginetest.Say("Read SKILL.md first.", ""))
+	skill.Meta = turns.Raw(`{"program_messages":[0]}`)
+	enginetest.Add(t, e, s, skill)
+	check("words that the importer says a program wrote", s, "", "2025-04-29")
 	first := enginetest.Add(t, e, s, at(enginetest.Say("mend  the\nroof", "done")))
 	check("a user's words", s, "mend the roof", "2025-04-29")
 	enginetest.Add(t, e, s, at(enginetest.Say(strings.Repeat("ä", 500), "done")))
@@ -58,6 +62,9 @@ func TestAboutShowsTitleAndTime(t *testing.T) {
 	set.Meta = turns.Raw(`{"title":"use ` + secret + `"}`)
 	enginetest.Must(e.Set(t.Context(), enginetest.Alice, s, set, enginetest.JSON(set)))(t)
 	check("a title with a credential", s, "use "+strings.Repeat("*", len(secret)), "2025-04-29")
+	j := enginetest.Create(t, e, 50_000, "nexus").ID
+	enginetest.Add(t, e, j, at(enginetest.Say("<system-reminder>be kind</system-reminder>\n<div> is broken", "")))
+	check("a program's words before a person's", j, "<div> is broken", "2025-04-29")
 	k := enginetest.Create(t, e, 50_000, "nexus").ID
 	enginetest.Add(t, e, k, at(enginetest.Say(strings.Repeat("x", history.TitleRunes-10)+" "+secret, "")))
 	check("words with a credential at the cut", k, strings.Repeat("x", history.TitleRunes-10)+" "+strings.Repeat("*", 8)+"…", "2025-04-29")
