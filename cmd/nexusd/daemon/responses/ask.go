@@ -73,7 +73,7 @@ func (b *beginning) unrecorded(ctx context.Context, in *input) (*flight, error) 
 		return nil, err
 	}
 	ref := turns.Ref{Session: api.NewID(), Turn: api.NewID()}
-	f := b.newFlight(ctx, ref, choice, ask)
+	f := b.newFlight(ref, choice, ask)
 	f.echo = b.request.echo(responseID(ref), b.door.cfg.Now())
 	return f, nil
 }
@@ -107,7 +107,12 @@ func (b *beginning) prepare(ctx context.Context, id, session turns.ID, depth uin
 	if err != nil {
 		return nil, err
 	}
-	f := b.newFlight(ctx, turns.Ref{Session: session, Turn: id}, choice, ask)
+	f := b.newFlight(turns.Ref{Session: session, Turn: id}, choice, ask)
+	defer func() {
+		if err != nil {
+			f.cancel(nil)
+		}
+	}()
 	f.recorded, f.meta, f.depth, f.lost = true, meta, depth, lost
 	f.echo = b.request.whole(meta)
 	f.echo.Nexus = &Nexus{Session: session, Turn: id, Depth: depth, ForkedFrom: meta.Forked}

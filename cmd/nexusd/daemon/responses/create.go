@@ -153,11 +153,15 @@ func (r *CreateRequest) launched(release func(), prepare func() (*flight, error)
 	if err != nil {
 		return nil, err
 	}
-	f.release, launched = release, true
+	f.release = release
 	if r.done != nil {
 		f.release = func() { release(); r.done() }
 	}
-	f.launch()
+	if err := f.launch(); err != nil {
+		f.drop()
+		return nil, err
+	}
+	launched = true
 	return f, nil
 }
 

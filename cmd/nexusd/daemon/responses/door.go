@@ -76,6 +76,7 @@ type Door struct {
 
 	id      turns.ID // of the door, through all its restarts
 	mu      sync.Mutex
+	closing bool               // no more work begins
 	flights map[string]*flight // by the id of the response
 	busy    map[[2]string]int  // generations by tenant and agent
 	locks   map[turns.ID]*lock
@@ -129,6 +130,9 @@ func New(c Config) (*Door, error) {
 // Close ends the calls of models that are under way, and waits until they ended or ctx
 // does. Their responses are what a kill of the process would leave.
 func (d *Door) Close(ctx context.Context) error {
+	d.mu.Lock()
+	d.closing = true
+	d.mu.Unlock()
 	d.cancel(errClosing)
 	if err := d.sockets.Close(ctx); err != nil {
 		return err

@@ -84,6 +84,11 @@ func errNoResponse(id string) *Error {
 	return &Error{Status: http.StatusNotFound, Type: notFoundType, Code: codeNoResponse, Message: fmt.Sprintf("Response with id '%s' not found.", clip(id)), Param: "response_id"}
 }
 
+// errInternal is what a client reads of a fault of the daemon: an id to look for in the log.
+func errInternal(id turns.ID) *Error {
+	return &Error{Status: http.StatusInternalServerError, Type: serverError, Code: "internal_error", Message: fmt.Sprintf("internal error; the server's log has the reason under the id %s", id)}
+}
+
 func errLost() *Error {
 	return &Error{Status: http.StatusBadGateway, Type: serverError, Code: codeLost,
 		Message: "The answer was lost when the server ended during the call. A request with the same Idempotency-Key asks the model again."}

@@ -45,13 +45,15 @@ type flight struct {
 	tooMany bool
 	ended   bool
 	err     error // of the end; nil: final is whole
+	cut     bool  // events are missing at the end: who follows sees err in their place
+	stored  bool  // the answer is in the ledger
 	final   *Response
 	answer  *turns.Message
 	users   int
 	queued  bool
 }
 
-func (b *beginning) newFlight(ctx context.Context, ref turns.Ref, choice toolChoice, ask *provider.Request) *flight {
+func (b *beginning) newFlight(ref turns.Ref, choice toolChoice, ask *provider.Request) *flight {
 	f := &flight{door: b.door, caller: b.caller, client: b.client, request: b.request, beginning: b, provider: b.provider, ask: ask, ref: ref, choice: choice,
 		grew: make(chan struct{}), users: 1, queued: b.request.inBackground(), release: func() {}}
 	f.ctx, f.cancel = context.WithCancelCause(b.door.ctx)
@@ -73,16 +75,21 @@ func (f *flight) use(cx *api.Context) (err error) {
 	return nil
 }
 
-// launch starts the call. From here on a retry finds the response.
-func (f *flight) launch() {
+// launch starts the call. From here on a retry finds the response. Error: errClosing, of a
+// door that ends: then nothing runs, and the turn is as a kill leaves it.
+func (f *flight) launch() error {
 	d := f.door
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closing {
+		return errClosing
+	}
 	d.flights[f.echo.ID] = f
-	d.mu.Unlock()
 	d.work.Add(1)
 	go func() {
 		defer d.work.Done()
 		defer f.release()
+		defer f.cancel(nil) // else the door's context keeps a child of each response
 		f.run()
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -90,6 +97,15 @@ func (f *flight) launch() {
 			delete(d.flights, f.echo.ID)
 		}
 	}()
+	return nil
+}
+
+// drop ends a flight that was not launched.
+func (f *flight) drop() {
+	f.cancel(nil)
+	if err := f.spool.close(false); err != nil {
+		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
+	}
 }
 
 // join is leave's counterpart, of one who follows f too.
@@ -134,7 +150,7 @@ func (f *flight) follow(ctx context.Context, after int, sink func(Event) error) 
 		if after < len(f.events)-1 { // after is a client's, and may be the largest number
 			next = f.events[after+1:]
 		}
-		ended, err, grew := f.ended, f.err, f.grew
+		ended, err, cut, grew := f.ended, f.err, f.cut, f.grew
 		f.mu.Unlock()
 		for _, e := range next {
 			if err := sink(e.whole()); err != nil {
@@ -146,7 +162,7 @@ func (f *flight) follow(ctx context.Context, after int, sink func(Event) error) 
 			continue
 		}
 		if ended {
-			if errors.Is(err, errClosing) {
+			if cut || errors.Is(err, errClosing) {
 				return err
 			}
 			return nil
@@ -176,18 +192,26 @@ func (f *flight) wait(ctx context.Context) (*Response, error) {
 	}
 }
 
+// eventsNow are the events so far. They are the caller's to read.
+func (f *flight) eventsNow() []Event {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.events
+}
+
 // now is the response as it is.
 func (f *flight) now() *Response {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.final != nil {
-		return f.final
+	final, events, waits := f.final, f.events, f.queued
+	f.mu.Unlock()
+	if final != nil {
+		return final
 	}
 	out := *f.echo
-	if f.queued {
+	if waits {
 		out.Status = queued
 	}
-	out.Output = fold(f.events).items
+	out.Output = fold(events).items
 	if out.Output == nil {
 		out.Output = []Item{}
 	}

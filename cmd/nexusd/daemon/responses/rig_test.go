@@ -52,6 +52,10 @@ func (s *scripted) Generate(ctx context.Context, r *provider.Request, emit func(
 			return nil, context.Cause(ctx)
 		}
 	}
+	if strings.Contains(said, "panic") {
+		_ = emit(provider.Event{Kind: provider.Begin, Type: turns.Text})
+		panic("a chunk that nobody expected")
+	}
 	if failing {
 		return nil, &provider.Error{Status: 500, Code: "server_error", Message: "the model failed"}
 	}

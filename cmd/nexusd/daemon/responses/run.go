@@ -4,18 +4,69 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 
 	"nexus/cmd/nexusd/daemon/provider"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
-// run asks the model and stores the answer. The order decides what a crash leaves: see the
-// package comment.
+// run asks the model, stores the answer and ends the flight. A panic of what reads or
+// renders the answer ends the response, and not the daemon.
 func (f *flight) run() {
 	em := newEmitter(f.ref, f.choice, f.request.includes("reasoning.encrypted_content"), f.emit)
 	em.front = frontItem(f.ref, f.sealed)
+	cause := f.contained(func() { f.answerIt(em) })
+	if cause == nil {
+		return
+	}
+	if f.isStored() { // it is no failure: who asks again gets the answer
+		f.endCut(cause)
+		return
+	}
+	if again := f.contained(func() { f.fail(em, cause) }); again != nil {
+		f.endCut(again)
+	}
+}
+
+// contained calls do. A panic becomes an internal error whose id the log has. The log gets the
+// stack, which names code, and the type of the value: its text may be content.
+func (f *flight) contained(do func()) (e *Error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		id := api.NewID()
+		f.door.log.Error("responses: internal error", "id", id, "response", f.echo.ID, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+		e = errInternal(id)
+	}()
+	do()
+	return nil
+}
+
+// endCut ends a flight whose last events can't be made.
+func (f *flight) endCut(cause *Error) {
+	if err := f.spool.close(f.isStored()); err != nil {
+		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
+	}
+	f.mu.Lock()
+	f.cut = true
+	f.mu.Unlock()
+	f.end(nil, cause)
+}
+
+func (f *flight) isStored() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stored
+}
+
+// answerIt asks the model and stores the answer. The order decides what a crash leaves: see
+// the package comment.
+func (f *flight) answerIt(em *emitter) {
 	err := f.announce(em)
 	var a *provider.Answer
 	if err == nil {
@@ -99,6 +150,9 @@ func (f *flight) complete(em *emitter, m *turns.Message, a *provider.Answer) {
 			f.fail(em, err)
 			return
 		}
+		f.mu.Lock()
+		f.stored = true
+		f.mu.Unlock()
 	}
 	final := finalResponse(f.echo, f.ref, t, meta, em.include, f.recorded)
 	f.mu.Lock()
@@ -107,13 +161,15 @@ func (f *flight) complete(em *emitter, m *turns.Message, a *provider.Answer) {
 	// The answer is durable: a file that can't be written does not matter any more.
 	s := f.spool
 	f.spool = nil
+	defer func() { f.end(final, nil) }()
+	defer func() {
+		if err := s.close(true); err != nil {
+			f.door.log.Warn("responses: the file of a stored answer stays", "response", f.echo.ID, "err", err)
+		}
+	}()
 	if err := em.lifecycle("response."+meta.Status, final); err != nil {
 		f.door.log.Warn("responses: the last event", "response", f.echo.ID, "err", err)
 	}
-	if err := s.close(true); err != nil {
-		f.door.log.Warn("responses: the file of a stored answer stays", "response", f.echo.ID, "err", err)
-	}
-	f.end(final, nil)
 }
 
 // compactionOf is the newest compaction that a context shows.
@@ -155,12 +211,12 @@ func (f *flight) fail(em *emitter, err error) {
 	}
 	e := asError(err)
 	if e.Status == http.StatusInternalServerError && !errors.Is(err, error(e)) {
-		f.door.log.Error("responses", "response", f.echo.ID, "err", err)
+		id := api.NewID()
+		f.door.log.Error("responses", "id", id, "response", f.echo.ID, "err", err)
+		e = errInternal(id)
 	}
 	r := *f.echo
-	f.mu.Lock()
-	r.Output = incompleteItems(f.events)
-	f.mu.Unlock()
+	r.Output = incompleteItems(f.eventsNow())
 	if r.Nexus != nil {
 		n := *r.Nexus
 		n.LostAnswers = f.lost
@@ -179,6 +235,9 @@ func (f *flight) fail(em *emitter, err error) {
 	}
 	if sent != nil {
 		f.door.log.Warn("responses: the last event", "response", f.echo.ID, "err", sent)
+		f.mu.Lock()
+		f.cut = true
+		f.mu.Unlock()
 	}
 	if cerr := f.spool.close(false); cerr != nil {
 		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", cerr)
