@@ -125,7 +125,7 @@ func (f *flight) generate(em *emitter) (*provider.Answer, error) {
 
 // complete stores the answer, and says so.
 func (f *flight) complete(em *emitter, m *turns.Message, a *provider.Answer) {
-	meta := &answerMeta{Version: metaVersion, Status: completed, At: f.door.cfg.Now().Unix(), Items: em.marks(), Ops: base64.RawStdEncoding.EncodeToString(em.ops), Lost: f.lost, Tips: f.tips(), Sealed: f.sealed}
+	meta := &answerMeta{Version: metaVersion, ID: f.echo.ID, Status: completed, At: f.door.cfg.Now().Unix(), Items: em.marks(), Ops: base64.RawStdEncoding.EncodeToString(em.ops), Lost: f.lost, Tips: f.tips(), Sealed: f.sealed}
 	switch m.FinishReason {
 	case "length":
 		meta.Status, meta.Reason = incomplete, "max_output_tokens"
@@ -135,14 +135,18 @@ func (f *flight) complete(em *emitter, m *turns.Message, a *provider.Answer) {
 	if f.context != nil {
 		meta.Compaction = compactionOf(f.context)
 	}
-	t := &api.Turn{ID: answerID(f.ref.Turn), Session: f.ref.Session, Depth: f.depth + 1, Response: m, Usage: a.Usage}
-	t.Meta = encode(metaOf[answerMeta]{meta, &a.Details})
+	t := &api.Turn{ID: answerID(f.ref.Turn), Session: f.ref.Session, Depth: f.depth + 1, Response: m, Model: f.answering(a), Usage: a.Usage}
+	all := metaOf[answerMeta]{Responses: meta, Usage: &a.Details, Message: a.ID}
+	if t.Model != f.request.Model {
+		all.Requested = f.request.Model
+	}
+	t.Meta = encode(all)
 	if len(t.Meta) > maxMeta { // the stream is coarser when it is made again
 		meta.Ops = ""
 		for i := range meta.Items {
 			meta.Items[i].Said = nil
 		}
-		t.Meta = encode(metaOf[answerMeta]{meta, &a.Details})
+		t.Meta = encode(all)
 	}
 	if f.recorded {
 		if err := f.commit(t, a); err != nil {
@@ -172,6 +176,15 @@ func (f *flight) complete(em *emitter, m *turns.Message, a *provider.Answer) {
 	}
 }
 
+// answering is the model that answered: as the provider names it, else the one that it was
+// asked for. A name that no turn can have is none.
+func (f *flight) answering(a *provider.Answer) string {
+	if a.Model != "" && len(a.Model) <= turns.MaxName && turns.ValidateWord("/model", a.Model) == nil {
+		return a.Model
+	}
+	return f.ask.Model
+}
+
 // compactionOf is the newest compaction that a context shows.
 func compactionOf(cx *api.Context) (id turns.ID) {
 	if cx.Compacted != nil {
@@ -190,7 +203,7 @@ func compactionOf(cx *api.Context) (id turns.ID) {
 func (f *flight) commit(t *api.Turn, a *provider.Answer) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), commitTime)
 	defer cancel()
-	r := api.AppendTurn{ID: t.ID, Parent: f.ref.Turn, Messages: []turns.Message{}, Response: t.Response, Model: f.request.Model, Usage: a.Usage, Meta: t.Meta}
+	r := api.AppendTurn{ID: t.ID, Parent: f.ref.Turn, Messages: []turns.Message{}, Response: t.Response, Model: t.Model, Usage: a.Usage, Meta: t.Meta}
 	if cx := f.context; cx != nil && !isNull(cx.Recipe) {
 		r.Context = &api.ContextUsed{Recipe: cx.Recipe, Fingerprint: cx.Fingerprint}
 	}
@@ -270,6 +283,9 @@ func incompleteItems(events []Event) []Item {
 // finalResponse is a response with its answer.
 func finalResponse(echo *Response, ref turns.Ref, t *api.Turn, meta *answerMeta, encrypted, recorded bool) *Response {
 	out := *echo
+	if t.Model != "" {
+		out.Model = t.Model // "the model that generated this response", by the specification
+	}
 	out.Status, out.Output = meta.Status, answerItems(ref, t.Response, meta, encrypted)
 	if meta.Status == completed {
 		out.CompletedAt = &meta.At
