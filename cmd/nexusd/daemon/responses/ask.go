@@ -116,8 +116,8 @@ func (b *beginning) prepare(ctx context.Context, id, session turns.ID, depth uin
 	f.recorded, f.meta, f.depth, f.lost = true, meta, depth, lost
 	f.echo = b.request.whole(meta)
 	f.echo.Nexus = &Nexus{Session: session, Turn: id, Depth: depth, ForkedFrom: meta.Forked}
-	if f.context, err = b.context(ctx, session, id); err != nil {
-		return nil, contextFault(err)
+	if f.context, err = b.settle(ctx, session, id); err != nil {
+		return nil, err
 	}
 	if b.request.compacts {
 		if err := b.manage(ctx, f); err != nil {
@@ -127,13 +127,6 @@ func (b *beginning) prepare(ctx context.Context, id, session turns.ID, depth uin
 	}
 	if err := f.use(f.context); err != nil {
 		return nil, err
-	}
-	// A context as recorded has the settings from before the request's turn.
-	if r := b.request; !r.mayDrop() && (r.PreviousResponseID != nil || r.Instructions != nil) {
-		ask.System = nil
-		if r.Instructions != nil && *r.Instructions != "" {
-			ask.System = []string{*r.Instructions}
-		}
 	}
 	// The file of one that is not to be stored has no events: it says after a crash that this
 	// daemon is not at it any more.

@@ -80,9 +80,6 @@ type Door struct {
 	flights map[string]*flight // by the id of the response
 	busy    map[[2]string]int  // generations by tenant and agent
 	locks   map[turns.ID]*lock
-	// settings are hashes of what sessions were last given here. A session that is not in it
-	// is given them again.
-	settings map[turns.ID]string
 }
 
 // New makes a door. It creates the folder of its files.
@@ -118,7 +115,7 @@ func New(c Config) (*Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Door{id: id, cfg: c, log: c.Logger, room: newRoom(c.Memory), flights: make(map[string]*flight), busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock), settings: make(map[turns.ID]string)}
+	d := &Door{id: id, cfg: c, log: c.Logger, room: newRoom(c.Memory), flights: make(map[string]*flight), busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock)}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	d.sockets = socket.New(socket.Config{MaxMessage: min(c.MaxBody, maxMessage), Expired: socket.Limit.Event(), TooLarge: socket.Large.Event(), NoRoom: failure(errNoRoom).Event(), Take: d.room.take, Give: d.room.give})
 	if c.Key != nil {
@@ -325,24 +322,6 @@ func (d *Door) flight(id string) *flight {
 		return nil
 	}
 	return f
-}
-
-// hasSettings reports whether a session was last given the settings with hash.
-func (d *Door) hasSettings(session turns.ID, hash string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.settings[session] == hash
-}
-
-// noteSettings notes that a session was given the settings with hash.
-func (d *Door) noteSettings(session turns.ID, hash string) {
-	const most = 4096
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.settings) >= most {
-		clear(d.settings)
-	}
-	d.settings[session] = hash
 }
 
 // model is a model as a client reads it.

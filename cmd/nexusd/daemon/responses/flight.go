@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/go-json-experiment/json"
-
 	"nexus/cmd/nexusd/daemon/provider"
 	"nexus/cmd/nexusd/daemon/web"
 	"nexus/ledger/api"
@@ -65,13 +63,7 @@ func (f *flight) use(cx *api.Context) (err error) {
 	if f.ask.Messages, err = messagesOf(cx); err != nil {
 		return err
 	}
-	f.ask.System = nil
-	var sections []turns.Section
-	if cx.System.Kind() == '[' && json.Unmarshal(cx.System, &sections) == nil {
-		for _, s := range sections {
-			f.ask.System = append(f.ask.System, s.Content)
-		}
-	}
+	f.ask.System = f.request.systemOf(cx)
 	return nil
 }
 

@@ -11,15 +11,6 @@ import (
 	"nexus/turns/tokens"
 )
 
-// settingsHash tells whether two requests have the same instructions and tools.
-func (r *CreateRequest) settingsHash() string {
-	return hashOf(encode(struct {
-		I *string
-		T []turns.Raw
-		M string
-	}{r.Instructions, r.Tools, r.Model}))
-}
-
 // fits refuses what is longer than the model's window, where the request wants nothing
 // dropped. Nothing is stored of it. Where nobody knows the window, the provider decides.
 // What context_management will compact is looked at when it is.
@@ -84,7 +75,6 @@ func (b *beginning) size(ctx context.Context, in *input) (need, budget uint64, k
 // store appends the request as a turn: to the session it names, to a fork where the
 // session went on elsewhere, or to a new session. Where that fails, the head is what it was.
 func (b *beginning) store(ctx context.Context, id turns.ID, in *input) (depth uint64, session turns.ID, meta *requestMeta, err error) {
-	r := b.request
 	// Only what a retry finds again is divided: see divide.
 	divisible := b.session.IsZero() && b.label == ""
 	if b.session.IsZero() {
@@ -146,12 +136,6 @@ func (b *beginning) store(ctx context.Context, id turns.ID, in *input) (depth ui
 	if b.parent.IsZero() && a.Parent != nil { // another door's turn came between
 		b.parent, b.moves = *a.Parent, false
 		return 0, session, nil, errLocked
-	}
-	if hash := r.settingsHash(); !b.door.hasSettings(b.session, hash) {
-		if err := b.applySettings(ctx, r); err != nil {
-			return 0, session, nil, err
-		}
-		b.door.noteSettings(b.session, hash)
 	}
 	return a.Depth, b.session, meta, nil
 }
@@ -277,35 +261,8 @@ func (b *beginning) open(ctx context.Context) error {
 	if err != nil {
 		return inputFault(err)
 	}
-	if b.session = s.ID; s.ID == id {
-		b.door.noteSettings(id, b.request.settingsHash())
-	}
+	b.session = s.ID
 	return nil
-}
-
-// settings are the request's settings of a session.
-func (r *CreateRequest) settings() (s api.SessionSettings) {
-	s.Model = &r.Model
-	system, list := api.System{}, []turns.Raw{}
-	if r.Instructions != nil && *r.Instructions != "" {
-		system = api.System{{Content: *r.Instructions}}
-	}
-	if r.Tools != nil {
-		list = r.Tools
-	}
-	s.System, s.Tools = &system, &list
-	return s
-}
-
-// applySettings gives a session the request's settings. One that the caller named keeps its own
-// instructions where the request has none.
-func (b *beginning) applySettings(ctx context.Context, r *CreateRequest) error {
-	s := r.settings()
-	if r.PreviousResponseID == nil && r.Instructions == nil {
-		s.System = nil
-	}
-	_, err := b.client.Set(ctx, b.session, api.SetSession{SessionSettings: s})
-	return inputFault(err)
 }
 
 // before is what was the head before a request's turn; nil: nothing.
