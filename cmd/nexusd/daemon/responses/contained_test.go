@@ -151,7 +151,7 @@ func TestAPanicEndsItsResponse(t *testing.T) {
 				t.Fatal(err)
 			}
 			var events []Event
-			ferr := f.follow(t.Context(), -1, func(e Event) error { events = append(events, e); return nil })
+			ferr := f.follow(t.Context(), -1, func(e Event) error { events = append(events, e); return nil }, nil)
 			res, err := f.wait(t.Context())
 			d.work.Wait()
 			e := asError(err)

@@ -44,7 +44,11 @@ type Config struct {
 	MaxBody        int64         // bytes of a request's body; 0: 32 MiB
 	BodyProgress   time.Duration // for each 64 KiB of a body; 0: 10 s
 	MaxGenerations int           // of one agent at a time; 0: 64
+	KeepAlive      time.Duration // between two signs of life of a stream without events; 0: 15 s
 	Memory         int64         // bytes of all requests that are read or under way; one agent has half at most; 0: 256 MiB
+
+	// After returns a channel that gets a value after d, and what frees it. nil: the clock's.
+	After func(d time.Duration) (<-chan time.Time, func() bool)
 }
 
 // Bounds of a request.
@@ -52,6 +56,7 @@ const (
 	defaultMaxBody     = 32 << 20
 	defaultProgress    = 10 * time.Second
 	defaultGenerations = 64
+	defaultKeepAlive   = 15 * time.Second
 	defaultMemory      = 256 << 20
 	maxMessage         = 8 << 20 // of a WebSocket
 	// maxGeneration bounds the call of a model. A response without an answer and without a
@@ -101,6 +106,15 @@ func New(c Config) (*Door, error) {
 	}
 	if c.MaxGenerations == 0 {
 		c.MaxGenerations = defaultGenerations
+	}
+	if c.KeepAlive == 0 {
+		c.KeepAlive = defaultKeepAlive
+	}
+	if c.After == nil {
+		c.After = func(d time.Duration) (<-chan time.Time, func() bool) {
+			t := time.NewTimer(d)
+			return t.C, t.Stop
+		}
 	}
 	if c.Memory == 0 {
 		c.Memory = defaultMemory

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"nexus/cmd/nexusd/daemon/provider"
 	"nexus/cmd/nexusd/daemon/web"
@@ -133,9 +134,9 @@ func (f *flight) emit(e Event) error {
 
 func (f *flight) wake() { close(f.grew); f.grew = make(chan struct{}) }
 
-// follow passes the events after number after to sink, until the last one. It returns why
-// there is no last one.
-func (f *flight) follow(ctx context.Context, after int, sink func(Event) error) error {
+// follow passes the events after number after to sink, until the last one, and calls idle,
+// which may be nil, where none came for a while. It returns why there is no last one.
+func (f *flight) follow(ctx context.Context, after int, sink func(Event) error, idle func() error) error {
 	for {
 		f.mu.Lock()
 		var next []Event
@@ -159,10 +160,34 @@ func (f *flight) follow(ctx context.Context, after int, sink func(Event) error) 
 			}
 			return nil
 		}
+		if err := f.await(ctx, grew, idle); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits until grew is closed, and calls idle each time that nothing came for a while.
+func (f *flight) await(ctx context.Context, grew <-chan struct{}, idle func() error) error {
+	for {
+		var quiet <-chan time.Time
+		free := func() bool { return true }
+		if idle != nil {
+			quiet, free = f.door.cfg.After(f.door.cfg.KeepAlive)
+		}
+		var err error
+		isQuiet := false
 		select {
 		case <-grew:
 		case <-ctx.Done():
-			return ctx.Err()
+			err = ctx.Err()
+		case <-quiet:
+			isQuiet = true
+		}
+		if free(); !isQuiet {
+			return err
+		}
+		if err := idle(); err != nil {
+			return err
 		}
 	}
 }

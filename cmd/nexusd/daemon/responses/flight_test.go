@@ -45,7 +45,7 @@ func TestWhatEventsRepeatIsHeldOnce(t *testing.T) {
 	}
 	f.end(f.echo, nil)
 	var got []string
-	if err := f.follow(t.Context(), -1, func(e Event) error { got = append(got, string(e.Data)); return nil }); err != nil {
+	if err := f.follow(t.Context(), -1, func(e Event) error { got = append(got, string(e.Data)); return nil }, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(got, sent) {

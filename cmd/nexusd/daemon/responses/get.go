@@ -164,8 +164,8 @@ func (v *view) response(encrypted bool) *Response {
 }
 
 // follow passes on the events after number after: those of the answer's turn, of the file,
-// or those that come.
-func (v *view) follow(ctx context.Context, after int, encrypted bool, sink func(Event) error) error {
+// or those that come; idle is called where none came for a while.
+func (v *view) follow(ctx context.Context, after int, encrypted bool, sink func(Event) error, idle func() error) error {
 	later := func(e Event) error {
 		if e.Seq <= after {
 			return nil
@@ -173,7 +173,7 @@ func (v *view) follow(ctx context.Context, after int, encrypted bool, sink func(
 		return sink(e)
 	}
 	if v.live != nil {
-		return v.live.follow(ctx, after, sink)
+		return v.live.follow(ctx, after, sink, idle)
 	}
 	if v.answer == nil {
 		return v.rest(later)
@@ -212,7 +212,7 @@ func (v *view) rest(sink func(Event) error) error {
 // finished is the flight of a response that has ended.
 func (d *Door) finished(v *view) (*flight, error) {
 	f := &flight{door: d, recorded: true, echo: v.echo, ref: v.ref, grew: make(chan struct{}), ended: true, final: v.response(false), users: 1}
-	err := v.follow(context.Background(), -1, false, func(e Event) error { f.events = append(f.events, e.withoutLong()); return nil })
+	err := v.follow(context.Background(), -1, false, func(e Event) error { f.events = append(f.events, e.withoutLong()); return nil }, nil)
 	return f, err
 }
 
@@ -248,7 +248,7 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request) {
 	s := &sse{w: w}
 	s.begin()
 	_ = http.NewResponseController(w).Flush()
-	if err = v.follow(r.Context(), after, encrypted, s.send); err == nil {
+	if err = v.follow(r.Context(), after, encrypted, s.send, s.keepAlive); err == nil {
 		err = s.end()
 	}
 	if err != nil {

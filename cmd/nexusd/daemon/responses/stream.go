@@ -626,6 +626,13 @@ func (s *sse) send(e Event) error {
 	return s.write("event: " + e.Type + "\ndata: " + string(e.Data) + "\n\n")
 }
 
+// keepAlive writes a comment, which clients skip: what stands between, such as a proxy, closes
+// a connection that is quiet while a model thinks.
+func (s *sse) keepAlive() error {
+	s.begin()
+	return s.write(": keep-alive\n\n")
+}
+
 func (s *sse) begin() {
 	if s.begun {
 		return
