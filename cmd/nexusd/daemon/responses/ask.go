@@ -75,6 +75,11 @@ func (b *beginning) unrecorded(ctx context.Context, in *input) (*flight, error) 
 	ref := turns.Ref{Session: api.NewID(), Turn: api.NewID()}
 	f := b.newFlight(ref, choice, ask)
 	f.echo = b.request.echo(responseID(ref), b.door.cfg.Now())
+	ask.Hold = f.hold
+	if err := f.holdContext(); err != nil {
+		f.drop()
+		return nil, err
+	}
 	return f, nil
 }
 
@@ -110,9 +115,10 @@ func (b *beginning) prepare(ctx context.Context, id, session turns.ID, depth uin
 	f := b.newFlight(turns.Ref{Session: session, Turn: id}, choice, ask)
 	defer func() {
 		if err != nil {
-			f.cancel(nil)
+			f.drop()
 		}
 	}()
+	ask.Hold = f.hold
 	f.recorded, f.meta, f.depth, f.lost = true, meta, depth, lost
 	f.echo = b.request.whole(meta)
 	f.echo.Nexus = &Nexus{Session: session, Turn: id, Depth: depth, ForkedFrom: meta.Forked}
@@ -126,6 +132,9 @@ func (b *beginning) prepare(ctx context.Context, id, session turns.ID, depth uin
 		}
 	}
 	if err := f.use(f.context); err != nil {
+		return nil, err
+	}
+	if err := f.holdContext(); err != nil {
 		return nil, err
 	}
 	// The file of one that is not to be stored has no events: it says after a crash that this

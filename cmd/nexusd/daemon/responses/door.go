@@ -46,6 +46,8 @@ type Config struct {
 	MaxGenerations int           // of one agent at a time; 0: 64
 	KeepAlive      time.Duration // between two signs of life of a stream without events; 0: 15 s
 	Memory         int64         // bytes of all requests that are read or under way; one agent has half at most; 0: 256 MiB
+	Streams        int64         // bytes of memory that all responses under way may use; one agent has half at most; 0: 256 MiB
+	MaxAnswer      int64         // bytes of the texts and arguments of one answer; 0: 4 MiB
 
 	// After returns a channel that gets a value after d, and what frees it. nil: the clock's.
 	After func(d time.Duration) (<-chan time.Time, func() bool)
@@ -58,6 +60,8 @@ const (
 	defaultGenerations = 64
 	defaultKeepAlive   = 15 * time.Second
 	defaultMemory      = 256 << 20
+	defaultStreams     = 256 << 20
+	defaultAnswer      = 4 << 20
 	maxMessage         = 8 << 20 // of a WebSocket
 	// maxGeneration bounds the call of a model. A response without an answer and without a
 	// file on this daemon is another daemon's for so long; then it is lost.
@@ -75,6 +79,7 @@ type Door struct {
 	sealer  window.Sealer // without a key there are no compaction items
 	log     *slog.Logger
 	room    *room
+	memory  *budget
 	ctx     context.Context // of the calls of models
 	cancel  context.CancelCauseFunc
 	work    sync.WaitGroup
@@ -119,6 +124,12 @@ func New(c Config) (*Door, error) {
 	if c.Memory == 0 {
 		c.Memory = defaultMemory
 	}
+	if c.Streams == 0 {
+		c.Streams = defaultStreams
+	}
+	if c.MaxAnswer == 0 {
+		c.MaxAnswer = defaultAnswer
+	}
 	if err := os.MkdirAll(c.Spool, 0o700); err != nil {
 		return nil, err
 	}
@@ -129,7 +140,7 @@ func New(c Config) (*Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Door{id: id, cfg: c, log: c.Logger, room: newRoom(c.Memory), flights: make(map[string]*flight), busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock)}
+	d := &Door{id: id, cfg: c, log: c.Logger, room: newRoom(c.Memory), memory: newBudget(c.Streams), flights: make(map[string]*flight), busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock)}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	d.sockets = socket.New(socket.Config{MaxMessage: min(c.MaxBody, maxMessage), Expired: socket.Limit.Event(), TooLarge: socket.Large.Event(), NoRoom: failure(errNoRoom).Event(), Take: d.room.take, Give: d.room.give})
 	if c.Key != nil {

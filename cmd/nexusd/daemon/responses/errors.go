@@ -60,6 +60,7 @@ const (
 	codePrevious   = "previous_response_not_found"
 	codeLength     = "context_length_exceeded"
 	codeLost       = "answer_lost"
+	codeTooLarge   = "answer_too_large"
 	codeKeyReused  = "idempotency_key_reused"
 	codeNoModel    = "model_not_found"
 	codeNoResponse = "response_not_found"

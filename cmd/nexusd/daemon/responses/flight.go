@@ -3,7 +3,6 @@ package responses
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -37,11 +36,18 @@ type flight struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 
+	memory *share
+
+	// Of the goroutine that runs it.
+	written int64 // bytes of all events
+	text    int64 // bytes of the answer's texts and arguments
+	held    int64 // bytes of memory that the events take
+	ending  bool  // what comes ends the response, and is sent in any case
+
 	mu      sync.Mutex
 	grew    chan struct{} // closed when events or the end came
-	events  []Event
-	size    int
-	tooMany bool
+	events  []Event       // those from number dropped on
+	dropped int
 	ended   bool
 	err     error // of the end; nil: final is whole
 	cut     bool  // events are missing at the end: who follows sees err in their place
@@ -56,6 +62,7 @@ func (b *beginning) newFlight(ref turns.Ref, choice toolChoice, ask *provider.Re
 	f := &flight{door: b.door, caller: b.caller, client: b.client, request: b.request, beginning: b, provider: b.provider, ask: ask, ref: ref, choice: choice,
 		grew: make(chan struct{}), users: 1, queued: b.request.inBackground(), release: func() {}}
 	f.ctx, f.cancel = context.WithCancelCause(b.door.ctx)
+	f.memory = b.door.memory.open(ownerOf(b.caller), func() { f.cancel(errMemory) })
 	return f
 }
 
@@ -96,6 +103,7 @@ func (f *flight) launch() error {
 // drop ends a flight that was not launched.
 func (f *flight) drop() {
 	f.cancel(nil)
+	f.memory.close()
 	if err := f.spool.close(false); err != nil {
 		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
 	}
@@ -109,27 +117,73 @@ func (f *flight) join() { f.mu.Lock(); f.users++; f.mu.Unlock() }
 func (f *flight) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.users--; f.users == 0 && !f.recorded {
+	if f.users--; f.users > 0 {
+		return
+	}
+	if !f.recorded {
 		f.cancel(errCancelled)
+	}
+	if f.ended {
+		f.memory.close()
 	}
 }
 
+// eventBytes is about what an event takes in memory besides its JSON.
+const eventBytes = 128
+
 // emit keeps an event and shows it. The file has it first.
 func (f *flight) emit(e Event) error {
-	if f.size += len(e.Data); f.size > maxSpool && !f.tooMany {
-		f.tooMany = true // said once: the events that end the response are sent
-		return fmt.Errorf("%w: the events of a response have over %d bytes", turns.ErrTooLarge, maxSpool)
-	}
-	if !f.quiet {
-		if err := f.spool.line(e.Data); err != nil {
+	kept := e.withoutLong()
+	n := eventBytes + int64(len(kept.Data)) + kept.sharedBytes()
+	if f.ending {
+		f.memory.force(n)
+	} else {
+		if f.written += int64(len(e.Data)); f.written > maxSpool {
+			return errAnswerSize(maxSpool)
+		}
+		if err := f.memory.take(n); err != nil {
 			return err
+		}
+	}
+	f.held += n
+	if !f.quiet {
+		if err := f.spool.line(e.Data); err != nil && !f.ending {
+			return err
+		} else if err != nil { // a client reads how its response ended, also of a disk that is full
+			f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.events = append(f.events, e.withoutLong())
+	f.events = append(f.events, kept)
 	f.wake()
 	return nil
+}
+
+// take passes on what a provider sent, and counts what is kept of it.
+func (f *flight) take(em *emitter, ev provider.Event) error {
+	n := int64(len(ev.Text))
+	if f.text += n; f.text > f.door.cfg.MaxAnswer {
+		return errAnswerSize(f.door.cfg.MaxAnswer)
+	}
+	if err := f.memory.take(n + n/4); err != nil { // a text that grows has room to grow
+		return err
+	}
+	return em.take(ev)
+}
+
+// hold counts what the provider's client keeps of the answer.
+func (f *flight) hold(n int) error { return f.memory.take(int64(n)) }
+
+// holdContext counts what the model is asked: the messages, and their rendering.
+func (f *flight) holdContext() error { return f.memory.take(2 * sizeOf(f.ask.Messages)) }
+
+// dropEvents lets go of the events so far. Who has not read them reads how the response ends.
+func (f *flight) dropEvents() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dropped += len(f.events)
+	f.events, f.held = nil, 0
 }
 
 func (f *flight) wake() { close(f.grew); f.grew = make(chan struct{}) }
@@ -140,8 +194,8 @@ func (f *flight) follow(ctx context.Context, after int, sink func(Event) error, 
 	for {
 		f.mu.Lock()
 		var next []Event
-		if after < len(f.events)-1 { // after is a client's, and may be the largest number
-			next = f.events[after+1:]
+		if after = max(after, f.dropped-1); after-f.dropped < len(f.events)-1 { // after is a client's, and may be the largest number
+			next = f.events[after-f.dropped+1:]
 		}
 		ended, err, cut, grew := f.ended, f.err, f.cut, f.grew
 		f.mu.Unlock()
@@ -266,5 +320,10 @@ func (f *flight) end(final *Response, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.final, f.err, f.ended = final, err, true
+	if f.users > 0 {
+		f.memory.keep(f.held)
+	} else {
+		f.memory.close()
+	}
 	f.wake()
 }

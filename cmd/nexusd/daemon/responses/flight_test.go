@@ -12,10 +12,11 @@ import (
 
 // A response whose events are too many ends: the event that says so is sent.
 func TestTheLastEventOfTooManyIsSent(t *testing.T) {
-	f := &flight{grew: make(chan struct{}), size: maxSpool}
-	if err := f.emit(Event{Data: []byte("x")}); !errors.Is(err, turns.ErrTooLarge) {
+	f := &flight{grew: make(chan struct{}), written: maxSpool}
+	if err := f.emit(Event{Data: []byte("x")}); asError(err).Code != codeTooLarge {
 		t.Errorf("%v", err)
 	}
+	f.ending = true
 	if err := f.emit(Event{Data: []byte("the end")}); err != nil || len(f.events) != 1 {
 		t.Errorf("%v, %d events", err, len(f.events))
 	}

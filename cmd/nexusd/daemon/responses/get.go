@@ -130,7 +130,7 @@ func (v *view) lost() int {
 	switch {
 	case len(v.events) == 0 && v.meta.Echo.Store: // the model was not asked
 		return v.head.Lost
-	case f.terminal && !slices.ContainsFunc(f.items, isOfModel) && f.response.Error != nil && !contains([]string{"lost", "timeout", "invalid_answer"}, f.response.Error.Code):
+	case f.terminal && !slices.ContainsFunc(f.items, isOfModel) && f.response.Error != nil && !contains([]string{"lost", "timeout", "invalid_answer", codeTooLarge, errMemory.Code}, f.response.Error.Code):
 		return v.head.Lost // the provider refused
 	}
 	return v.head.Lost + 1
@@ -210,10 +210,14 @@ func (v *view) rest(sink func(Event) error) error {
 }
 
 // finished is the flight of a response that has ended.
-func (d *Door) finished(v *view) (*flight, error) {
-	f := &flight{door: d, recorded: true, echo: v.echo, ref: v.ref, grew: make(chan struct{}), ended: true, final: v.response(false), users: 1}
-	err := v.follow(context.Background(), -1, false, func(e Event) error { f.events = append(f.events, e.withoutLong()); return nil }, nil)
-	return f, err
+func (d *Door) finished(owner string, v *view) (*flight, error) {
+	f := &flight{door: d, memory: d.memory.open(owner, func() {}), recorded: true, quiet: true, echo: v.echo, ref: v.ref, grew: make(chan struct{}), ended: true, final: v.response(false), users: 1}
+	err := v.follow(context.Background(), -1, false, f.emit, nil)
+	if err != nil {
+		f.memory.close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // get is GET /v1/responses/{id}.

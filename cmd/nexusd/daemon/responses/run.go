@@ -80,6 +80,10 @@ func (f *flight) answerIt(em *emitter) {
 	if err == nil {
 		err = m.Validate("/answer")
 	}
+	if e := (*Error)(nil); errors.As(err, &e) {
+		f.fail(em, e)
+		return
+	}
 	if err != nil {
 		f.door.log.Warn("responses: a provider's answer can't be stored", "response", f.echo.ID, "err", err)
 		f.fail(em, &Error{Status: http.StatusBadGateway, Type: modelError, Code: "invalid_answer", Message: "The provider's answer is not valid."})
@@ -104,7 +108,7 @@ func (f *flight) announce(em *emitter) error {
 func (f *flight) generate(em *emitter) (*provider.Answer, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, maxGeneration)
 	defer cancel()
-	a, err := f.provider.Generate(ctx, f.ask, em.take)
+	a, err := f.provider.Generate(ctx, f.ask, func(ev provider.Event) error { return f.take(em, ev) })
 	p := (*provider.Error)(nil)
 	if errors.As(err, &p) && p.Code == codeLength && f.recorded && f.request.mayDrop() && len(em.parts) == 0 {
 		cx, oerr := f.client.Overflow(ctx, f.ref.Session, api.Overflow{Error: p.Message, Status: p.Status, Format: "otel"})
@@ -115,7 +119,7 @@ func (f *flight) generate(em *emitter) (*provider.Answer, error) {
 			return nil, err
 		}
 		f.context = cx
-		a, err = f.provider.Generate(ctx, f.ask, em.take)
+		a, err = f.provider.Generate(ctx, f.ask, func(ev provider.Event) error { return f.take(em, ev) })
 	}
 	if cause := context.Cause(f.ctx); cause != nil {
 		return nil, cause
@@ -162,9 +166,9 @@ func (f *flight) complete(em *emitter, m *turns.Message, a *provider.Answer) {
 	f.mu.Lock()
 	f.answer = m
 	f.mu.Unlock()
-	// The answer is durable: a file that can't be written does not matter any more.
+	// The answer is durable: a file that can't be written does not matter any more, nor memory.
 	s := f.spool
-	f.spool = nil
+	f.spool, f.ending = nil, true
 	defer func() { f.end(final, nil) }()
 	defer func() {
 		if err := s.close(true); err != nil {
@@ -228,8 +232,14 @@ func (f *flight) fail(em *emitter, err error) {
 		f.door.log.Error("responses", "id", id, "response", f.echo.ID, "err", err)
 		e = errInternal(id)
 	}
+	f.ending = true
 	r := *f.echo
-	r.Output = incompleteItems(f.eventsNow())
+	if isOversize(e) { // to repeat what came would take as much again, several times
+		r.Output = []Item{}
+		f.dropEvents()
+	} else {
+		r.Output = incompleteItems(f.eventsNow())
+	}
 	if r.Nexus != nil {
 		n := *r.Nexus
 		n.LostAnswers = f.lost

@@ -39,8 +39,8 @@ const (
 	// spoolAge is how long the file of a response without an answer is kept: that of one
 	// that failed, was cancelled, or was lost.
 	spoolAge = 30 * 24 * time.Hour
-	// maxSpool bounds the events of a response.
-	maxSpool = 256 << 20
+	// maxSpool bounds the events of a response: some five times the largest answer.
+	maxSpool = 64 << 20
 )
 
 // openSpool begins the file of a response, in place of the one of an earlier try.
