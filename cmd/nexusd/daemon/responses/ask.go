@@ -140,7 +140,7 @@ func (b *beginning) prepare(ctx context.Context, id, session turns.ID, depth uin
 	// The file of one that is not to be stored has no events: it says after a crash that this
 	// daemon is not at it any more.
 	f.quiet = !b.request.stored()
-	if f.spool, err = openSpool(b.door.cfg.Spool, spoolHead{f.echo.ID, lost}); err != nil {
+	if f.spool, err = b.door.spools.open(spoolHead{f.echo.ID, lost}); err != nil {
 		return nil, fmt.Errorf("the file of a response: %w", err)
 	}
 	return f, nil

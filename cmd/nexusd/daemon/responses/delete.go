@@ -47,7 +47,7 @@ func (d *Door) delete(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	removeSpool(d.cfg.Spool, id)
+	d.spools.remove(id)
 	reply(w, http.StatusOK, struct {
 		ID      string `json:"id"`
 		Object  string `json:"object"`

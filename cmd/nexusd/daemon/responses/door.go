@@ -2,12 +2,12 @@ package responses
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
 	"mime"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -36,7 +36,8 @@ type Config struct {
 	Client func(web.Caller) *api.Client
 	// Spool is the folder of the files of answers that are not stored yet.
 	Spool string
-	// Key returns the ledger's own key, under which compaction items are sealed; nil: there are none.
+	// Key returns the ledger's own key, under which compaction items and the files are sealed.
+	// nil: there are no items, and nobody reads a file once the process ended.
 	Key    func() (seal.Key, error)
 	Logger *slog.Logger // nil: silent
 	Now    func() time.Time
@@ -47,6 +48,8 @@ type Config struct {
 	KeepAlive      time.Duration // between two signs of life of a stream without events; 0: 15 s
 	Memory         int64         // bytes of all requests that are read or under way; one agent has half at most; 0: 256 MiB
 	Streams        int64         // bytes of memory that all responses under way may use; one agent has half at most; 0: 256 MiB
+	SpoolBytes     int64         // bytes of the files, twice Streams or more; 0: 512 MiB
+	SpoolAge       time.Duration // how long the file of a response without an answer is kept; 0: 30 days
 	MaxAnswer      int64         // bytes of the texts and arguments of one answer; 0: 4 MiB
 
 	// After returns a channel that gets a value after d, and what frees it. nil: the clock's.
@@ -80,9 +83,11 @@ type Door struct {
 	log     *slog.Logger
 	room    *room
 	memory  *budget
+	spools  *spools
 	ctx     context.Context // of the calls of models
 	cancel  context.CancelCauseFunc
 	work    sync.WaitGroup
+	keeper  sync.WaitGroup // removes old files
 
 	id      turns.ID // of the door, through all its restarts
 	mu      sync.Mutex
@@ -130,23 +135,54 @@ func New(c Config) (*Door, error) {
 	if c.MaxAnswer == 0 {
 		c.MaxAnswer = defaultAnswer
 	}
-	if err := os.MkdirAll(c.Spool, 0o700); err != nil {
-		return nil, err
+	if c.SpoolBytes == 0 {
+		c.SpoolBytes = defaultSpoolBytes
 	}
-	if err := sweepSpool(c.Spool, c.Now()); err != nil {
+	if c.SpoolAge == 0 {
+		c.SpoolAge = defaultSpoolAge
+	}
+	key := c.Key
+	if key == nil {
+		var own seal.Key
+		if _, err := rand.Read(own[:]); err != nil {
+			return nil, err
+		}
+		key = func() (seal.Key, error) { return own, nil }
+	}
+	files, err := openSpools(c.Spool, key, c.SpoolBytes, c.SpoolAge, c.Now)
+	if err != nil {
 		return nil, err
 	}
 	id, err := readDoorID(c.Spool)
 	if err != nil {
 		return nil, err
 	}
-	d := &Door{id: id, cfg: c, log: c.Logger, room: newRoom(c.Memory), memory: newBudget(c.Streams), flights: make(map[string]*flight), busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock)}
+	d := &Door{id: id, cfg: c, log: c.Logger, room: newRoom(c.Memory), memory: newBudget(c.Streams), spools: files, flights: make(map[string]*flight), busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock)}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
+	d.keeper.Go(d.expireFiles(d.ctx))
 	d.sockets = socket.New(socket.Config{MaxMessage: min(c.MaxBody, maxMessage), Expired: socket.Limit.Event(), TooLarge: socket.Large.Event(), NoRoom: failure(errNoRoom).Event(), Take: d.room.take, Give: d.room.give})
 	if c.Key != nil {
 		d.sealer = window.Sealer{Key: c.Key}
 	}
 	return d, nil
+}
+
+// expireFiles returns what removes files that are too old, until ctx ends.
+func (d *Door) expireFiles(ctx context.Context) func() {
+	return func() {
+		hourly := time.NewTicker(time.Hour)
+		defer hourly.Stop()
+		for {
+			select {
+			case <-hourly.C:
+				if err := d.spools.expire(); err != nil {
+					d.log.Warn("responses: old files", "err", err)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
 }
 
 // Close ends the calls of models that are under way, and waits until they ended or ctx
@@ -160,7 +196,7 @@ func (d *Door) Close(ctx context.Context) error {
 		return err
 	}
 	done := make(chan struct{})
-	go func() { d.work.Wait(); close(done) }()
+	go func() { d.work.Wait(); d.keeper.Wait(); close(done) }()
 	select {
 	case <-done:
 		return nil

@@ -178,12 +178,24 @@ func (f *flight) hold(n int) error { return f.memory.take(int64(n)) }
 // holdContext counts what the model is asked: the messages, and their rendering.
 func (f *flight) holdContext() error { return f.memory.take(2 * sizeOf(f.ask.Messages)) }
 
-// dropEvents lets go of the events so far. Who has not read them reads how the response ends.
+// dropEvents lets go of the events so far, but for those that began the response in its file.
+// Who has not read them reads how the response ends.
 func (f *flight) dropEvents() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.dropped += len(f.events)
+	events := f.events
+	f.dropped += len(events)
 	f.events, f.held = nil, 0
+	f.mu.Unlock()
+	if f.quiet {
+		return
+	}
+	err := f.spool.dropEvents()
+	for i := 0; err == nil && i < len(events) && events[i].of != nil && events[i].of.Response != nil; i++ {
+		err = f.spool.line(events[i].whole().Data)
+	}
+	if err != nil {
+		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
+	}
 }
 
 func (f *flight) wake() { close(f.grew); f.grew = make(chan struct{}) }

@@ -74,14 +74,14 @@ func (d *Door) load(ctx context.Context, client *api.Client, id string, what int
 			return nil, fmt.Errorf("%w: the answer of %s says nothing of its response", turns.ErrCorrupt, id)
 		}
 		if v.live == nil {
-			removeSpool(d.cfg.Spool, id) // a crash came between the commit and this
+			d.spools.remove(id) // a crash came between the commit and this
 		}
 	case !ofCode(err, api.NotFound):
 		return nil, err
 	default:
 		v.answer = nil
 		if v.live == nil {
-			if v.head, v.events, err = readSpool(d.cfg.Spool, id); err != nil {
+			if v.head, v.events, err = d.spools.read(id); err != nil {
 				return nil, err
 			}
 		}
@@ -205,7 +205,7 @@ func (v *view) rest(sink func(Event) error) error {
 		return &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "response_elsewhere", Message: "Another server generates this response; poll it."}
 	}
 	em := newEmitter(v.ref, toolChoice{}, false, sink)
-	em.seq = len(v.events)
+	em.seq = nextSeq(v.events)
 	return em.fail(errLost(), r)
 }
 

@@ -89,7 +89,7 @@ func TestACrashBeforeTheFileHoldsNoSessionUp(t *testing.T) {
 			r := newRig(t)
 			r.ok("POST", "/v1/responses", `{"model":"m","input":"wait","background":true}`, "X-Nexus-Session", "desk")
 			r.crash()
-			files, err := filepath.Glob(filepath.Join(r.config.Spool, "*.events"))
+			files, err := filepath.Glob(filepath.Join(r.config.Spool, "*.spool"))
 			if err != nil || len(files) != 1 {
 				t.Fatalf("%v, %v", files, err)
 			}
