@@ -167,6 +167,20 @@ func New(c Config) (*Door, error) {
 	return d, nil
 }
 
+// Usage is what the responses of a door use.
+type Usage struct {
+	Memory  int64  // bytes of those under way
+	Evicted uint64 // how many ended for want of memory, since the start
+	Spool   int64  // bytes of the folder
+}
+
+// Usage returns what the door uses now. Safe for concurrent use.
+func (d *Door) Usage() (u Usage) {
+	u.Memory, u.Evicted = d.memory.state()
+	u.Spool = d.spools.size()
+	return u
+}
+
 // expireFiles returns what removes files that are too old, until ctx ends.
 func (d *Door) expireFiles(ctx context.Context) func() {
 	return func() {
