@@ -3,6 +3,7 @@ package responses
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -145,6 +146,15 @@ func (b *beginning) store(ctx context.Context, id turns.ID, in *input) (depth ui
 var errLocked = &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "conversation_locked", RetryAfter: time.Second,
 	Message: "The conversation waits for the answer of another request."}
 
+// errLockedElsewhere is errLocked for a request that another daemon began. Nothing in the
+// ledger says whether that one lives, so it has as long as a model may take.
+func errLockedElsewhere(since time.Time) *Error {
+	e := *errLocked
+	e.Message = fmt.Sprintf("The conversation waits for the answer of a request that another server began at %s. If that server is lost, the next request goes on at %s; one with the same Idempotency-Key, or ledgerctl rewind to the turn before, frees it now.",
+		since.UTC().Format(time.RFC3339), since.Add(maxGeneration).UTC().Format(time.RFC3339))
+	return &e
+}
+
 // join makes the request the next one of the session that it names, whose lock it holds until
 // unlock, whatever err is, and leaves in in what is new of its input.
 func (b *beginning) join(ctx context.Context, in **input) (unlock func(), err error) {
@@ -187,6 +197,9 @@ func (b *beginning) follow(ctx context.Context) error {
 	case err != nil && asError(err).Status != http.StatusNotFound:
 		return err
 	case err == nil && (v.status() == inProgress || v.status() == queued):
+		if v.live == nil {
+			return errLockedElsewhere(time.Time(v.turn.Recorded))
+		}
 		return errLocked
 	}
 	b.stepBack(b.session, t.ID)
