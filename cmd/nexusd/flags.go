@@ -49,6 +49,13 @@ files of the credentials that it made.
                        server: --nats needs it
   --max-store BYTES    most bytes of the stream's files
   --cache-bytes BYTES  memory of all caches together (default 268435456)
+  --responses-memory BYTES
+                       memory of all responses of /v1 under way (default
+                       268435456)
+  --spool-bytes BYTES  most bytes of the events of responses without a stored
+                       answer, sealed (default twice --responses-memory)
+  --spool-age TIME     how long those of a failed response are kept (default
+                       720h)
   --scrub TIME         within which all that is stored is read and checked, or
                        off (default 24h)
   --collect-after TIME after which a blob that no event names is removed, or
@@ -109,6 +116,9 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs.BoolVar(&flags.Plaintext, "plaintext", false, "")
 	fs.Int64Var(&flags.MaxStore, "max-store", 0, "")
 	fs.Int64Var(&flags.CacheBytes, "cache-bytes", 0, "")
+	fs.Int64Var(&flags.ResponsesMemory, "responses-memory", 0, "")
+	fs.Int64Var(&flags.SpoolBytes, "spool-bytes", 0, "")
+	fs.StringVar(&flags.SpoolAge, "spool-age", "", "")
 	fs.StringVar(&flags.Scrub, "scrub", "", "")
 	fs.StringVar(&flags.CollectAfter, "collect-after", "", "")
 	fs.StringVar(&flags.Files, "files", "", "")
@@ -181,6 +191,12 @@ func parse(args, environ []string) (daemon.Config, error) {
 			cfg.MaxStore = flags.MaxStore
 		case "cache-bytes":
 			cfg.CacheBytes = flags.CacheBytes
+		case "responses-memory":
+			cfg.ResponsesMemory = flags.ResponsesMemory
+		case "spool-bytes":
+			cfg.SpoolBytes = flags.SpoolBytes
+		case "spool-age":
+			cfg.SpoolAge = flags.SpoolAge
 		case "scrub":
 			cfg.Scrub = flags.Scrub
 		case "collect-after":

@@ -151,3 +151,32 @@ func TestShorteningPaysOnlyFarFromTheTrigger(t *testing.T) {
 		}
 	}
 }
+
+// A path is read for its number of messages as soon as it may have too many, however few turns
+// it has: a turn of 20 parallel calls has 21 messages or more.
+func TestMessagesAreCountedInTurnsOfManyMessages(t *testing.T) {
+	pol, err := builtin("nexus").With(turns.Raw(`{"max_messages":100}`))
+	must(t, err)
+	w := compactortest.NewSession()
+	w.Policy = pol
+	for i := range 6 {
+		var ms []turns.Message
+		for k := range 20 {
+			ms = append(ms, turns.TextMessage(turns.User, fmt.Sprint("result ", i, " ", k)))
+		}
+		must(t, w.Turn(ms, says("answer")))
+		p := w.Path()
+		messages := uint64(21 * (i + 1))
+		_, due := plan.Due(p, pol, p.Tokens())
+		if due != (messages > 100) {
+			t.Errorf("with %d messages: due %v", messages, due)
+		}
+		known := view.Load{Tokens: p.Tokens(), Turns: uint64(i + 1)} // without reading the path
+		if due && !plan.NeedsPath(pol, known) {
+			t.Errorf("with %d messages in %d turns the path is not read, so nobody counts them", messages, i+1)
+		}
+	}
+	if plan.NeedsPath(pol, view.Load{Tokens: 400, Turns: 10}) {
+		t.Error("a path is read that can't have more than 100 messages")
+	}
+}

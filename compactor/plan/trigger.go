@@ -115,12 +115,15 @@ func measuredSize(p policy.Policy, estimate, reported uint64) uint64 {
 	return estimate
 }
 
-// maxTurnMessages is how many messages a turn has at most, as [NeedsPath] assumes.
-const maxTurnMessages = 8
+// minMessageTokens is what a message counts at least: the framing of chat formats, by
+// [tokens.Approx], without its parts.
+const minMessageTokens = 4
 
-// NeedsPath reports whether the policy's triggers need a path with its halves.
+// NeedsPath reports whether the policy's triggers need a path with its halves. Only such a
+// path has its messages counted: a turn has up to [turns.MaxMessages] of them, so the number
+// of turns bounds nothing, and the tokens do.
 func NeedsPath(p policy.Policy, l view.Load) bool {
-	mayHaveTooManyMessages := p.MaxMessages > 0 && l.Turns > p.MaxMessages/maxTurnMessages
+	mayHaveTooManyMessages := p.MaxMessages > 0 && l.Tokens/minMessageTokens > p.MaxMessages
 	ownCounter := p.Counter != "" && p.Counter != tokens.Approx{}.Name()
 	return p.LargeOutputChars > 0 || mayHaveTooManyMessages || p.Measure != policy.Estimate || ownCounter
 }

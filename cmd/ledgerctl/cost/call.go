@@ -37,7 +37,9 @@ type Call struct {
 	Source  string // the program whose transcript it is from, such as claude-code; "": none
 	Project string // the working folder; "": not stated
 	Model   string
+	Asked   string       // the model that the client asked for, where another one answered; "": the same
 	Message string       // the provider's id of the response; "": not stated
+	Direct  string       // the id that /v1 gave the response; "": it did not come through /v1
 	Usage   *turns.Usage // nil: not stated
 	Details turns.UsageDetails
 	// Recorded is the cost that the source has, in picodollars, if HasRecorded is set.
@@ -79,7 +81,10 @@ func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) 
 	if dollars, ok := turns.CostOf(t.Meta); ok {
 		c.Recorded, c.HasRecorded = picosOf(dollars), true
 	}
-	c.Missing = requestOf(t.Meta).Lost
+	r := requestOf(t.Meta)
+	if c.Missing = r.Lost; r.Status != "" {
+		c.Direct, c.Asked = r.ID, r.requested
+	}
 	return c, !t.Pending && c.Model != synthetic
 }
 
@@ -108,6 +113,10 @@ const agentTier = "agent"
 type request struct {
 	Digest string `json:"digest"` // in the turn of the request
 	Lost   uint64 `json:"lost"`   // in the turn of the answer: how many were lost before it
+	Status string `json:"status"` // in the turn of the answer
+	ID     string `json:"id"`     // in the turn of the answer: of the response
+
+	requested string // the model that was asked for, where another one answered
 }
 
 // requestOf returns what a turn's meta has of a response. A meta belongs to the client and
@@ -115,19 +124,21 @@ type request struct {
 func requestOf(meta turns.Raw) request {
 	var m struct {
 		Responses turns.Raw `json:"responses"`
+		Requested turns.Raw `json:"requested_model"`
 	}
 	var r request
 	if meta.Kind() != '{' || json.Unmarshal(meta, &m) != nil || m.Responses.Kind() != '{' || json.Unmarshal(m.Responses, &r) != nil || r.Lost > maxLost {
 		return request{}
 	}
+	r.requested, _ = m.Requested.Text()
 	return r
 }
 
 // maxLost is above what any request is tried.
 const maxLost = 1 << 20
 
-// messageID returns the provider's id of a response, as the importer of Claude Code
-// writes it into meta.
+// messageID returns the provider's id of a response, as importers and /v1 write it into
+// meta.
 func messageID(meta turns.Raw) string {
 	var m struct {
 		Message turns.Raw `json:"message_id"`

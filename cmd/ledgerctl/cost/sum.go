@@ -160,6 +160,8 @@ type Sum struct {
 	kinds    map[Kind]*Amount
 	seen     map[response]turns.Usage // the usage that is counted
 	last     map[response]uint64      // by program and message: the input of the last one that is counted
+	direct   map[response]uint64      // those of /v1 that are counted and that no file has yet, by each of their ids
+	filed    map[response]uint64      // those of files that are counted and that /v1 has not yet; no source
 	sources  map[tokens.Source]uint64
 	unpriced map[string]uint64 // by model: tokens
 }
@@ -170,7 +172,7 @@ func NewSum(opt Options) *Sum {
 		opt.Zone = time.UTC
 	}
 	return &Sum{opt: opt, rows: make(map[Group]*Row), kinds: make(map[Kind]*Amount), seen: make(map[response]turns.Usage), last: make(map[response]uint64),
-		sources: make(map[tokens.Source]uint64), unpriced: make(map[string]uint64)}
+		direct: make(map[response]uint64), filed: make(map[response]uint64), sources: make(map[tokens.Source]uint64), unpriced: make(map[string]uint64)}
 }
 
 // Add adds a call. The same response of a provider counts once, however many turns and
@@ -212,6 +214,9 @@ type response struct {
 // its usage is new. A turn that holds the rest of a response reports no input, and only
 // the output that came since: nothing of that is counted already.
 func (s *Sum) isRepeated(c *Call) bool {
+	if c.Direct != "" {
+		return s.isInAFile(c)
+	}
 	if c.Message == "" {
 		return false
 	}
@@ -235,6 +240,13 @@ func (s *Sum) isRepeated(c *Call) bool {
 		return true
 	case !ok:
 		s.seen[this] = *c.Usage
+		k := response{message: c.Message, input: input}
+		if s.direct[k] > 0 { // /v1 has it
+			s.direct[k]--
+			c.Usage = nil
+			return true
+		}
+		s.filed[k]++
 		return false
 	}
 	more := c.Usage.OutputTokens - min(c.Usage.OutputTokens, had.OutputTokens)
@@ -244,6 +256,29 @@ func (s *Sum) isRepeated(c *Call) bool {
 		c.Usage = &turns.Usage{OutputTokens: more}
 	}
 	return true
+}
+
+// isInAFile reports whether a response that came through /v1 is counted already, from the
+// transcript of the program that asked. The program knows it by the provider's id, or by that
+// of /v1. Two turns of /v1 are never the same response: some servers give one id to many.
+func (s *Sum) isInAFile(c *Call) bool {
+	k := response{}
+	if c.Usage != nil {
+		k.input = c.Usage.InputTokens
+	}
+	for _, id := range []string{c.Message, c.Direct} {
+		if k.message = id; id != "" && s.filed[k] > 0 {
+			s.filed[k]--
+			c.Usage = nil
+			return true
+		}
+	}
+	for _, id := range []string{c.Message, c.Direct} {
+		if k.message = id; id != "" {
+			s.direct[k]++
+		}
+	}
+	return false
 }
 
 func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
@@ -275,6 +310,9 @@ func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
 		a.WithoutUsage = a.Calls
 	default:
 		m, ok := s.opt.Models.Priced(c.Model)
+		if !ok && c.Asked != "" { // the name that a configuration gives the model
+			m, ok = s.opt.Models.Priced(c.Asked)
+		}
 		if !ok {
 			a.Unpriced = a.Tokens.All()
 			s.unpriced[c.Model] = plus(s.unpriced[c.Model], a.Unpriced)

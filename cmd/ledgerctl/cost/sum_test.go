@@ -63,6 +63,55 @@ func TestEachResponseOfAProviderCountsOnce(t *testing.T) {
 	}
 }
 
+// A response that came through /v1, and that the transcript of the program that asked has
+// too, counts once, in any order, by the provider's id or by that of /v1.
+func TestAResponseOfV1AndOfAFileCountsOnce(t *testing.T) {
+	u := &turns.Usage{InputTokens: 1000, OutputTokens: 50}
+	direct := func(message, id string) Call {
+		c := call(message, u)
+		c.Source, c.Direct = "responses", id
+		return c
+	}
+	file := func(message string) Call {
+		c := call(message, u)
+		c.Source = "pi"
+		return c
+	}
+	for _, tc := range []struct {
+		name  string
+		calls []Call
+		want  uint64
+	}{
+		{"by the provider's id", []Call{direct("chatcmpl-9", "resp_1"), file("chatcmpl-9")}, 1},
+		{"the file first", []Call{file("chatcmpl-9"), direct("chatcmpl-9", "resp_1")}, 1},
+		{"by the id of /v1", []Call{direct("chatcmpl-9", "resp_1"), file("resp_1")}, 1},
+		{"by the id of /v1, the file first", []Call{file("resp_1"), direct("", "resp_1")}, 1},
+		{"a file and its copy", []Call{direct("chatcmpl-9", "resp_1"), file("chatcmpl-9"), file("chatcmpl-9")}, 1},
+		{"a file and its copy, first", []Call{file("chatcmpl-9"), file("chatcmpl-9"), direct("chatcmpl-9", "resp_1")}, 1},
+		{"two of /v1 from a server that gives one id to all", []Call{direct("chatcmpl-1", "resp_1"), direct("chatcmpl-1", "resp_2")}, 2},
+		{"others", []Call{direct("chatcmpl-9", "resp_1"), file("chatcmpl-8"), direct("", "resp_2"), file("")}, 4},
+	} {
+		if got := total(tc.calls...); got.Calls != tc.want || got.Repeated != uint64(len(tc.calls))-tc.want || got.Tokens.All() != tc.want*1050 {
+			t.Errorf("%s: %+v", tc.name, got)
+		}
+	}
+}
+
+// The price is that of the model that answered. Where it has none, and a configuration prices
+// the name that was asked for, it is that one's.
+func TestThePriceIsThatOfTheModelThatAnswered(t *testing.T) {
+	for _, tc := range []struct {
+		model, asked string
+		priced       bool
+	}{{"m-1", "small", true}, {"qwen3-8b", "m-1", true}, {"qwen3-8b", "small", false}, {"m-1-2026-02-03", "m-2", true}} {
+		c := call("a", &turns.Usage{InputTokens: 1000})
+		c.Model, c.Asked, c.Direct = tc.model, tc.asked, "resp_1"
+		if got := total(c); (got.Unpriced == 0) != tc.priced || tc.priced != (got.Picos() > 0) {
+			t.Errorf("%+v: %+v", tc, got)
+		}
+	}
+}
+
 func TestWhatIsNotKnownIsCountedAndNotGuessed(t *testing.T) {
 	with := func(f func(*Call)) Call {
 		c := call("a", &turns.Usage{InputTokens: 1000, OutputTokens: 100})

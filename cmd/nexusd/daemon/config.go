@@ -88,6 +88,17 @@ type Config struct {
 	// CacheBytes is the memory of all caches together, in bytes. Default 256 MiB,
 	// at least 16 MiB. The metric nexus_cache_bytes shows what each keeps.
 	CacheBytes int64 `toml:"cache_bytes" env:"CACHE_BYTES"`
+	// ResponsesMemory is the memory of all responses of /v1 that are under way, in bytes: what
+	// models are asked, what came of their answers, and what slow clients have not read. Where
+	// the responses of an agent grow over its part, the largest ends. Default 256 MiB, at least
+	// 16 MiB.
+	ResponsesMemory int64 `toml:"responses_memory" env:"RESPONSES_MEMORY"`
+	// SpoolBytes bounds the folder spool of Data, which has the events of responses without a
+	// stored answer, in bytes. Default twice ResponsesMemory, which is the least.
+	SpoolBytes int64 `toml:"spool_bytes" env:"SPOOL_BYTES"`
+	// SpoolAge is how long the events of a response that failed, was cancelled or was lost are
+	// kept, such as "720h", at least a minute. Default 720h.
+	SpoolAge string `toml:"spool_age" env:"SPOOL_AGE"`
 	// LogLevel is debug, info, warn or error. Default info.
 	LogLevel string `toml:"log_level" env:"LOG_LEVEL"`
 
@@ -257,6 +268,14 @@ func (c Config) scrubInterval() (time.Duration, error) {
 	return d, err
 }
 
+func (c Config) spoolAge() (time.Duration, error) {
+	d, err := time.ParseDuration(c.SpoolAge)
+	if err == nil && d < time.Minute {
+		err = fmt.Errorf("%v is less than a minute", d)
+	}
+	return d, err
+}
+
 // withDefaults is c with its zero fields filled in.
 func (c Config) withDefaults() Config {
 	def := func(s *string, v string) {
@@ -271,6 +290,13 @@ func (c Config) withDefaults() Config {
 	def(&c.Scrub, "24h")
 	def(&c.CollectAfter, "168h")
 	def(&c.Search, "on")
+	def(&c.SpoolAge, "720h")
+	if c.ResponsesMemory == 0 {
+		c.ResponsesMemory = 256 << 20
+	}
+	if c.SpoolBytes == 0 {
+		c.SpoolBytes = 2 * c.ResponsesMemory
+	}
 	def(&c.Files, filepath.Join(c.Data, "files"))
 	def(&c.Version, "0.0.0-dev")
 	if c.NATS == "" {
@@ -332,6 +358,14 @@ func (c Config) Validate() error {
 	}
 	if c.CacheBytes != 0 && c.CacheBytes < minCache {
 		bad("cache_bytes: %d is below %d", c.CacheBytes, minCache)
+	}
+	if c.ResponsesMemory < minCache {
+		bad("responses_memory: %d is below %d", c.ResponsesMemory, minCache)
+	} else if least := 2 * c.ResponsesMemory; c.SpoolBytes < least {
+		bad("spool_bytes: %d is below %d, twice responses_memory", c.SpoolBytes, least)
+	}
+	if _, err := c.spoolAge(); err != nil {
+		bad("spool_age: %q is no time of a minute or more, as 720h", c.SpoolAge)
 	}
 	if _, err := c.scrubInterval(); err != nil {
 		bad("scrub: %q is neither a time of a minute or more, as 24h, nor off", c.Scrub)

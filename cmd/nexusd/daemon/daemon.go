@@ -377,7 +377,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		v1, err := d.responsesHandler(client)
+		v1, err := d.responsesHandler(client, registry)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"nexus/cmd/nexusd/daemon/provider"
 	"nexus/cmd/nexusd/daemon/responses"
 	"nexus/cmd/nexusd/daemon/web"
@@ -19,7 +21,7 @@ import (
 var errNoProvider = errors.New("no provider is configured: a [[provider]] row of nexusd's configuration names one")
 
 // responsesHandler serves the Open Responses API. client acts for the callers of HTTP.
-func (d *Daemon) responsesHandler(client *api.Client) (http.Handler, error) {
+func (d *Daemon) responsesHandler(client *api.Client, registry prometheus.Registerer) (http.Handler, error) {
 	find := d.cfg.Provider
 	if find == nil {
 		find = func(string) (provider.Client, string, error) { return nil, "", errNoProvider }
@@ -28,7 +30,12 @@ func (d *Daemon) responsesHandler(client *api.Client) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	age, err := d.cfg.spoolAge()
+	if err != nil {
+		return nil, err
+	}
 	door, err := responses.New(responses.Config{
+		Streams: d.cfg.ResponsesMemory, SpoolBytes: d.cfg.SpoolBytes, SpoolAge: age,
 		Provider: find, Models: d.cfg.ProviderModels, Spool: filepath.Join(d.cfg.Data, "spool"), Logger: d.logger, Now: time.Now,
 		Budget: func(model string) (uint64, bool) {
 			m, ok := d.cfg.FindModel(model)
@@ -41,7 +48,21 @@ func (d *Daemon) responsesHandler(client *api.Client) (http.Handler, error) {
 		return nil, err
 	}
 	d.door = door
+	countResponses(registry, door, d.cfg)
 	return door.Handler(), nil
+}
+
+// countResponses makes the metrics of the memory and the folder of responses.
+func countResponses(registry prometheus.Registerer, door *responses.Door, c Config) {
+	registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_responses_memory_bytes", Help: "Memory that the responses of /v1 under way use."},
+			func() float64 { return float64(door.Usage().Memory) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_responses_memory_budget_bytes", Help: "The most bytes that they may use together (responses_memory)."},
+			func() float64 { return float64(c.ResponsesMemory) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_responses_spool_bytes", Help: "Bytes of the folder spool: events of responses without a stored answer."},
+			func() float64 { return float64(door.Usage().Spool) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "nexus_responses_evicted_total", Help: "Responses that ended because those of their agent took too much memory."},
+			func() float64 { return float64(door.Usage().Evicted) }))
 }
 
 // itemKey returns where the key of compaction items comes from: the ledger's own key, or

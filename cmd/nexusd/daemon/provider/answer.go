@@ -21,6 +21,7 @@ func broken(format string, args ...any) error {
 // building is an answer while it comes. Its methods pass each piece on.
 type building struct {
 	emit  func(Event) error
+	hold  func(bytes int) error // nil: nobody counts
 	parts []*part
 	most  int // bytes of all texts
 	size  int
@@ -77,6 +78,17 @@ func (b *building) begin(kind turns.PartType, id, name string) (*part, error) {
 func (b *building) grow(n int) error {
 	if b.size += n; b.size > b.most {
 		return errAnswer
+	}
+	return b.keep(n + n/4) // a text that grows has room to grow
+}
+
+// keep says that n more bytes are kept until the answer is whole.
+func (b *building) keep(n int) error {
+	if b.hold == nil {
+		return nil
+	}
+	if err := b.hold(n); err != nil {
+		return &emitError{err}
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ type Limits struct {
 	Total     time.Duration // of the call with its retries; default 1 hour
 	Event     int           // bytes of one event; default 8 MiB
 	Answer    int           // bytes of the reply; default 64 MiB
+	Kept      int           // bytes that are kept of it: texts, arguments, and what is opaque; default 16 MiB
 	Retries   int           // default 2; negative: none
 	MaxWait   time.Duration // longest Retry-After that is waited for; default 30 s
 }
@@ -49,6 +50,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Answer <= 0 {
 		l.Answer = 64 << 20
+	}
+	if l.Kept <= 0 {
+		l.Kept = 16 << 20
 	}
 	switch {
 	case l.Retries == 0:
@@ -162,9 +166,9 @@ func (c *client) once(ctx context.Context, r *Request, body []byte, emit func(Ev
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "text/event-stream" {
 		return nil, false, &Error{Status: res.StatusCode, Code: "invalid_answer", Message: "The provider's answer is no stream of events.", Lost: true}
 	}
-	b := &building{emit: emit, most: c.limits.Answer}
+	b := &building{emit: emit, hold: r.Hold, most: min(c.limits.Kept, c.limits.Answer)}
 	rd := c.dialect.read(b)
-	in := newSSE(&watched{r: res.Body, left: c.limits.Answer, touch: func() { watch.Reset(c.limits.Idle) }}, c.limits.Event)
+	in := newSSE(&watched{r: res.Body, left: c.limits.Answer, touch: func() { watch.Reset(c.limits.Idle) }}, c.limits.Event, b.keep)
 	for done := false; !done; {
 		ev, err := in.next()
 		if err == io.EOF {

@@ -30,6 +30,11 @@ type Request struct {
 	User         string // a stable name of the end user, for the provider's abuse checks
 	ServiceTier  string
 	ExtraHeaders map[string]string // set by configuration, never by a client
+
+	// Hold is called before more of the answer is kept, with about how many bytes of memory
+	// that takes until the call ends, from the goroutine of emit. Its first error ends the
+	// call, as one of emit does. nil: nobody counts.
+	Hold func(bytes int) error
 }
 
 // Tool is a tool that the model may call.

@@ -449,6 +449,9 @@ func (r *responsesReader) itemDone(index int, raw turns.Raw) error {
 	if err != nil {
 		return err
 	}
+	if err := r.b.grow(len(raw)); err != nil {
+		return err
+	}
 	p.ext = r.itemExt(raw, &it)
 	if err := r.b.add(p, Delta, "["+clip(it.Type)+"]"); err != nil {
 		return err
@@ -501,6 +504,9 @@ func (r *responsesReader) reasoningDone(p *part, it *outputItem, raw turns.Raw) 
 				return err
 			}
 		}
+	}
+	if err := r.b.grow(len(raw)); err != nil {
+		return err
 	}
 	p.ext = r.itemExt(raw, it)
 	return r.b.end(p)

@@ -24,14 +24,35 @@ type sseEvent struct {
 type sseReader struct {
 	r     *bufio.Reader
 	most  int // bytes of one event
+	room  int // how long an event may become before more is held
+	hold  func(bytes int) error
 	data  []byte
 	line  []byte
 	first bool
 	skip  bool // the line before ended with \r: a \n that follows belongs to it
 }
 
-func newSSE(r io.Reader, most int) *sseReader {
-	return &sseReader{r: bufio.NewReaderSize(r, 16<<10), most: most, first: true}
+// longEvent is how much of an event nobody counts. Of a longer one the line, the data and what
+// they are decoded to are in memory at once, and the first two as long as the stream lasts.
+const (
+	longEvent  = 64 << 10
+	copiesHeld = 4
+)
+
+// newSSE reads r. hold is called as events become longer.
+func newSSE(r io.Reader, most int, hold func(bytes int) error) *sseReader {
+	return &sseReader{r: bufio.NewReaderSize(r, 16<<10), most: most, room: longEvent, hold: hold, first: true}
+}
+
+// holds makes room for an event of n bytes.
+func (s *sseReader) holds(n int) error {
+	for n > s.room {
+		if err := s.hold(copiesHeld * s.room); err != nil { // it doubles
+			return err
+		}
+		s.room *= 2
+	}
+	return nil
 }
 
 // next returns the next event that has data. io.EOF: the stream ended; what stands after
@@ -64,6 +85,9 @@ func (s *sseReader) next() (e sseEvent, err error) {
 			if has = true; len(s.data)+len(value) > s.most {
 				return e, errLine
 			}
+			if err := s.holds(len(s.data) + len(value)); err != nil {
+				return e, err
+			}
 			s.data = append(s.data, value...)
 		}
 	}
@@ -92,6 +116,9 @@ func (s *sseReader) readLine() ([]byte, error) {
 		}
 		if len(s.line) >= s.most {
 			return nil, errLine
+		}
+		if err := s.holds(len(s.line)); err != nil {
+			return nil, err
 		}
 		s.line = append(s.line, c)
 	}

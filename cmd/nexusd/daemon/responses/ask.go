@@ -73,8 +73,13 @@ func (b *beginning) unrecorded(ctx context.Context, in *input) (*flight, error) 
 		return nil, err
 	}
 	ref := turns.Ref{Session: api.NewID(), Turn: api.NewID()}
-	f := b.newFlight(ctx, ref, choice, ask)
+	f := b.newFlight(ref, choice, ask)
 	f.echo = b.request.echo(responseID(ref), b.door.cfg.Now())
+	ask.Hold = f.hold
+	if err := f.holdContext(); err != nil {
+		f.drop()
+		return nil, err
+	}
 	return f, nil
 }
 
@@ -107,12 +112,18 @@ func (b *beginning) prepare(ctx context.Context, id, session turns.ID, depth uin
 	if err != nil {
 		return nil, err
 	}
-	f := b.newFlight(ctx, turns.Ref{Session: session, Turn: id}, choice, ask)
+	f := b.newFlight(turns.Ref{Session: session, Turn: id}, choice, ask)
+	defer func() {
+		if err != nil {
+			f.drop()
+		}
+	}()
+	ask.Hold = f.hold
 	f.recorded, f.meta, f.depth, f.lost = true, meta, depth, lost
 	f.echo = b.request.whole(meta)
 	f.echo.Nexus = &Nexus{Session: session, Turn: id, Depth: depth, ForkedFrom: meta.Forked}
-	if f.context, err = b.context(ctx, session, id); err != nil {
-		return nil, contextFault(err)
+	if f.context, err = b.settle(ctx, session, id); err != nil {
+		return nil, err
 	}
 	if b.request.compacts {
 		if err := b.manage(ctx, f); err != nil {
@@ -123,17 +134,13 @@ func (b *beginning) prepare(ctx context.Context, id, session turns.ID, depth uin
 	if err := f.use(f.context); err != nil {
 		return nil, err
 	}
-	// A context as recorded has the settings from before the request's turn.
-	if r := b.request; !r.mayDrop() && (r.PreviousResponseID != nil || r.Instructions != nil) {
-		ask.System = nil
-		if r.Instructions != nil && *r.Instructions != "" {
-			ask.System = []string{*r.Instructions}
-		}
+	if err := f.holdContext(); err != nil {
+		return nil, err
 	}
 	// The file of one that is not to be stored has no events: it says after a crash that this
 	// daemon is not at it any more.
 	f.quiet = !b.request.stored()
-	if f.spool, err = openSpool(b.door.cfg.Spool, spoolHead{f.echo.ID, lost}); err != nil {
+	if f.spool, err = b.door.spools.open(spoolHead{f.echo.ID, lost}); err != nil {
 		return nil, fmt.Errorf("the file of a response: %w", err)
 	}
 	return f, nil

@@ -244,6 +244,10 @@ func turnItems(ctx context.Context, client *api.Client, t *api.Turn) ([]Item, er
 // eachItem passes the items of a conversation to visit, until it returns false. What was
 // deleted is left out.
 func eachItem(ctx context.Context, client *api.Client, session turns.ID, order string, visit func(Item) bool) error {
+	deleted, err := deletedOf(ctx, client, session)
+	if err != nil {
+		return err
+	}
 	for t, err := range client.Turns(ctx, session, api.ListTurns{Order: order, Full: true}) {
 		if err != nil {
 			return err
@@ -262,11 +266,7 @@ func eachItem(ctx context.Context, client *api.Client, session turns.ID, order s
 			slices.Reverse(items)
 		}
 		for _, it := range items {
-			gone, err := isDeleted(ctx, client, itemKey(session, idOf(it)))
-			if err != nil {
-				return err
-			}
-			if !gone && !visit(it) {
+			if !deleted[deletedID(itemKey(session, idOf(it)))] && !visit(it) {
 				return nil
 			}
 		}
@@ -333,7 +333,7 @@ func (d *Door) deleteItem(c conversationCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := hide(c.r.Context(), c.client, itemKey(c.session.ID, idOf(it)), "item"); err != nil {
+	if err := hide(c.r.Context(), c.client, deletedItems(c.session.ID), itemKey(c.session.ID, idOf(it)), "item"); err != nil {
 		return nil, err
 	}
 	return conversationOf(c.session), nil

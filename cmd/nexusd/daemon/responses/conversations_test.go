@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"nexus/cmd/nexusd/daemon/web"
+	"nexus/ledger/api"
 )
 
 func ids(list map[string]any) (out []string) {
@@ -140,5 +143,30 @@ func TestUnstoredRequestGoesOnWithItsConversation(t *testing.T) {
 	items, _ := r.ok("GET", "/v1/conversations/"+id+"/items", "")["data"].([]any)
 	if len(items) != 3 {
 		t.Errorf("%d items", len(items))
+	}
+}
+
+// A list of items asks the ledger for what was deleted of its conversation once, however many
+// items there are.
+func TestAListOfItemsAsksTheLedgerAFewTimes(t *testing.T) {
+	r := newRig(t)
+	nc := must(r.daemon.Connect())(t)
+	defer nc.Close()
+	client := api.NewClient(nc, "default", "main")
+	r.config.Client = func(web.Caller) *api.Client { return client }
+	r.crash() // the next door asks through a connection of its own
+	id := r.ok("POST", "/v1/conversations", "")["id"].(string)
+	items := `{"items":[` + strings.Repeat(`{"role":"user","content":"x"},`, 19) + `{"role":"user","content":"x"}]}`
+	for range 5 {
+		r.ok("POST", "/v1/conversations/"+id+"/items", items)
+	}
+	all := r.ok("GET", "/v1/conversations/"+id+"/items?limit=100", "")["data"].([]any)
+	r.ok("DELETE", "/v1/conversations/"+id+"/items/"+all[7].(map[string]any)["id"].(string), "")
+	before := nc.Stats().OutMsgs
+	if got := r.ok("GET", "/v1/conversations/"+id+"/items?limit=100", "")["data"].([]any); len(got) != 99 {
+		t.Errorf("%d items", len(got))
+	}
+	if n := nc.Stats().OutMsgs - before; n > 10 {
+		t.Errorf("%d requests to the ledger for a page of 99 items", n)
 	}
 }

@@ -74,7 +74,7 @@ func (d *Door) stream(w http.ResponseWriter, r *http.Request, f *flight, after i
 	s := &sse{w: w}
 	s.begin()
 	_ = http.NewResponseController(w).Flush()
-	err := f.follow(r.Context(), after, s.send)
+	err := f.follow(r.Context(), after, s.send, s.keepAlive)
 	if err == nil {
 		err = s.end()
 	}
@@ -99,7 +99,7 @@ func (d *Door) create(ctx context.Context, c web.Caller, r *CreateRequest, sink 
 	}
 	defer f.leave()
 	if sink != nil {
-		if err := f.follow(ctx, -1, sink); err != nil {
+		if err := f.follow(ctx, -1, sink, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -153,11 +153,15 @@ func (r *CreateRequest) launched(release func(), prepare func() (*flight, error)
 	if err != nil {
 		return nil, err
 	}
-	f.release, launched = release, true
+	f.release = release
 	if r.done != nil {
 		f.release = func() { release(); r.done() }
 	}
-	f.launch()
+	if err := f.launch(); err != nil {
+		f.drop()
+		return nil, err
+	}
+	launched = true
 	return f, nil
 }
 

@@ -25,9 +25,28 @@ func isDeleted(ctx context.Context, client *api.Client, response string) (bool, 
 	return err == nil, err
 }
 
-// hide notes that what has a name, a response or an item, was deleted.
-func hide(ctx context.Context, client *api.Client, name, kind string) error {
-	_, err := client.AppendEvent(ctx, api.AppendEvent{ID: deletedID(name), Channel: deletedChannel, Kind: "responses.deleted", Body: encode(map[string]string{kind: name})})
+// deletedItems is the channel of the items that were deleted of a conversation: one for each
+// conversation, so that a list of its items reads them at once, and no others.
+func deletedItems(session turns.ID) string { return deletedChannel + "." + session.String() }
+
+// deletedOf returns the ids of what was deleted of a conversation, by [deletedID].
+func deletedOf(ctx context.Context, client *api.Client, session turns.ID) (map[turns.ID]bool, error) {
+	out := make(map[turns.ID]bool)
+	for e, err := range client.Events(ctx, api.ListEvents{Channel: deletedItems(session)}) {
+		if ofCode(err, api.NotFound) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[e.ID] = true
+	}
+	return out, nil
+}
+
+// hide notes in a channel that what has a name, a response or an item, was deleted.
+func hide(ctx context.Context, client *api.Client, channel, name, kind string) error {
+	_, err := client.AppendEvent(ctx, api.AppendEvent{ID: deletedID(name), Channel: channel, Kind: "responses.deleted", Body: encode(map[string]string{kind: name})})
 	return err
 }
 
@@ -43,11 +62,11 @@ func (d *Door) delete(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "response_in_progress", Message: "The response is in progress; cancel it first.", Final: true})
 		return
 	}
-	if err := hide(r.Context(), client, id, "response"); err != nil {
+	if err := hide(r.Context(), client, deletedChannel, id, "response"); err != nil {
 		refuse(w, err)
 		return
 	}
-	removeSpool(d.cfg.Spool, id)
+	d.spools.remove(id)
 	reply(w, http.StatusOK, struct {
 		ID      string `json:"id"`
 		Object  string `json:"object"`

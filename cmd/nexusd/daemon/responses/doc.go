@@ -41,5 +41,6 @@
 // compaction where the request asks for one, and ask.go its question to the model; the beginning
 // becomes a flight (flight.go), whose run has the order above (run.go). retry.go has keys,
 // meta.go what the turns say, stream.go makes events and makes them again, spool.go has the
-// file, input.go reads items and items.go writes them, get.go reads a response.
+// sealed file, settings.go the instructions and tools of a call, memory.go what all responses may
+// use together, input.go reads items and items.go writes them, get.go reads a response.
 package responses

@@ -2,12 +2,12 @@ package responses
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
 	"mime"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -36,7 +36,8 @@ type Config struct {
 	Client func(web.Caller) *api.Client
 	// Spool is the folder of the files of answers that are not stored yet.
 	Spool string
-	// Key returns the ledger's own key, under which compaction items are sealed; nil: there are none.
+	// Key returns the ledger's own key, under which compaction items and the files are sealed.
+	// nil: there are no items, and nobody reads a file once the process ended.
 	Key    func() (seal.Key, error)
 	Logger *slog.Logger // nil: silent
 	Now    func() time.Time
@@ -44,7 +45,15 @@ type Config struct {
 	MaxBody        int64         // bytes of a request's body; 0: 32 MiB
 	BodyProgress   time.Duration // for each 64 KiB of a body; 0: 10 s
 	MaxGenerations int           // of one agent at a time; 0: 64
+	KeepAlive      time.Duration // between two signs of life of a stream without events; 0: 15 s
 	Memory         int64         // bytes of all requests that are read or under way; one agent has half at most; 0: 256 MiB
+	Streams        int64         // bytes of memory that all responses under way may use; one agent has half at most; 0: 256 MiB
+	SpoolBytes     int64         // bytes of the files, twice Streams or more; 0: 512 MiB
+	SpoolAge       time.Duration // how long the file of a response without an answer is kept; 0: 30 days
+	MaxAnswer      int64         // bytes of the texts and arguments of one answer; 0: 4 MiB
+
+	// After returns a channel that gets a value after d, and what frees it. nil: the clock's.
+	After func(d time.Duration) (<-chan time.Time, func() bool)
 }
 
 // Bounds of a request.
@@ -52,7 +61,10 @@ const (
 	defaultMaxBody     = 32 << 20
 	defaultProgress    = 10 * time.Second
 	defaultGenerations = 64
+	defaultKeepAlive   = 15 * time.Second
 	defaultMemory      = 256 << 20
+	defaultStreams     = 256 << 20
+	defaultAnswer      = 4 << 20
 	maxMessage         = 8 << 20 // of a WebSocket
 	// maxGeneration bounds the call of a model. A response without an answer and without a
 	// file on this daemon is another daemon's for so long; then it is lost.
@@ -70,18 +82,19 @@ type Door struct {
 	sealer  window.Sealer // without a key there are no compaction items
 	log     *slog.Logger
 	room    *room
+	memory  *budget
+	spools  *spools
 	ctx     context.Context // of the calls of models
 	cancel  context.CancelCauseFunc
 	work    sync.WaitGroup
+	keeper  sync.WaitGroup // removes old files
 
 	id      turns.ID // of the door, through all its restarts
 	mu      sync.Mutex
+	closing bool               // no more work begins
 	flights map[string]*flight // by the id of the response
 	busy    map[[2]string]int  // generations by tenant and agent
 	locks   map[turns.ID]*lock
-	// settings are hashes of what sessions were last given here. A session that is not in it
-	// is given them again.
-	settings map[turns.ID]string
 }
 
 // New makes a door. It creates the folder of its files.
@@ -104,21 +117,49 @@ func New(c Config) (*Door, error) {
 	if c.MaxGenerations == 0 {
 		c.MaxGenerations = defaultGenerations
 	}
+	if c.KeepAlive == 0 {
+		c.KeepAlive = defaultKeepAlive
+	}
+	if c.After == nil {
+		c.After = func(d time.Duration) (<-chan time.Time, func() bool) {
+			t := time.NewTimer(d)
+			return t.C, t.Stop
+		}
+	}
 	if c.Memory == 0 {
 		c.Memory = defaultMemory
 	}
-	if err := os.MkdirAll(c.Spool, 0o700); err != nil {
-		return nil, err
+	if c.Streams == 0 {
+		c.Streams = defaultStreams
 	}
-	if err := sweepSpool(c.Spool, c.Now()); err != nil {
+	if c.MaxAnswer == 0 {
+		c.MaxAnswer = defaultAnswer
+	}
+	if c.SpoolBytes == 0 {
+		c.SpoolBytes = defaultSpoolBytes
+	}
+	if c.SpoolAge == 0 {
+		c.SpoolAge = defaultSpoolAge
+	}
+	key := c.Key
+	if key == nil {
+		var own seal.Key
+		if _, err := rand.Read(own[:]); err != nil {
+			return nil, err
+		}
+		key = func() (seal.Key, error) { return own, nil }
+	}
+	files, err := openSpools(c.Spool, key, c.SpoolBytes, c.SpoolAge, c.Now)
+	if err != nil {
 		return nil, err
 	}
 	id, err := readDoorID(c.Spool)
 	if err != nil {
 		return nil, err
 	}
-	d := &Door{id: id, cfg: c, log: c.Logger, room: newRoom(c.Memory), flights: make(map[string]*flight), busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock), settings: make(map[turns.ID]string)}
+	d := &Door{id: id, cfg: c, log: c.Logger, room: newRoom(c.Memory), memory: newBudget(c.Streams), spools: files, flights: make(map[string]*flight), busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock)}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
+	d.keeper.Go(d.expireFiles(d.ctx))
 	d.sockets = socket.New(socket.Config{MaxMessage: min(c.MaxBody, maxMessage), Expired: socket.Limit.Event(), TooLarge: socket.Large.Event(), NoRoom: failure(errNoRoom).Event(), Take: d.room.take, Give: d.room.give})
 	if c.Key != nil {
 		d.sealer = window.Sealer{Key: c.Key}
@@ -126,15 +167,50 @@ func New(c Config) (*Door, error) {
 	return d, nil
 }
 
+// Usage is what the responses of a door use.
+type Usage struct {
+	Memory  int64  // bytes of those under way
+	Evicted uint64 // how many ended for want of memory, since the start
+	Spool   int64  // bytes of the folder
+}
+
+// Usage returns what the door uses now. Safe for concurrent use.
+func (d *Door) Usage() (u Usage) {
+	u.Memory, u.Evicted = d.memory.state()
+	u.Spool = d.spools.size()
+	return u
+}
+
+// expireFiles returns what removes files that are too old, until ctx ends.
+func (d *Door) expireFiles(ctx context.Context) func() {
+	return func() {
+		hourly := time.NewTicker(time.Hour)
+		defer hourly.Stop()
+		for {
+			select {
+			case <-hourly.C:
+				if err := d.spools.expire(); err != nil {
+					d.log.Warn("responses: old files", "err", err)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
 // Close ends the calls of models that are under way, and waits until they ended or ctx
 // does. Their responses are what a kill of the process would leave.
 func (d *Door) Close(ctx context.Context) error {
+	d.mu.Lock()
+	d.closing = true
+	d.mu.Unlock()
 	d.cancel(errClosing)
 	if err := d.sockets.Close(ctx); err != nil {
 		return err
 	}
 	done := make(chan struct{})
-	go func() { d.work.Wait(); close(done) }()
+	go func() { d.work.Wait(); d.keeper.Wait(); close(done) }()
 	select {
 	case <-done:
 		return nil
@@ -321,24 +397,6 @@ func (d *Door) flight(id string) *flight {
 		return nil
 	}
 	return f
-}
-
-// hasSettings reports whether a session was last given the settings with hash.
-func (d *Door) hasSettings(session turns.ID, hash string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.settings[session] == hash
-}
-
-// noteSettings notes that a session was given the settings with hash.
-func (d *Door) noteSettings(session turns.ID, hash string) {
-	const most = 4096
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.settings) >= most {
-		clear(d.settings)
-	}
-	d.settings[session] = hash
 }
 
 // model is a model as a client reads it.

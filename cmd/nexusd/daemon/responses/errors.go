@@ -60,6 +60,7 @@ const (
 	codePrevious   = "previous_response_not_found"
 	codeLength     = "context_length_exceeded"
 	codeLost       = "answer_lost"
+	codeTooLarge   = "answer_too_large"
 	codeKeyReused  = "idempotency_key_reused"
 	codeNoModel    = "model_not_found"
 	codeNoResponse = "response_not_found"
@@ -82,6 +83,11 @@ func errPrevious(id string) *Error {
 
 func errNoResponse(id string) *Error {
 	return &Error{Status: http.StatusNotFound, Type: notFoundType, Code: codeNoResponse, Message: fmt.Sprintf("Response with id '%s' not found.", clip(id)), Param: "response_id"}
+}
+
+// errInternal is what a client reads of a fault of the daemon: an id to look for in the log.
+func errInternal(id turns.ID) *Error {
+	return &Error{Status: http.StatusInternalServerError, Type: serverError, Code: "internal_error", Message: fmt.Sprintf("internal error; the server's log has the reason under the id %s", id)}
 }
 
 func errLost() *Error {

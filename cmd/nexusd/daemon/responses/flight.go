@@ -3,10 +3,8 @@ package responses
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-
-	"github.com/go-json-experiment/json"
+	"time"
 
 	"nexus/cmd/nexusd/daemon/provider"
 	"nexus/cmd/nexusd/daemon/web"
@@ -38,23 +36,33 @@ type flight struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 
+	memory *share
+
+	// Of the goroutine that runs it.
+	written int64 // bytes of all events
+	text    int64 // bytes of the answer's texts and arguments
+	held    int64 // bytes of memory that the events take
+	ending  bool  // what comes ends the response, and is sent in any case
+
 	mu      sync.Mutex
 	grew    chan struct{} // closed when events or the end came
-	events  []Event
-	size    int
-	tooMany bool
+	events  []Event       // those from number dropped on
+	dropped int
 	ended   bool
 	err     error // of the end; nil: final is whole
+	cut     bool  // events are missing at the end: who follows sees err in their place
+	stored  bool  // the answer is in the ledger
 	final   *Response
 	answer  *turns.Message
 	users   int
 	queued  bool
 }
 
-func (b *beginning) newFlight(ctx context.Context, ref turns.Ref, choice toolChoice, ask *provider.Request) *flight {
+func (b *beginning) newFlight(ref turns.Ref, choice toolChoice, ask *provider.Request) *flight {
 	f := &flight{door: b.door, caller: b.caller, client: b.client, request: b.request, beginning: b, provider: b.provider, ask: ask, ref: ref, choice: choice,
 		grew: make(chan struct{}), users: 1, queued: b.request.inBackground(), release: func() {}}
 	f.ctx, f.cancel = context.WithCancelCause(b.door.ctx)
+	f.memory = b.door.memory.open(ownerOf(b.caller), func() { f.cancel(errMemory) })
 	return f
 }
 
@@ -63,26 +71,25 @@ func (f *flight) use(cx *api.Context) (err error) {
 	if f.ask.Messages, err = messagesOf(cx); err != nil {
 		return err
 	}
-	f.ask.System = nil
-	var sections []turns.Section
-	if cx.System.Kind() == '[' && json.Unmarshal(cx.System, &sections) == nil {
-		for _, s := range sections {
-			f.ask.System = append(f.ask.System, s.Content)
-		}
-	}
+	f.ask.System = f.request.systemOf(cx)
 	return nil
 }
 
-// launch starts the call. From here on a retry finds the response.
-func (f *flight) launch() {
+// launch starts the call. From here on a retry finds the response. Error: errClosing, of a
+// door that ends: then nothing runs, and the turn is as a kill leaves it.
+func (f *flight) launch() error {
 	d := f.door
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closing {
+		return errClosing
+	}
 	d.flights[f.echo.ID] = f
-	d.mu.Unlock()
 	d.work.Add(1)
 	go func() {
 		defer d.work.Done()
 		defer f.release()
+		defer f.cancel(nil) // else the door's context keeps a child of each response
 		f.run()
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -90,6 +97,16 @@ func (f *flight) launch() {
 			delete(d.flights, f.echo.ID)
 		}
 	}()
+	return nil
+}
+
+// drop ends a flight that was not launched.
+func (f *flight) drop() {
+	f.cancel(nil)
+	f.memory.close()
+	if err := f.spool.close(false); err != nil {
+		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
+	}
 }
 
 // join is leave's counterpart, of one who follows f too.
@@ -100,41 +117,99 @@ func (f *flight) join() { f.mu.Lock(); f.users++; f.mu.Unlock() }
 func (f *flight) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.users--; f.users == 0 && !f.recorded {
+	if f.users--; f.users > 0 {
+		return
+	}
+	if !f.recorded {
 		f.cancel(errCancelled)
+	}
+	if f.ended {
+		f.memory.close()
 	}
 }
 
+// eventBytes is about what an event takes in memory besides its JSON.
+const eventBytes = 128
+
 // emit keeps an event and shows it. The file has it first.
 func (f *flight) emit(e Event) error {
-	if f.size += len(e.Data); f.size > maxSpool && !f.tooMany {
-		f.tooMany = true // said once: the events that end the response are sent
-		return fmt.Errorf("%w: the events of a response have over %d bytes", turns.ErrTooLarge, maxSpool)
-	}
-	if !f.quiet {
-		if err := f.spool.line(e.Data); err != nil {
+	kept := e.withoutLong()
+	n := eventBytes + int64(len(kept.Data)) + kept.sharedBytes()
+	if f.ending {
+		f.memory.force(n)
+	} else {
+		if f.written += int64(len(e.Data)); f.written > maxSpool {
+			return errAnswerSize(maxSpool)
+		}
+		if err := f.memory.take(n); err != nil {
 			return err
+		}
+	}
+	f.held += n
+	if !f.quiet {
+		if err := f.spool.line(e.Data); err != nil && !f.ending {
+			return err
+		} else if err != nil { // a client reads how its response ended, also of a disk that is full
+			f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.events = append(f.events, e.withoutLong())
+	f.events = append(f.events, kept)
 	f.wake()
 	return nil
 }
 
+// take passes on what a provider sent, and counts what is kept of it.
+func (f *flight) take(em *emitter, ev provider.Event) error {
+	n := int64(len(ev.Text))
+	if f.text += n; f.text > f.door.cfg.MaxAnswer {
+		return errAnswerSize(f.door.cfg.MaxAnswer)
+	}
+	if err := f.memory.take(n + n/4); err != nil { // a text that grows has room to grow
+		return err
+	}
+	return em.take(ev)
+}
+
+// hold counts what the provider's client keeps of the answer.
+func (f *flight) hold(n int) error { return f.memory.take(int64(n)) }
+
+// holdContext counts what the model is asked: the messages, and their rendering.
+func (f *flight) holdContext() error { return f.memory.take(2 * sizeOf(f.ask.Messages)) }
+
+// dropEvents lets go of the events so far, but for those that began the response in its file.
+// Who has not read them reads how the response ends.
+func (f *flight) dropEvents() {
+	f.mu.Lock()
+	events := f.events
+	f.dropped += len(events)
+	f.events, f.held = nil, 0
+	f.mu.Unlock()
+	if f.quiet {
+		return
+	}
+	err := f.spool.dropEvents()
+	for i := 0; err == nil && i < len(events) && events[i].of != nil && events[i].of.Response != nil; i++ {
+		err = f.spool.line(events[i].whole().Data)
+	}
+	if err != nil {
+		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
+	}
+}
+
 func (f *flight) wake() { close(f.grew); f.grew = make(chan struct{}) }
 
-// follow passes the events after number after to sink, until the last one. It returns why
-// there is no last one.
-func (f *flight) follow(ctx context.Context, after int, sink func(Event) error) error {
+// follow passes the events after number after to sink, until the last one, and calls idle,
+// which may be nil, where none came for a while. It returns why there is no last one.
+func (f *flight) follow(ctx context.Context, after int, sink func(Event) error, idle func() error) error {
 	for {
 		f.mu.Lock()
 		var next []Event
-		if after < len(f.events)-1 { // after is a client's, and may be the largest number
-			next = f.events[after+1:]
+		if after = max(after, f.dropped-1); after-f.dropped < len(f.events)-1 { // after is a client's, and may be the largest number
+			next = f.events[after-f.dropped+1:]
 		}
-		ended, err, grew := f.ended, f.err, f.grew
+		ended, err, cut, grew := f.ended, f.err, f.cut, f.grew
 		f.mu.Unlock()
 		for _, e := range next {
 			if err := sink(e.whole()); err != nil {
@@ -146,15 +221,39 @@ func (f *flight) follow(ctx context.Context, after int, sink func(Event) error) 
 			continue
 		}
 		if ended {
-			if errors.Is(err, errClosing) {
+			if cut || errors.Is(err, errClosing) {
 				return err
 			}
 			return nil
 		}
+		if err := f.await(ctx, grew, idle); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits until grew is closed, and calls idle each time that nothing came for a while.
+func (f *flight) await(ctx context.Context, grew <-chan struct{}, idle func() error) error {
+	for {
+		var quiet <-chan time.Time
+		free := func() bool { return true }
+		if idle != nil {
+			quiet, free = f.door.cfg.After(f.door.cfg.KeepAlive)
+		}
+		var err error
+		isQuiet := false
 		select {
 		case <-grew:
 		case <-ctx.Done():
-			return ctx.Err()
+			err = ctx.Err()
+		case <-quiet:
+			isQuiet = true
+		}
+		if free(); !isQuiet {
+			return err
+		}
+		if err := idle(); err != nil {
+			return err
 		}
 	}
 }
@@ -176,18 +275,26 @@ func (f *flight) wait(ctx context.Context) (*Response, error) {
 	}
 }
 
+// eventsNow are the events so far. They are the caller's to read.
+func (f *flight) eventsNow() []Event {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.events
+}
+
 // now is the response as it is.
 func (f *flight) now() *Response {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.final != nil {
-		return f.final
+	final, events, waits := f.final, f.events, f.queued
+	f.mu.Unlock()
+	if final != nil {
+		return final
 	}
 	out := *f.echo
-	if f.queued {
+	if waits {
 		out.Status = queued
 	}
-	out.Output = fold(f.events).items
+	out.Output = fold(events).items
 	if out.Output == nil {
 		out.Output = []Item{}
 	}
@@ -225,5 +332,10 @@ func (f *flight) end(final *Response, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.final, f.err, f.ended = final, err, true
+	if f.users > 0 {
+		f.memory.keep(f.held)
+	} else {
+		f.memory.close()
+	}
 	f.wake()
 }

@@ -12,10 +12,11 @@ import (
 
 // A response whose events are too many ends: the event that says so is sent.
 func TestTheLastEventOfTooManyIsSent(t *testing.T) {
-	f := &flight{grew: make(chan struct{}), size: maxSpool}
-	if err := f.emit(Event{Data: []byte("x")}); !errors.Is(err, turns.ErrTooLarge) {
+	f := &flight{grew: make(chan struct{}), written: maxSpool}
+	if err := f.emit(Event{Data: []byte("x")}); asError(err).Code != codeTooLarge {
 		t.Errorf("%v", err)
 	}
+	f.ending = true
 	if err := f.emit(Event{Data: []byte("the end")}); err != nil || len(f.events) != 1 {
 		t.Errorf("%v, %d events", err, len(f.events))
 	}
@@ -45,7 +46,7 @@ func TestWhatEventsRepeatIsHeldOnce(t *testing.T) {
 	}
 	f.end(f.echo, nil)
 	var got []string
-	if err := f.follow(t.Context(), -1, func(e Event) error { got = append(got, string(e.Data)); return nil }); err != nil {
+	if err := f.follow(t.Context(), -1, func(e Event) error { got = append(got, string(e.Data)); return nil }, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(got, sent) {

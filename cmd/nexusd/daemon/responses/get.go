@@ -74,14 +74,14 @@ func (d *Door) load(ctx context.Context, client *api.Client, id string, what int
 			return nil, fmt.Errorf("%w: the answer of %s says nothing of its response", turns.ErrCorrupt, id)
 		}
 		if v.live == nil {
-			removeSpool(d.cfg.Spool, id) // a crash came between the commit and this
+			d.spools.remove(id) // a crash came between the commit and this
 		}
 	case !ofCode(err, api.NotFound):
 		return nil, err
 	default:
 		v.answer = nil
 		if v.live == nil {
-			if v.head, v.events, err = readSpool(d.cfg.Spool, id); err != nil {
+			if v.head, v.events, err = d.spools.read(id); err != nil {
 				return nil, err
 			}
 		}
@@ -130,7 +130,7 @@ func (v *view) lost() int {
 	switch {
 	case len(v.events) == 0 && v.meta.Echo.Store: // the model was not asked
 		return v.head.Lost
-	case f.terminal && !slices.ContainsFunc(f.items, isOfModel) && f.response.Error != nil && !contains([]string{"lost", "timeout", "invalid_answer"}, f.response.Error.Code):
+	case f.terminal && !slices.ContainsFunc(f.items, isOfModel) && f.response.Error != nil && !contains([]string{"lost", "timeout", "invalid_answer", codeTooLarge, errMemory.Code}, f.response.Error.Code):
 		return v.head.Lost // the provider refused
 	}
 	return v.head.Lost + 1
@@ -164,8 +164,8 @@ func (v *view) response(encrypted bool) *Response {
 }
 
 // follow passes on the events after number after: those of the answer's turn, of the file,
-// or those that come.
-func (v *view) follow(ctx context.Context, after int, encrypted bool, sink func(Event) error) error {
+// or those that come; idle is called where none came for a while.
+func (v *view) follow(ctx context.Context, after int, encrypted bool, sink func(Event) error, idle func() error) error {
 	later := func(e Event) error {
 		if e.Seq <= after {
 			return nil
@@ -173,7 +173,7 @@ func (v *view) follow(ctx context.Context, after int, encrypted bool, sink func(
 		return sink(e)
 	}
 	if v.live != nil {
-		return v.live.follow(ctx, after, sink)
+		return v.live.follow(ctx, after, sink, idle)
 	}
 	if v.answer == nil {
 		return v.rest(later)
@@ -205,15 +205,19 @@ func (v *view) rest(sink func(Event) error) error {
 		return &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "response_elsewhere", Message: "Another server generates this response; poll it."}
 	}
 	em := newEmitter(v.ref, toolChoice{}, false, sink)
-	em.seq = len(v.events)
+	em.seq = nextSeq(v.events)
 	return em.fail(errLost(), r)
 }
 
 // finished is the flight of a response that has ended.
-func (d *Door) finished(v *view) (*flight, error) {
-	f := &flight{door: d, recorded: true, echo: v.echo, ref: v.ref, grew: make(chan struct{}), ended: true, final: v.response(false), users: 1}
-	err := v.follow(context.Background(), -1, false, func(e Event) error { f.events = append(f.events, e.withoutLong()); return nil })
-	return f, err
+func (d *Door) finished(owner string, v *view) (*flight, error) {
+	f := &flight{door: d, memory: d.memory.open(owner, func() {}), recorded: true, quiet: true, echo: v.echo, ref: v.ref, grew: make(chan struct{}), ended: true, final: v.response(false), users: 1}
+	err := v.follow(context.Background(), -1, false, f.emit, nil)
+	if err != nil {
+		f.memory.close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // get is GET /v1/responses/{id}.
@@ -248,7 +252,7 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request) {
 	s := &sse{w: w}
 	s.begin()
 	_ = http.NewResponseController(w).Flush()
-	if err = v.follow(r.Context(), after, encrypted, s.send); err == nil {
+	if err = v.follow(r.Context(), after, encrypted, s.send, s.keepAlive); err == nil {
 		err = s.end()
 	}
 	if err != nil {

@@ -89,7 +89,7 @@ func TestACrashBeforeTheFileHoldsNoSessionUp(t *testing.T) {
 			r := newRig(t)
 			r.ok("POST", "/v1/responses", `{"model":"m","input":"wait","background":true}`, "X-Nexus-Session", "desk")
 			r.crash()
-			files, err := filepath.Glob(filepath.Join(r.config.Spool, "*.events"))
+			files, err := filepath.Glob(filepath.Join(r.config.Spool, "*.spool"))
 			if err != nil || len(files) != 1 {
 				t.Fatalf("%v, %v", files, err)
 			}
@@ -196,4 +196,38 @@ func TestABeginningFollowsNobody(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	r.isHead(&other)
+}
+
+// After the loss of a daemon's host, its session waits on another daemon for as long as a
+// model may take, and no longer. The refusal says so, and a rewind frees the session at once.
+func TestASessionOfALostHostIsFreed(t *testing.T) {
+	for name, free := range map[string]func(r *rig, head turns.ID){
+		"by a rewind": func(r *rig, head turns.ID) {
+			must(r.ledger.Move(r.t.Context(), r.desk().ID, api.MoveSession{To: &head}))(r.t)
+		},
+		"by time": func(r *rig, _ turns.ID) {
+			r.config.Now = func() time.Time { return time.Now().Add(61 * time.Minute) }
+			r.crash()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.ok("POST", "/v1/responses", `{"model":"m","input":"one"}`, "X-Nexus-Session", "desk")
+			head := *r.desk().Head
+			r.ok("POST", "/v1/responses", `{"model":"m","input":"wait","background":true}`, "X-Nexus-Session", "desk")
+			r.crash()
+			for _, f := range must(filepath.Glob(filepath.Join(r.config.Spool, "*")))(t) { // of the host that is lost
+				if err := os.Remove(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.crash()
+			said := r.refused(http.StatusConflict, "conversation_locked", "POST", "/v1/responses", `{"model":"m","input":"two"}`, "X-Nexus-Session", "desk")
+			if !strings.Contains(said, "another server") || !strings.Contains(said, "rewind") {
+				t.Errorf("the refusal says %q", said)
+			}
+			free(r, head)
+			r.ok("POST", "/v1/responses", `{"model":"m","input":"two"}`, "X-Nexus-Session", "desk")
+		})
+	}
 }

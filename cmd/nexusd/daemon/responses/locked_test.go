@@ -121,3 +121,41 @@ func TestNothingToCompactLeavesNoOpenSession(t *testing.T) {
 		t.Errorf("the model got %d messages: %q", n, r.model.texts(-1))
 	}
 }
+
+// A panic in the reading of an answer ends that response: its turn is stepped back from, a
+// neighbour is answered, and the agent has its place again.
+func TestAPanicLeavesTheSessionAndItsNeighbours(t *testing.T) {
+	r := newRig(t)
+	first := r.ok("POST", "/v1/responses", `{"model":"m","input":"hello"}`, "X-Nexus-Session", "desk")
+	head := r.desk().Head
+	for range 65 { // more than an agent has under way
+		status, out := r.call("POST", "/v1/responses", `{"model":"m","input":"panic"}`, "X-Nexus-Session", "desk")
+		if e, _ := out["error"].(map[string]any); status != http.StatusInternalServerError || e["code"] != "internal_error" {
+			t.Fatalf("%d %v", status, out)
+		}
+	}
+	r.isHead(head)
+	r.alive()
+	next := r.ok("POST", "/v1/responses", `{"model":"m","input":"and?"}`, "X-Nexus-Session", "desk")
+	if a, b := first["nexus"].(map[string]any), next["nexus"].(map[string]any); a["session"] != b["session"] || len(r.model.texts(-1)) != 3 {
+		t.Errorf("%v after %v: the model read %q", b, a, r.model.texts(-1))
+	}
+	// In the background, and over a WebSocket.
+	id := r.ok("POST", "/v1/responses", `{"model":"m","input":"panic","background":true}`)["id"].(string)
+	for {
+		got := r.ok("GET", "/v1/responses/"+id, "")
+		if e, _ := got["error"].(map[string]any); got["status"] == "failed" && e["code"] == "internal_error" {
+			break
+		}
+		if got["status"] != "queued" && got["status"] != "in_progress" {
+			t.Fatalf("%v", got)
+		}
+	}
+	c := r.dial()
+	if response, _ := last(r.turn(c, `,"input":"panic"`)); response["status"] != "failed" {
+		t.Errorf("%v", response)
+	}
+	if response, _ := last(r.turn(c, `,"input":"exactly: y"`)); textIn(response) != "y" {
+		t.Errorf("%v", response)
+	}
+}

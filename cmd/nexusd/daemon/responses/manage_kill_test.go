@@ -108,7 +108,7 @@ func (r *rig) lost() (items []map[string]any) {
 		r.t.Fatal(err)
 	}
 	for _, f := range files {
-		id, ok := strings.CutSuffix(f.Name(), ".events")
+		id, ok := strings.CutSuffix(f.Name(), ".spool")
 		if !ok {
 			continue
 		}

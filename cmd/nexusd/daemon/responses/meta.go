@@ -28,6 +28,7 @@ type requestMeta struct {
 // answerMeta is what the turn of an answer says of its response, beside its message.
 type answerMeta struct {
 	Version    int        `json:"v"`
+	ID         string     `json:"id,omitzero"` // of the response, as its clients know it
 	Status     string     `json:"status"`
 	Reason     string     `json:"reason,omitzero"` // of an incomplete one
 	At         int64      `json:"at"`
@@ -43,6 +44,8 @@ type answerMeta struct {
 type metaOf[T any] struct {
 	Responses *T                  `json:"responses"`
 	Usage     *turns.UsageDetails `json:"usage,omitzero"`
+	Message   string              `json:"message_id,omitzero"`      // the provider's id of the answer
+	Requested string              `json:"requested_model,omitzero"` // by the client, where another one answered
 }
 
 func readMeta[T any](raw turns.Raw) *T {

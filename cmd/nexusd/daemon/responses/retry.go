@@ -71,7 +71,7 @@ func (b *beginning) retry(ctx context.Context, t *api.Turn) (*flight, error) {
 		return nil, err
 	}
 	if v.answer != nil || v.status() == cancelled {
-		return b.door.finished(v)
+		return b.door.finished(ownerOf(b.caller), v)
 	}
 	// The answer was lost, or the model's provider failed: it is asked again. No other request
 	// of the session takes the turn for one without an answer meanwhile.

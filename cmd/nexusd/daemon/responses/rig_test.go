@@ -33,6 +33,7 @@ type scripted struct {
 	hold    chan struct{} // what "wait" waits for
 	sound   bool          // nothing fails any more
 	started chan struct{} // closed when a call waits
+	answers func(*provider.Answer)
 }
 
 func (s *scripted) Generate(ctx context.Context, r *provider.Request, emit func(provider.Event) error) (*provider.Answer, error) {
@@ -51,6 +52,10 @@ func (s *scripted) Generate(ctx context.Context, r *provider.Request, emit func(
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+	}
+	if strings.Contains(said, "panic") {
+		_ = emit(provider.Event{Kind: provider.Begin, Type: turns.Text})
+		panic("a chunk that nobody expected")
 	}
 	if failing {
 		return nil, &provider.Error{Status: 500, Code: "server_error", Message: "the model failed"}
@@ -74,7 +79,11 @@ func (s *scripted) Generate(ctx context.Context, r *provider.Request, emit func(
 			return nil, err
 		}
 	}
-	return &provider.Answer{Message: turns.Message{Role: turns.Assistant, Parts: []turns.Part{part}, FinishReason: finish}, Usage: &turns.Usage{InputTokens: 10, OutputTokens: 2}, Model: r.Model}, nil
+	a := &provider.Answer{Message: turns.Message{Role: turns.Assistant, Parts: []turns.Part{part}, FinishReason: finish}, Usage: &turns.Usage{InputTokens: 10, OutputTokens: 2}, Model: r.Model}
+	if s.answers != nil {
+		s.answers(a)
+	}
+	return a, nil
 }
 
 // texts returns what the model was given at its n-th call; -1 is the last.
@@ -246,6 +255,19 @@ func (r *rig) refused(status int, code, method, path, body string, headers ...st
 	}
 	message, _ := e["message"].(string)
 	return message
+}
+
+// eventsOf is the events of a streamed request.
+func (r *rig) eventsOf(body string, headers ...string) (events []map[string]any) {
+	r.t.Helper()
+	for _, data := range r.stream("POST", "/v1/responses", body, headers...) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(data), &e); err != nil {
+			r.t.Fatalf("%s: %v", data, err)
+		}
+		events = append(events, e)
+	}
+	return events
 }
 
 func (r *rig) dial(headers ...string) *websocket.Conn {

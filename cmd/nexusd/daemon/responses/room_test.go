@@ -1,6 +1,10 @@
 package responses
 
-import "testing"
+import (
+	"io"
+	"strings"
+	"testing"
+)
 
 // An agent takes half of the room at most, and leaves as much to the next.
 func TestRoomIsSharedByAgent(t *testing.T) {
@@ -25,4 +29,22 @@ func TestRoomIsSharedByAgent(t *testing.T) {
 	if r.free != 1024 || len(r.held) != 0 {
 		t.Errorf("%d are free, %v held", r.free, r.held)
 	}
+}
+
+// A body whose last byte was taken is read to its end, however little room others left since.
+func TestABodyThatCameWholeIsNotRefusedAtItsEnd(t *testing.T) {
+	r := newRoom(1024)
+	body := &taking{r: strings.NewReader(strings.Repeat("x", 256)), room: r, owner: "a"}
+	last := make([]byte, 256)
+	if _, err := io.ReadFull(body, last); err != nil {
+		t.Fatal(err)
+	}
+	for r.take("b", 1) {
+	}
+	for r.take("c", 1) {
+	}
+	if n, err := body.Read(last); n != 0 || err != io.EOF {
+		t.Errorf("the end of the body: %d, %v", n, err)
+	}
+	body.done()
 }

@@ -4,18 +4,69 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 
 	"nexus/cmd/nexusd/daemon/provider"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
-// run asks the model and stores the answer. The order decides what a crash leaves: see the
-// package comment.
+// run asks the model, stores the answer and ends the flight. A panic of what reads or
+// renders the answer ends the response, and not the daemon.
 func (f *flight) run() {
 	em := newEmitter(f.ref, f.choice, f.request.includes("reasoning.encrypted_content"), f.emit)
 	em.front = frontItem(f.ref, f.sealed)
+	cause := f.contained(func() { f.answerIt(em) })
+	if cause == nil {
+		return
+	}
+	if f.isStored() { // it is no failure: who asks again gets the answer
+		f.endCut(cause)
+		return
+	}
+	if again := f.contained(func() { f.fail(em, cause) }); again != nil {
+		f.endCut(again)
+	}
+}
+
+// contained calls do. A panic becomes an internal error whose id the log has. The log gets the
+// stack, which names code, and the type of the value: its text may be content.
+func (f *flight) contained(do func()) (e *Error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		id := api.NewID()
+		f.door.log.Error("responses: internal error", "id", id, "response", f.echo.ID, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+		e = errInternal(id)
+	}()
+	do()
+	return nil
+}
+
+// endCut ends a flight whose last events can't be made.
+func (f *flight) endCut(cause *Error) {
+	if err := f.spool.close(f.isStored()); err != nil {
+		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
+	}
+	f.mu.Lock()
+	f.cut = true
+	f.mu.Unlock()
+	f.end(nil, cause)
+}
+
+func (f *flight) isStored() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stored
+}
+
+// answerIt asks the model and stores the answer. The order decides what a crash leaves: see
+// the package comment.
+func (f *flight) answerIt(em *emitter) {
 	err := f.announce(em)
 	var a *provider.Answer
 	if err == nil {
@@ -28,6 +79,10 @@ func (f *flight) run() {
 	m, err := em.finish(a.Message)
 	if err == nil {
 		err = m.Validate("/answer")
+	}
+	if e := (*Error)(nil); errors.As(err, &e) {
+		f.fail(em, e)
+		return
 	}
 	if err != nil {
 		f.door.log.Warn("responses: a provider's answer can't be stored", "response", f.echo.ID, "err", err)
@@ -53,7 +108,7 @@ func (f *flight) announce(em *emitter) error {
 func (f *flight) generate(em *emitter) (*provider.Answer, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, maxGeneration)
 	defer cancel()
-	a, err := f.provider.Generate(ctx, f.ask, em.take)
+	a, err := f.provider.Generate(ctx, f.ask, func(ev provider.Event) error { return f.take(em, ev) })
 	p := (*provider.Error)(nil)
 	if errors.As(err, &p) && p.Code == codeLength && f.recorded && f.request.mayDrop() && len(em.parts) == 0 {
 		cx, oerr := f.client.Overflow(ctx, f.ref.Session, api.Overflow{Error: p.Message, Status: p.Status, Format: "otel"})
@@ -64,7 +119,7 @@ func (f *flight) generate(em *emitter) (*provider.Answer, error) {
 			return nil, err
 		}
 		f.context = cx
-		a, err = f.provider.Generate(ctx, f.ask, em.take)
+		a, err = f.provider.Generate(ctx, f.ask, func(ev provider.Event) error { return f.take(em, ev) })
 	}
 	if cause := context.Cause(f.ctx); cause != nil {
 		return nil, cause
@@ -74,7 +129,7 @@ func (f *flight) generate(em *emitter) (*provider.Answer, error) {
 
 // complete stores the answer, and says so.
 func (f *flight) complete(em *emitter, m *turns.Message, a *provider.Answer) {
-	meta := &answerMeta{Version: metaVersion, Status: completed, At: f.door.cfg.Now().Unix(), Items: em.marks(), Ops: base64.RawStdEncoding.EncodeToString(em.ops), Lost: f.lost, Tips: f.tips(), Sealed: f.sealed}
+	meta := &answerMeta{Version: metaVersion, ID: f.echo.ID, Status: completed, At: f.door.cfg.Now().Unix(), Items: em.marks(), Ops: base64.RawStdEncoding.EncodeToString(em.ops), Lost: f.lost, Tips: f.tips(), Sealed: f.sealed}
 	switch m.FinishReason {
 	case "length":
 		meta.Status, meta.Reason = incomplete, "max_output_tokens"
@@ -84,14 +139,18 @@ func (f *flight) complete(em *emitter, m *turns.Message, a *provider.Answer) {
 	if f.context != nil {
 		meta.Compaction = compactionOf(f.context)
 	}
-	t := &api.Turn{ID: answerID(f.ref.Turn), Session: f.ref.Session, Depth: f.depth + 1, Response: m, Usage: a.Usage}
-	t.Meta = encode(metaOf[answerMeta]{meta, &a.Details})
+	t := &api.Turn{ID: answerID(f.ref.Turn), Session: f.ref.Session, Depth: f.depth + 1, Response: m, Model: f.answering(a), Usage: a.Usage}
+	all := metaOf[answerMeta]{Responses: meta, Usage: &a.Details, Message: a.ID}
+	if t.Model != f.request.Model {
+		all.Requested = f.request.Model
+	}
+	t.Meta = encode(all)
 	if len(t.Meta) > maxMeta { // the stream is coarser when it is made again
 		meta.Ops = ""
 		for i := range meta.Items {
 			meta.Items[i].Said = nil
 		}
-		t.Meta = encode(metaOf[answerMeta]{meta, &a.Details})
+		t.Meta = encode(all)
 	}
 	if f.recorded {
 		if err := f.commit(t, a); err != nil {
@@ -99,21 +158,35 @@ func (f *flight) complete(em *emitter, m *turns.Message, a *provider.Answer) {
 			f.fail(em, err)
 			return
 		}
+		f.mu.Lock()
+		f.stored = true
+		f.mu.Unlock()
 	}
 	final := finalResponse(f.echo, f.ref, t, meta, em.include, f.recorded)
 	f.mu.Lock()
 	f.answer = m
 	f.mu.Unlock()
-	// The answer is durable: a file that can't be written does not matter any more.
+	// The answer is durable: a file that can't be written does not matter any more, nor memory.
 	s := f.spool
-	f.spool = nil
+	f.spool, f.ending = nil, true
+	defer func() { f.end(final, nil) }()
+	defer func() {
+		if err := s.close(true); err != nil {
+			f.door.log.Warn("responses: the file of a stored answer stays", "response", f.echo.ID, "err", err)
+		}
+	}()
 	if err := em.lifecycle("response."+meta.Status, final); err != nil {
 		f.door.log.Warn("responses: the last event", "response", f.echo.ID, "err", err)
 	}
-	if err := s.close(true); err != nil {
-		f.door.log.Warn("responses: the file of a stored answer stays", "response", f.echo.ID, "err", err)
+}
+
+// answering is the model that answered: as the provider names it, else the one that it was
+// asked for. A name that no turn can have is none.
+func (f *flight) answering(a *provider.Answer) string {
+	if a.Model != "" && len(a.Model) <= turns.MaxName && turns.ValidateWord("/model", a.Model) == nil {
+		return a.Model
 	}
-	f.end(final, nil)
+	return f.ask.Model
 }
 
 // compactionOf is the newest compaction that a context shows.
@@ -134,7 +207,7 @@ func compactionOf(cx *api.Context) (id turns.ID) {
 func (f *flight) commit(t *api.Turn, a *provider.Answer) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), commitTime)
 	defer cancel()
-	r := api.AppendTurn{ID: t.ID, Parent: f.ref.Turn, Messages: []turns.Message{}, Response: t.Response, Model: f.request.Model, Usage: a.Usage, Meta: t.Meta}
+	r := api.AppendTurn{ID: t.ID, Parent: f.ref.Turn, Messages: []turns.Message{}, Response: t.Response, Model: t.Model, Usage: a.Usage, Meta: t.Meta}
 	if cx := f.context; cx != nil && !isNull(cx.Recipe) {
 		r.Context = &api.ContextUsed{Recipe: cx.Recipe, Fingerprint: cx.Fingerprint}
 	}
@@ -155,12 +228,18 @@ func (f *flight) fail(em *emitter, err error) {
 	}
 	e := asError(err)
 	if e.Status == http.StatusInternalServerError && !errors.Is(err, error(e)) {
-		f.door.log.Error("responses", "response", f.echo.ID, "err", err)
+		id := api.NewID()
+		f.door.log.Error("responses", "id", id, "response", f.echo.ID, "err", err)
+		e = errInternal(id)
 	}
+	f.ending = true
 	r := *f.echo
-	f.mu.Lock()
-	r.Output = incompleteItems(f.events)
-	f.mu.Unlock()
+	if isOversize(e) { // to repeat what came would take as much again, several times
+		r.Output = []Item{}
+		f.dropEvents()
+	} else {
+		r.Output = incompleteItems(f.eventsNow())
+	}
 	if r.Nexus != nil {
 		n := *r.Nexus
 		n.LostAnswers = f.lost
@@ -179,6 +258,9 @@ func (f *flight) fail(em *emitter, err error) {
 	}
 	if sent != nil {
 		f.door.log.Warn("responses: the last event", "response", f.echo.ID, "err", sent)
+		f.mu.Lock()
+		f.cut = true
+		f.mu.Unlock()
 	}
 	if cerr := f.spool.close(false); cerr != nil {
 		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", cerr)
@@ -211,6 +293,9 @@ func incompleteItems(events []Event) []Item {
 // finalResponse is a response with its answer.
 func finalResponse(echo *Response, ref turns.Ref, t *api.Turn, meta *answerMeta, encrypted, recorded bool) *Response {
 	out := *echo
+	if t.Model != "" {
+		out.Model = t.Model // "the model that generated this response", by the specification
+	}
 	out.Status, out.Output = meta.Status, answerItems(ref, t.Response, meta, encrypted)
 	if meta.Status == completed {
 		out.CompletedAt = &meta.At

@@ -2,93 +2,319 @@ package responses
 
 import (
 	"bufio"
-	"bytes"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/seal"
 )
 
-// A spool is the file of a response whose answer is not stored: a line that says which
-// answers were lost before, then a line for each event. An event is written before any
-// client sees it. The page cache is enough: what a kill of the process leaves is whole but
-// for the last line, which nobody has seen. After a power cut the file may be gone; the
-// ledger's part is durable then too.
+// A spool is the file of a response whose answer is not stored: which answers were lost
+// before, then each event. An event is written before any client sees it. The page cache is
+// enough: what a kill of the process leaves is whole but for the last frame, which nobody has
+// seen. After a power cut the file may be gone; the ledger's part is durable then too.
+//
+// A file is a list of frames, each a length and a sealed text. The first is the file's own
+// key, sealed under the ledger's; the others are sealed under the file's key, each for its
+// place.
 type spool struct {
-	file string
-	f    *os.File
+	of     *spools
+	id     string // of the response
+	f      *os.File
+	key    seal.Key
+	frames int
+	begin  int64 // where the events begin
 }
 
-// spoolHead is the first line.
+// spoolHead is the first text after the key.
 type spoolHead struct {
 	Response string `json:"response"`
 	Lost     int    `json:"lost"` // answers of this response that were lost before
 }
 
 const (
-	spoolSuffix = ".events"
-	// spoolAge is how long the file of a response without an answer is kept: that of one
-	// that failed, was cancelled, or was lost.
-	spoolAge = 30 * 24 * time.Hour
-	// maxSpool bounds the events of a response.
-	maxSpool = 256 << 20
+	spoolSuffix = ".spool"
+	// defaultSpoolAge is how long the file of a response without an answer is kept: that of
+	// one that failed, was cancelled, or was lost.
+	defaultSpoolAge   = 30 * 24 * time.Hour
+	defaultSpoolBytes = 512 << 20
+	// maxSpool bounds the events of a response: some five times the largest answer.
+	maxSpool = 64 << 20
 )
 
-// openSpool begins the file of a response, in place of the one of an earlier try.
-func openSpool(dir string, h spoolHead) (*spool, error) {
-	name := filepath.Join(dir, h.Response+spoolSuffix)
-	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+// spools is the folder of the files, bounded in bytes and age: the oldest files of responses
+// that ended make room for the events of those under way. Safe for concurrent use.
+type spools struct {
+	dir string
+	key func() (seal.Key, error) // of the ledger
+	max int64
+	age time.Duration
+	now func() time.Time
+
+	mu    sync.Mutex
+	bytes int64
+	files map[string]*spooled // by response
+}
+
+// spooled is what is known of a file.
+type spooled struct {
+	size  int64
+	ended time.Time // zero: it is written
+}
+
+// errSpoolFull ends a response whose events have no room.
+var errSpoolFull = &Error{Status: http.StatusServiceUnavailable, Type: serverError, Code: "spool_full", RetryAfter: time.Second,
+	Message: "The folder of answers that are not stored yet is full."}
+
+// openSpools reads the folder. What was cut off when a file began is removed.
+func openSpools(dir string, key func() (seal.Key, error), max int64, age time.Duration, now func() time.Time) (*spools, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &spool{file: name, f: f}
-	if err = s.line(encode(h)); err == nil {
+	s := &spools{dir: dir, key: key, max: max, age: age, now: now, files: make(map[string]*spooled)}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || !strings.HasPrefix(e.Name(), responsePrefix) {
+			continue
+		}
+		if id, ok := strings.CutSuffix(e.Name(), spoolSuffix); ok {
+			s.files[id] = &spooled{info.Size(), info.ModTime()}
+			s.bytes += info.Size()
+		} else if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.removeOld(); err != nil {
+		return nil, err
+	}
+	return s, s.makeRoom(0)
+}
+
+func (s *spools) name(id string) string { return filepath.Join(s.dir, id+spoolSuffix) }
+
+// makeRoom removes the oldest files of responses that ended, until n more bytes fit, and then
+// some, so that not each event looks through the folder. The caller holds mu. Errors:
+// errSpoolFull, and those of the folder.
+func (s *spools) makeRoom(n int64) error {
+	if s.bytes+n <= s.max {
+		return nil
+	}
+	var ended []string
+	for id, f := range s.files {
+		if !f.ended.IsZero() {
+			ended = append(ended, id)
+		}
+	}
+	slices.SortFunc(ended, func(a, b string) int { return s.files[a].ended.Compare(s.files[b].ended) })
+	for _, id := range ended {
+		if s.bytes+n <= s.max-s.max/8 {
+			break
+		}
+		if err := s.forget(id); err != nil {
+			return err
+		}
+	}
+	if s.bytes+n > s.max {
+		return errSpoolFull
+	}
+	return nil
+}
+
+// removeOld removes the files that are too old. The caller holds mu.
+func (s *spools) removeOld() error {
+	for id := range s.files {
+		if s.isOld(id) {
+			if err := s.forget(id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *spools) isOld(id string) bool {
+	f := s.files[id]
+	return f != nil && !f.ended.IsZero() && s.now().Sub(f.ended) > s.age
+}
+
+// forget removes a file. The caller holds mu.
+func (s *spools) forget(id string) error {
+	if err := os.Remove(s.name(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if f := s.files[id]; f != nil {
+		s.bytes -= f.size
+		delete(s.files, id)
+	}
+	return nil
+}
+
+// remove removes the file of a response, if there is one.
+func (s *spools) remove(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.forget(id) // one that stays is removed when it is too old
+}
+
+// expire removes what is too old.
+func (s *spools) expire() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.removeOld()
+}
+
+// size returns how many bytes the files have.
+func (s *spools) size() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
+// open begins the file of a response, in place of the one of an earlier try.
+func (s *spools) open(h spoolHead) (_ *spool, err error) {
+	out := &spool{of: s, id: h.Response}
+	if _, err := rand.Read(out.key[:]); err != nil {
+		return nil, err
+	}
+	ledger, err := s.key()
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := seal.Token(ledger, out.key[:], rand.Reader, "response events", h.Response)
+	if err != nil {
+		return nil, err
+	}
+	name := s.name(h.Response)
+	if out.f, err = os.OpenFile(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	if earlier := s.files[h.Response]; earlier != nil {
+		s.bytes -= earlier.size
+	}
+	s.files[h.Response] = new(spooled)
+	s.mu.Unlock()
+	if err = out.frame(sealed); err == nil {
+		err = out.line(encode(h))
+	}
+	if err == nil {
+		out.begin, err = out.f.Seek(0, io.SeekCurrent)
+	}
+	if err == nil {
 		err = os.Rename(name+".new", name)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, os.Remove(name+".new"), out.close(true))
 	}
-	return s, nil
+	return out, nil
 }
 
+// line appends a text.
 func (s *spool) line(b []byte) error {
 	if s == nil {
 		return nil
 	}
-	if len(b) > maxHeldData { // without a copy; what a kill leaves between the two is a line without an end
-		if _, err := s.f.Write(b); err != nil {
-			return err
-		}
-		b = nil
+	sealed, err := seal.Token(s.key, b, rand.Reader, "event", strconv.Itoa(s.frames))
+	if err != nil {
+		return err
 	}
-	_, err := s.f.Write(append(bytes.Clone(b), '\n'))
+	s.frames++
+	return s.frame(sealed)
+}
+
+// frame appends a sealed text. What a kill leaves of it is a frame without an end.
+func (s *spool) frame(sealed []byte) error {
+	var head [binary.MaxVarintLen64]byte
+	n := binary.PutUvarint(head[:], uint64(len(sealed)))
+	size := int64(n + len(sealed))
+	s.of.mu.Lock()
+	err := s.of.makeRoom(size)
+	if f := s.of.files[s.id]; err == nil && f != nil {
+		f.size += size
+		s.of.bytes += size
+	}
+	s.of.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if len(sealed) <= maxHeldData {
+		_, err = s.f.Write(append(head[:n], sealed...))
+		return err
+	}
+	if _, err = s.f.Write(head[:n]); err == nil {
+		_, err = s.f.Write(sealed)
+	}
 	return err
 }
 
-// close ends the file; remove says that the answer is stored.
+// dropEvents removes the events so far from the file. Numbers of later ones may leave a gap.
+func (s *spool) dropEvents() error {
+	if s == nil {
+		return nil
+	}
+	if _, err := s.f.Seek(s.begin, io.SeekStart); err != nil {
+		return err
+	}
+	if err := s.f.Truncate(s.begin); err != nil {
+		return err
+	}
+	s.frames = 1
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	if f := s.of.files[s.id]; f != nil {
+		s.of.bytes += s.begin - f.size
+		f.size = s.begin
+	}
+	return nil
+}
+
+// close ends the file; remove says that nobody needs it: the answer is stored.
 func (s *spool) close(remove bool) error {
 	if s == nil {
 		return nil
 	}
 	err := s.f.Close()
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
 	if remove {
-		err = errors.Join(err, os.Remove(s.file))
+		return errors.Join(err, s.of.forget(s.id))
+	}
+	if f := s.of.files[s.id]; f != nil {
+		f.ended = s.of.now()
 	}
 	return err
 }
 
-// readSpool reads the file of a response; nil if there is none.
-func readSpool(dir, id string) (*spoolHead, []Event, error) {
-	f, err := os.Open(filepath.Join(dir, id+spoolSuffix))
+// read reads the file of a response; nil if there is none. Of one that is damaged, or sealed
+// for another ledger, it returns what can be read: the answer is lost in any case.
+func (s *spools) read(id string) (*spoolHead, []Event, error) {
+	s.mu.Lock()
+	old := s.isOld(id)
+	s.mu.Unlock()
+	if old {
+		s.remove(id)
+	}
+	f, err := os.Open(s.name(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
@@ -96,22 +322,36 @@ func readSpool(dir, id string) (*spoolHead, []Event, error) {
 		return nil, nil, err
 	}
 	defer f.Close()
-	r := bufio.NewReader(io.LimitReader(f, maxSpool+1<<20))
-	var h *spoolHead
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	h, size := &spoolHead{Response: id}, uint64(info.Size())
+	r := bufio.NewReader(io.LimitReader(f, maxSpool+1<<24))
+	ledger, err := s.key()
+	if err != nil {
+		return nil, nil, err
+	}
+	sealed, err := nextFrame(r, size)
+	if err != nil {
+		return h, nil, ignoreEnd(err)
+	}
+	var key seal.Key
+	if b, err := seal.OpenToken(ledger, sealed, "response events", id); err != nil || copy(key[:], b) != len(key) {
+		return h, nil, nil
+	}
 	var events []Event
-	for {
-		line, err := r.ReadBytes('\n')
-		if errors.Is(err, io.EOF) { // a last line without an end was not written whole, and nobody saw it
-			break
+	for n := 0; ; n++ {
+		if sealed, err = nextFrame(r, size); err != nil {
+			return h, events, ignoreEnd(err)
 		}
-		if err != nil {
-			return nil, nil, err
+		text, err := seal.OpenToken(key, sealed, "event", strconv.Itoa(n))
+		if err != nil { // after a power cut
+			return h, events, nil
 		}
-		line = bytes.TrimSuffix(line, []byte("\n"))
-		if h == nil {
-			h = new(spoolHead)
-			if json.Unmarshal(line, h) != nil || h.Response != id {
-				return nil, nil, fmt.Errorf("%w: the spool of %s", turns.ErrCorrupt, id)
+		if n == 0 {
+			if json.Unmarshal(text, h) != nil || h.Response != id {
+				return &spoolHead{Response: id}, nil, nil
 			}
 			continue
 		}
@@ -119,38 +359,42 @@ func readSpool(dir, id string) (*spoolHead, []Event, error) {
 			Type string `json:"type"`
 			Seq  int    `json:"sequence_number"`
 		}
-		if json.Unmarshal(line, &w) != nil || w.Seq != len(events) {
-			break // after a power cut
+		if json.Unmarshal(text, &w) != nil || w.Seq < nextSeq(events) {
+			return h, events, nil
 		}
-		events = append(events, Event{Seq: w.Seq, Type: w.Type, Data: line})
+		events = append(events, Event{Seq: w.Seq, Type: w.Type, Data: text})
 	}
-	if h == nil {
-		h = &spoolHead{Response: id}
-	}
-	return h, events, nil
 }
 
-// removeSpool removes the file of a response whose answer is stored: a crash came between.
-func removeSpool(dir, id string) { _ = os.Remove(filepath.Join(dir, id+spoolSuffix)) }
+// nextSeq is the number of the event behind events.
+func nextSeq(events []Event) int {
+	if len(events) == 0 {
+		return 0
+	}
+	return events[len(events)-1].Seq + 1
+}
 
-// sweepSpool removes files that are older than spoolAge.
-func sweepSpool(dir string, now time.Time) error {
-	entries, err := os.ReadDir(dir)
+// nextFrame reads a frame of at most most bytes. io.EOF: there is none, or its end was not written.
+func nextFrame(r *bufio.Reader, most uint64) ([]byte, error) {
+	n, err := binary.ReadUvarint(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() || !strings.HasPrefix(e.Name(), responsePrefix) {
-			continue
-		}
-		if now.Sub(info.ModTime()) > spoolAge || strings.HasSuffix(e.Name(), ".new") {
-			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
+	if n > most {
+		return nil, io.EOF
 	}
-	return nil
+	b := make([]byte, n)
+	_, err = io.ReadFull(r, b)
+	return b, err
+}
+
+// ignoreEnd is nil for the end of a file: a last frame without an end was not written whole,
+// and nobody saw it.
+func ignoreEnd(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
 }
 
 // doorFile names a door: a turn that waits for its answer says which door began it. One

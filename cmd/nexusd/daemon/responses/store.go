@@ -3,6 +3,7 @@ package responses
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -10,15 +11,6 @@ import (
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
-
-// settingsHash tells whether two requests have the same instructions and tools.
-func (r *CreateRequest) settingsHash() string {
-	return hashOf(encode(struct {
-		I *string
-		T []turns.Raw
-		M string
-	}{r.Instructions, r.Tools, r.Model}))
-}
 
 // fits refuses what is longer than the model's window, where the request wants nothing
 // dropped. Nothing is stored of it. Where nobody knows the window, the provider decides.
@@ -84,7 +76,6 @@ func (b *beginning) size(ctx context.Context, in *input) (need, budget uint64, k
 // store appends the request as a turn: to the session it names, to a fork where the
 // session went on elsewhere, or to a new session. Where that fails, the head is what it was.
 func (b *beginning) store(ctx context.Context, id turns.ID, in *input) (depth uint64, session turns.ID, meta *requestMeta, err error) {
-	r := b.request
 	// Only what a retry finds again is divided: see divide.
 	divisible := b.session.IsZero() && b.label == ""
 	if b.session.IsZero() {
@@ -147,12 +138,6 @@ func (b *beginning) store(ctx context.Context, id turns.ID, in *input) (depth ui
 		b.parent, b.moves = *a.Parent, false
 		return 0, session, nil, errLocked
 	}
-	if hash := r.settingsHash(); !b.door.hasSettings(b.session, hash) {
-		if err := b.applySettings(ctx, r); err != nil {
-			return 0, session, nil, err
-		}
-		b.door.noteSettings(b.session, hash)
-	}
 	return a.Depth, b.session, meta, nil
 }
 
@@ -160,6 +145,15 @@ func (b *beginning) store(ctx context.Context, id turns.ID, in *input) (depth ui
 // client may try again.
 var errLocked = &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "conversation_locked", RetryAfter: time.Second,
 	Message: "The conversation waits for the answer of another request."}
+
+// errLockedElsewhere is errLocked for a request that another daemon began. Nothing in the
+// ledger says whether that one lives, so it has as long as a model may take.
+func errLockedElsewhere(since time.Time) *Error {
+	e := *errLocked
+	e.Message = fmt.Sprintf("The conversation waits for the answer of a request that another server began at %s. If that server is lost, the next request goes on at %s; one with the same Idempotency-Key, or ledgerctl rewind to the turn before, frees it now.",
+		since.UTC().Format(time.RFC3339), since.Add(maxGeneration).UTC().Format(time.RFC3339))
+	return &e
+}
 
 // join makes the request the next one of the session that it names, whose lock it holds until
 // unlock, whatever err is, and leaves in in what is new of its input.
@@ -203,6 +197,9 @@ func (b *beginning) follow(ctx context.Context) error {
 	case err != nil && asError(err).Status != http.StatusNotFound:
 		return err
 	case err == nil && (v.status() == inProgress || v.status() == queued):
+		if v.live == nil {
+			return errLockedElsewhere(time.Time(v.turn.Recorded))
+		}
 		return errLocked
 	}
 	b.stepBack(b.session, t.ID)
@@ -277,35 +274,8 @@ func (b *beginning) open(ctx context.Context) error {
 	if err != nil {
 		return inputFault(err)
 	}
-	if b.session = s.ID; s.ID == id {
-		b.door.noteSettings(id, b.request.settingsHash())
-	}
+	b.session = s.ID
 	return nil
-}
-
-// settings are the request's settings of a session.
-func (r *CreateRequest) settings() (s api.SessionSettings) {
-	s.Model = &r.Model
-	system, list := api.System{}, []turns.Raw{}
-	if r.Instructions != nil && *r.Instructions != "" {
-		system = api.System{{Content: *r.Instructions}}
-	}
-	if r.Tools != nil {
-		list = r.Tools
-	}
-	s.System, s.Tools = &system, &list
-	return s
-}
-
-// applySettings gives a session the request's settings. One that the caller named keeps its own
-// instructions where the request has none.
-func (b *beginning) applySettings(ctx context.Context, r *CreateRequest) error {
-	s := r.settings()
-	if r.PreviousResponseID == nil && r.Instructions == nil {
-		s.System = nil
-	}
-	_, err := b.client.Set(ctx, b.session, api.SetSession{SessionSettings: s})
-	return inputFault(err)
 }
 
 // before is what was the head before a request's turn; nil: nothing.

@@ -22,12 +22,12 @@ type Event struct {
 	Type string
 	Data []byte // its JSON, in one line; nil: held keeps it as what it is made from
 
-	of *wireEvent // of an event with the whole response
+	of *wireEvent // of an event with the whole response, or with a long text
 }
 
-// maxHeldData is how long the JSON of an event with the whole response may be that a flight
-// keeps. A response repeats the instructions and tools of its request, in three or four
-// events: longer ones are made again from the one copy of those.
+// maxHeldData is how long the JSON of an event may be that a flight keeps. A response repeats
+// the instructions and tools of its request, in three or four events, and the end of an item
+// repeats its text, in three: longer ones are made again from the one copy of those.
 const maxHeldData = 16 << 10
 
 // withoutLong is e without JSON that can be made again, where that is long: as a flight keeps it.
@@ -36,6 +36,23 @@ func (e Event) withoutLong() Event {
 		e.Data = nil
 	}
 	return e
+}
+
+// sharedBytes is about what e keeps besides its JSON that nothing else has.
+func (e Event) sharedBytes() (n int64) {
+	if e.of == nil || e.Data != nil {
+		return 0
+	}
+	n = int64(len(e.of.Item))
+	if e.of.Delta != nil {
+		n += int64(len(*e.of.Delta))
+	}
+	if e.of.Response != nil {
+		for _, it := range e.of.Response.Output {
+			n += int64(len(it))
+		}
+	}
+	return n
 }
 
 // whole is e with its JSON.
@@ -132,8 +149,9 @@ func (e *emitter) send(w wireEvent) error {
 		return fmt.Errorf("event %s: %w", w.Type, err)
 	}
 	ev := Event{Seq: e.seq, Type: w.Type, Data: b}
-	if w.Response != nil {
-		ev.of = &w
+	if w.Response != nil || len(b) > maxHeldData {
+		kept := w
+		ev.of = &kept
 	}
 	e.seq++
 	return e.out(ev)
@@ -624,6 +642,13 @@ type sse struct {
 func (s *sse) send(e Event) error {
 	s.begin()
 	return s.write("event: " + e.Type + "\ndata: " + string(e.Data) + "\n\n")
+}
+
+// keepAlive writes a comment, which clients skip: what stands between, such as a proxy, closes
+// a connection that is quiet while a model thinks.
+func (s *sse) keepAlive() error {
+	s.begin()
+	return s.write(": keep-alive\n\n")
 }
 
 func (s *sse) begin() {

@@ -184,7 +184,7 @@ func (ss *Sessions) fillGauge(ctx context.Context, ack *api.Appended, s *ledger.
 	}
 	p := ss.paths.EmptyPath(s, set, pol, head)
 	large := false
-	if needs := plan.NeedsPath(pol, l); needs || plan.NeedsPath(pol, view.Load{Turns: math.MaxUint64}) { // or will
+	if needs := plan.NeedsPath(pol, l); needs || plan.NeedsPath(pol, view.Load{Tokens: math.MaxUint64}) { // or will
 		m, ok := ss.paths.SizeAt(s, head, p, pol, turn)
 		if ok {
 			next = &m
