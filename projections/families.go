@@ -16,7 +16,7 @@ import (
 type family struct {
 	prefix string // a letter, of memories two
 
-	// parts are the parts of a key behind its prefix, a letter each: n a number, t a time,
+	// parts are the parts of a key behind its prefix, a letter each: n a number, t a time, e the end of an id,
 	// i an id, r a turn's session and id, h a digest, s a text. I and R are those of the session
 	// whose event the row follows from, T is the tenant, C the subject of the chain.
 	parts string
@@ -45,6 +45,8 @@ var families = []family{
 	{prefix: "o", parts: "In", of: "the compaction of session %v at event %v", once: true},
 	{prefix: "v", parts: "rR", of: "what covers turn %v, compaction %v", once: true},
 	{prefix: "a", parts: "TsI", of: "the list of sessions of tenant %v, agent %v, session %v", once: true},
+	{prefix: "I", parts: "TiI", of: "the ids of tenant %v, %v of session %v", once: true},
+	{prefix: "E", parts: "TeiI", of: "the ends of ids of tenant %v, %v, %v of session %v", once: true},
 	{prefix: "U", parts: "TsnI", of: "the order of changes of tenant %v, agent %q, second %v, session %v"},
 	{prefix: "l", parts: "Ts", of: "a label of tenant %v, label %v"},
 	{prefix: "p", parts: "T", of: "the policies of tenant %v"},
@@ -144,6 +146,8 @@ func rowAt(k []byte) row {
 			args = append(args, binary.BigEndian.Uint64(take(8)))
 		case 't':
 			args = append(args, time.Unix(0, int64(binary.BigEndian.Uint64(take(8))^1<<63)).UTC().Format(time.RFC3339Nano))
+		case 'e':
+			args = append(args, fmt.Sprintf("%x", take(endBytes)))
 		case 'i', 'I':
 			id := turns.ID(take(16))
 			if args = append(args, id); part == 'I' {

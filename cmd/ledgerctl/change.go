@@ -62,7 +62,7 @@ func compactCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&r.Focus, "focus", "", "what to keep in view")
 	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "plan only")
 	c.Flags().BoolVar(&lost, "lost", false, "list what the context does not hold any more; compact nothing")
-	c.Flags().StringSliceVar(&l.Kinds, "kind", nil, "with --lost: paths, identifiers, numbers, commands, errors")
+	c.Flags().StringSliceVar(&l.Kinds, "kind", nil, "with --lost: user, errors, commands, paths, identifiers, numbers")
 	c.Flags().IntVarP(&limit, "limit", "n", 50, "with --lost: at most so many; 0: all")
 	c.Flags().BoolVar(&r.FromOriginals, "from-originals", false, "summarize from the turns themselves, not from the summary in force")
 	return c

@@ -32,7 +32,7 @@ func costCmd(e *env) *cobra.Command {
 		return e.cost(cmd, args, f)
 	})
 	c.Flags().StringVar(&f.by, "by", "", "a row for each: turn, session, day, model, project, agent, source, kind; several with commas")
-	c.Flags().StringVar(&f.since, "since", "", "calls from a day, time or age on")
+	c.Flags().StringVar(&f.since, "since", "", "calls from a time on: "+names.DayHelp)
 	c.Flags().StringVar(&f.until, "until", "", "calls before a day, time or age")
 	c.Flags().StringVar(&f.zone, "zone", "", "zone of days (this machine's)")
 	c.Flags().StringVar(&f.prices, "prices", "", "file with prices of your own")
@@ -60,15 +60,18 @@ func (e *env) cost(cmd *cobra.Command, args []string, f costFlags) error {
 			return fault.Usage(fmt.Errorf("--zone %q is no zone, such as Europe/Paris or UTC", f.zone))
 		}
 	}
-	opt := cost.Options{Zone: x.Zone}
-	if opt.Since, err = timeIn(x.Zone, "since", f.since); err != nil {
+	opt, now := cost.Options{Zone: x.Zone}, time.Now()
+	if opt.Since, err = names.DayIn(x.Zone, now, "since", f.since); err != nil {
 		return err
 	}
-	if opt.Until, err = timeIn(x.Zone, "until", f.until); err != nil {
+	if opt.Until, err = names.DayIn(x.Zone, now, "until", f.until); err != nil {
 		return err
 	}
 	if !opt.Since.IsZero() && !opt.Until.IsZero() && !opt.Since.Before(opt.Until) {
 		return fault.Usage(fmt.Errorf("--since %s is not before --until %s", f.since, f.until))
+	}
+	if times := names.SpanIn(x.Zone, apiTime(opt.Since), apiTime(opt.Until)); times != "" {
+		e.Say("times: %s", times)
 	}
 	if opt.Models, err = modelPrices(f.prices); err != nil {
 		return err
@@ -124,17 +127,13 @@ func (e *env) cost(cmd *cobra.Command, args []string, f costFlags) error {
 	return err
 }
 
-// timeIn reads a flag of a day, time or age; a day begins in a zone. The zero time is
-// that of an empty flag.
-func timeIn(zone *time.Location, flag, value string) (time.Time, error) {
-	if at, err := time.ParseInLocation(time.DateOnly, value, zone); err == nil {
-		return at, nil
+// apiTime returns a time, nil for the zero one.
+func apiTime(at time.Time) *api.Time {
+	if at.IsZero() {
+		return nil
 	}
-	at, err := names.Day(flag, value)
-	if err != nil || at == nil {
-		return time.Time{}, err
-	}
-	return time.Time(*at), nil
+	t := api.Time(at)
+	return &t
 }
 
 // modelPrices returns the table of models that comes with this version, under the prices

@@ -29,7 +29,8 @@ written to it. Reasoning is a part of the output, where the source tells it.
                  program) or kind; several with commas: day,model. Rows with a
                  day or turn are in order of time, the newest last, as in
                  ledgerctl sessions; others the costliest first
-  --since DAY    calls from a day, time or age (3d, 12h, 2w) on
+  --since DAY    calls from a day (2026-11-22, today, yesterday), a time or an
+                 age (3d, 12h, 2w) on
   --until DAY    calls before it
   --zone ZONE    where days begin: UTC, Europe/Paris (else: as on this machine)
   --prices FILE  prices of your own: TOML with rows [[model]], as nexusd's

@@ -104,8 +104,8 @@ type eventFilter struct {
 
 func (f *eventFilter) flags(c *cobra.Command) {
 	c.Flags().StringVar(&f.kind, "kind", "", "events of this kind")
-	c.Flags().StringVar(&f.from, "from", "", "from this day or time on")
-	c.Flags().StringVar(&f.to, "to", "", "before this day or time")
+	c.Flags().StringVar(&f.from, "from", "", "from a time on: "+names.DayHelp)
+	c.Flags().StringVar(&f.to, "to", "", "before this day, time or age")
 }
 
 func (f *eventFilter) request(channel string) (r api.ListEvents, err error) {
@@ -128,6 +128,7 @@ func listEventsCmd(e *env) *cobra.Command {
 		if desc {
 			r.Order = "desc"
 		}
+		e.sayTimes(r.From, r.To)
 		c, err := e.Client("main")
 		if err != nil {
 			return err

@@ -100,6 +100,7 @@ func memoryListCmd(e *env) *cobra.Command {
 		if r.Since, err = names.Day("since", since); err != nil {
 			return err
 		}
+		e.sayTimes(r.Since, nil)
 		if most < 1 {
 			return fault.Usage(errors.New("--limit takes a number from 1 on"))
 		}
@@ -133,7 +134,7 @@ func memoryListCmd(e *env) *cobra.Command {
 	f.StringVar(&r.State, "state", "", "in this state only")
 	f.StringVar(&r.Trust, "trust", "", "stated by: person, agent or tool")
 	f.StringVar(&session, "session", "", "as this session sees them")
-	f.StringVar(&since, "since", "", "from this day or time on")
+	f.StringVar(&since, "since", "", "from a time on: "+names.DayHelp)
 	f.IntVarP(&most, "limit", "n", 100, "at most so many")
 	return c
 }

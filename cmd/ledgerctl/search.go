@@ -36,7 +36,11 @@ func searchCmd(e *env) *cobra.Command {
 		if r.To, err = names.Day("until", until); err != nil {
 			return err
 		}
+		if r.Cwd, err = names.Folder(r.Cwd); err != nil {
+			return err
+		}
 		r.Text = strings.Join(args, " ")
+		e.sayTimes(r.From, r.To)
 		hits, more, err := searchview.Find(cmd.Context(), e.Terminal, c.Search, r, false)
 		if err != nil {
 			return err
@@ -49,7 +53,7 @@ func searchCmd(e *env) *cobra.Command {
 		}
 		if len(hits) == 0 {
 			if !more {
-				e.Say("nothing found")
+				e.Say("nothing found%s", searched(&r))
 			}
 			return nil
 		}
@@ -62,9 +66,9 @@ func searchCmd(e *env) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&session, "session", "", "in this session, and what it inherits")
 	f.BoolVar(&r.BranchOnly, "branch-only", false, "only the path of the session's head")
-	f.StringVar(&since, "since", "", "from this day, time or age (3d) on")
+	f.StringVar(&since, "since", "", "from a time on: "+names.DayHelp)
 	f.StringVar(&until, "until", "", "before this day, time or age")
-	f.StringVar(&r.Cwd, "cwd", "", "turns in this folder or below")
+	f.StringVar(&r.Cwd, "cwd", "", "turns in this folder or below; one without a / before it is below the current folder")
 	f.StringVar(&r.Branch, "branch", "", "turns on this branch of git")
 	f.StringVar(&r.Source, "source", "", "turns of this program, such as claude-code or codex")
 	f.StringVar(&r.Model, "model", "", "turns of this model")
@@ -78,16 +82,33 @@ func searchCmd(e *env) *cobra.Command {
 	return c
 }
 
+// sayTimes says which times a verb looks at, in the local zone.
+func (e *env) sayTimes(from, to *api.Time) {
+	if times := names.Span(from, to); times != "" {
+		e.Say("times: %s", times)
+	}
+}
+
+// searched says where a search looked, where a flag may mean something else than it seems.
+func searched(r *api.Search) string {
+	if r.Cwd == "" {
+		return ""
+	}
+	return " in " + prose.Printable(r.Cwd)
+}
+
 // grepSessions prints the sessions with the words of g, best first, each with its best turn.
 func (e *env) grepSessions(ctx context.Context, g *searchview.Filter) error {
 	c, err := e.Client(api.Operator)
 	if err != nil {
 		return err
 	}
-	r := api.Search{Text: g.Text, Kinds: []string{"turn"}, Cwd: g.Cwd, Branch: g.Branch, Model: g.Model, Source: g.Source, Page: api.Page{Limit: 100}}
-	if r.From, err = names.Day("since", g.Since); err != nil {
+	since, err := g.Resolve()
+	if err != nil {
 		return err
 	}
+	r := api.Search{From: since, Text: g.Text, Kinds: []string{"turn"}, Cwd: g.Cwd, Branch: g.Branch, Model: g.Model, Source: g.Source, Page: api.Page{Limit: 100}}
+	e.sayTimes(since, nil)
 	type match struct {
 		Session api.Session   `json:"session"`
 		Hits    int           `json:"hits"` // turns that match
@@ -125,6 +146,10 @@ func (e *env) grepSessions(ctx context.Context, g *searchview.Filter) error {
 		return searchview.PrintJSON(e.Terminal, list)
 	}
 	if len(list) == 0 {
+		if said := g.Described(since); said != "" {
+			e.Say("no session %s has it", said)
+			return nil
+		}
 		e.Say("no session has it")
 		return nil
 	}

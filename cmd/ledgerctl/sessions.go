@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,8 +27,8 @@ func sessionsCmd(e *env) *cobra.Command {
 	var all bool
 	var g searchview.Filter
 	list := func(cmd *cobra.Command, _ []string) error {
-		if g.Text == "" && cmd.Flags().Changed("limit") {
-			return fault.Usage(errors.New("--limit goes with --grep"))
+		if g.Text == "" && !cmd.Flags().Changed("limit") {
+			g.Limit = 0
 		}
 		if g.Text != "" {
 			return e.grepSessions(cmd.Context(), &g)
@@ -50,10 +52,11 @@ func (e *env) listSessions(ctx context.Context, all bool, g *searchview.Filter) 
 	if err != nil {
 		return err
 	}
-	since, err := names.Day("since", g.Since)
+	since, err := g.Resolve()
 	if err != nil {
 		return err
 	}
+	e.sayTimes(since, nil)
 	var list []api.Session
 	empty, others := uint64(0), false
 	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
@@ -64,26 +67,30 @@ func (e *env) listSessions(ctx context.Context, all bool, g *searchview.Filter) 
 			others = true
 			continue
 		}
-		if e.JSON {
+		if e.JSON && g.Limit == 0 {
 			if err := e.Print(s); err != nil {
 				return err
 			}
 			continue
 		}
-		if s.Head == nil && prose.Source(s.Meta) != "" && !all {
+		if !e.JSON && s.Head == nil && prose.Source(s.Meta) != "" && !all {
 			empty++
 			continue
 		}
 		list = append(list, s)
 	}
+	if n := len(list) - g.Limit; g.Limit > 0 && n > 0 {
+		list = newest(list, g.Limit)
+		defer e.Say("%s older; --limit 0 lists all", prose.Plural(uint64(n), "session"))
+	}
 	if e.JSON {
-		return nil
+		return searchview.PrintJSON(e.Terminal, list)
 	}
 	if empty > 0 {
 		defer e.Say("%s of an import without a turn not listed; sessions --all lists all", prose.Plural(empty, "session"))
 	}
 	if len(list) == 0 && others {
-		e.Say("no session is left by these filters; ledgerctl sessions lists all")
+		e.Say("no session %s; ledgerctl sessions lists all", g.Described(since))
 		return nil
 	}
 	if len(list) == 0 && empty == 0 && e.Agent != "" && e.Agent != api.Operator {
@@ -96,6 +103,29 @@ func (e *env) listSessions(ctx context.Context, all bool, g *searchview.Filter) 
 	}
 	_, err = io.WriteString(e.Out, sessionview.Table(e.Terminal, list))
 	return err
+}
+
+// newest returns so many sessions of a list, those whose newest turn is the newest, in the
+// order of the list.
+func newest(list []api.Session, limit int) []api.Session {
+	at := func(s *api.Session) int64 {
+		if s.HeadTime == nil {
+			return 0
+		}
+		return time.Time(*s.HeadTime).UnixNano()
+	}
+	by := make([]int, len(list))
+	for i := range by {
+		by[i] = i
+	}
+	slices.SortStableFunc(by, func(a, b int) int { return cmp.Or(cmp.Compare(at(&list[b]), at(&list[a])), cmp.Compare(b, a)) })
+	by = by[:min(limit, len(by))]
+	slices.Sort(by)
+	out := make([]api.Session, len(by))
+	for i, k := range by {
+		out[i] = list[k]
+	}
+	return out
 }
 
 // whoHasSessions says which agents of the tenant have sessions, if the user may know.

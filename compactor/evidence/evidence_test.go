@@ -121,7 +121,7 @@ func TestLostFactsNameTheNewestPlaceAndCountHalves(t *testing.T) {
 	for _, l := range lost {
 		got = append(got, fmt.Sprintf("%s %d@%d", l.Text, l.Uses, covered[l.Newest].Depth))
 	}
-	want := []string{"a/one.go 3@2", "b/three.go 1@2"}
+	want := []string{"b/three.go 1@2", "a/one.go a/one.go a/two.go 1@1", "a/one.go 3@2", "b/three.go 1@2"} // what the user said comes first
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

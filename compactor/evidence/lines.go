@@ -139,9 +139,8 @@ func parseClaim(text string, inQuote uint64) (c claim) {
 		}
 	}
 	c.tokens = make(map[string]float64)
-	m := turns.TextMessage(turns.User, body)
-	summary.EachFact([]turns.Message{m}, func(f summary.Fact) {
-		if _, ok := c.tokens[f.Text]; !ok && f.Kind != "errors" && f.Kind != "commands" { // whole lines
+	summary.EachName(body, func(f summary.Fact) {
+		if _, ok := c.tokens[f.Text]; !ok {
 			c.tokens[f.Text], c.facts = factWeight, append(c.facts, f.Text)
 		}
 	})

@@ -15,12 +15,14 @@ type Lost struct {
 }
 
 // LostFacts returns the facts of covered halves that are lost by s, which surveyed them:
-// those that most halves hold first, of equal ones the newest, then by text.
+// by kind in the order of [summary.Kinds], those that most halves hold first, of equal ones
+// the newest, then as they stand there.
 func LostFacts(covered []summary.HalfTurn, s summary.Survey) []Lost {
 	at := make(map[summary.Fact]int)
+	finder := summary.NewFactFinder(covered)
 	var out []Lost
 	for i := range covered {
-		summary.EachFact(covered[i].Messages, func(f summary.Fact) {
+		finder.Each(&covered[i], func(f summary.Fact) {
 			if !s.IsLost(f) {
 				return
 			}
@@ -34,8 +36,9 @@ func LostFacts(covered []summary.HalfTurn, s summary.Survey) []Lost {
 			}
 		})
 	}
-	slices.SortFunc(out, func(a, b Lost) int {
-		return cmp.Or(cmp.Compare(b.Uses, a.Uses), cmp.Compare(b.Newest, a.Newest), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Text, b.Text))
+	kinds := summary.Kinds()
+	slices.SortStableFunc(out, func(a, b Lost) int {
+		return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(b.Uses, a.Uses), cmp.Compare(b.Newest, a.Newest))
 	})
 	return out
 }

@@ -182,6 +182,7 @@ type HalfTurn struct {
 	Reported uint64   // for a response, the input tokens of its call by the provider's count; 0: not reported
 	Erased   bool     // its content key was destroyed, so Messages is nil
 	Pinned   bool     // every replacement quotes its user texts
+	Program  []int    // indexes of the user's messages that a program wrote; see turns.ProgramMessages
 }
 
 // plainTexts returns the texts of in, without the words that a transcript adds.

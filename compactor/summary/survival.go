@@ -3,14 +3,11 @@ package summary
 import (
 	"slices"
 	"strings"
-	"unicode"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/turns"
 )
 
-// maxFacts bounds how many facts a survival report considers.
+// maxFacts bounds how many facts a survival report considers: those of the newest halves.
 const maxFacts = 20_000
 
 // survived counts the covered turns' facts of one kind, and how many the context
@@ -19,10 +16,6 @@ type survived struct {
 	Total int `json:"total"`
 	Kept  int `json:"kept"`
 }
-
-// Fact is a piece of text that someone may need again. Kind is paths, identifiers,
-// numbers, commands or errors.
-type Fact struct{ Kind, Text string }
 
 // Survey says which facts of covered turns a context still holds. The zero Survey has
 // no facts.
@@ -34,10 +27,14 @@ type Survey struct {
 // NewSurvey surveys the distinct facts of the covered turns, and which of them the
 // replacement or the kept turns contain. It asks no model and knows nothing about any
 // summarizer. It passes over the text once.
+//
+// A line of the covered turns is kept where it is a line of what is shown, or part of one
+// line of the replacement.
 func NewSurvey(covered, kept []HalfTurn, replacement []turns.Message) Survey {
 	s := Survey{facts: make(map[Fact]bool)}
-	for i := range covered {
-		EachFact(covered[i].Messages, func(f Fact) {
+	finder := NewFactFinder(covered)
+	for i := range slices.Backward(covered) {
+		finder.Each(&covered[i], func(f Fact) {
 			if len(s.facts) < maxFacts {
 				s.facts[f] = false
 			} else if _, ok := s.facts[f]; !ok {
@@ -45,22 +42,64 @@ func NewSurvey(covered, kept []HalfTurn, replacement []turns.Message) Survey {
 			}
 		})
 	}
+	for i := range kept {
+		s.show(kept[i].Messages)
+	}
+	s.show(replacement)
+	lines := linesOf(replacement)
+	for f, in := range s.facts {
+		switch {
+		case in:
+		case f.Kind == PathKind:
+			s.facts[f] = NamesGroupedPath(lines.words, f.Text)
+		case isLine(f.Kind):
+			s.facts[f] = lines.quotes(f.Text)
+		}
+	}
+	return s
+}
+
+// isLine reports whether facts of a kind are whole lines or sentences.
+func isLine(kind string) bool {
+	return kind == UserKind || kind == ErrorKind || kind == CommandKind
+}
+
+// show marks the facts that messages hold.
+func (s *Survey) show(ms []turns.Message) {
 	keep := func(f Fact) {
 		if _, ok := s.facts[f]; ok {
 			s.facts[f] = true
 		}
 	}
-	for i := range kept {
-		EachFact(kept[i].Messages, keep)
-	}
-	EachFact(replacement, keep)
-	lines := wordLines(replacement)
-	for f, in := range s.facts {
-		if !in && f.Kind == "paths" && NamesGroupedPath(lines, f.Text) {
-			s.facts[f] = true
+	line := func(text string) {
+		if text = trimLine(text); len(text) >= minFactBytes {
+			keep(Fact{UserKind, text})
+			keep(Fact{ErrorKind, text})
+			keep(Fact{CommandKind, text})
 		}
 	}
-	return s
+	for i := range ms {
+		for j := range ms[i].Parts {
+			p := &ms[i].Parts[j]
+			texts := []string{p.Content}
+			switch p.Type {
+			case turns.ToolCall:
+				texts = append(callOf(p).commands, argumentText(p.Arguments))
+			case turns.ToolCallResponse:
+				texts = []string{resultOf(p).output}
+			}
+			for _, text := range texts {
+				EachName(text, keep)
+				for l := range strings.SplitSeq(text, "\n") {
+					line(l)
+					line(errorText(l))
+					if p.Type == turns.Text && ms[i].Role == turns.User {
+						EachSentence(l, line)
+					}
+				}
+			}
+		}
+	}
 }
 
 // IsLost reports whether f is a fact of the covered turns that the context does not hold.
@@ -92,22 +131,58 @@ func Survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
 	return NewSurvey(covered, kept, replacement).Report()
 }
 
-// wordLines returns, for each word of messages' texts, the numbers of the lines that hold
-// it, ascending.
-func wordLines(ms []turns.Message) map[string][]int {
-	at, n := make(map[string][]int), 0
+// textLines is the lines of messages' texts, and for each word the numbers of the lines
+// that hold it, ascending.
+type textLines struct {
+	lines []string
+	words map[string][]int
+}
+
+func linesOf(ms []turns.Message) (t textLines) {
+	t.words = make(map[string][]int)
 	for i := range ms {
 		for line := range strings.SplitSeq(TextOf(&ms[i]), "\n") {
-			n++
+			n := len(t.lines)
+			t.lines = append(t.lines, line)
 			for _, w := range Words(line) {
-				if in := at[w]; len(in) == 0 || in[len(in)-1] != n {
-					at[w] = append(in, n)
+				if in := t.words[w]; len(in) == 0 || in[len(in)-1] != n {
+					t.words[w] = append(in, n)
 				}
 			}
 		}
 	}
-	return at
+	return t
 }
+
+// quotes reports whether one line holds a text. It looks where the rarest word of the text
+// is.
+func (t *textLines) quotes(text string) bool {
+	words := Words(text)
+	if n := len(words); n > 2 && len(text) >= maxFactBytes-utf8Max {
+		words = words[:n-1] // the clipped text ends in a piece of a word
+	}
+	var at []int
+	for _, w := range words {
+		if w == "" {
+			continue
+		}
+		in, ok := t.words[w]
+		if !ok {
+			return false
+		}
+		if at == nil || len(in) < len(at) {
+			at = in
+		}
+	}
+	return slices.ContainsFunc(at, func(n int) bool { return strings.Contains(t.lines[n], text) })
+}
+
+// utf8Max is by how much a clipped line may be shorter than its bound.
+const utf8Max = 4
+
+// wordLines returns, for each word of messages' texts, the numbers of the lines that hold
+// it, ascending.
+func wordLines(ms []turns.Message) map[string][]int { return linesOf(ms).words }
 
 // NamesGroupedPath reports whether one line holds a path's folder and the rest of the
 // path, as in "under src/a: x.go y.go". lines says which lines hold each word, ascending.
@@ -128,178 +203,27 @@ func NamesGroupedPath(lines map[string][]int, path string) bool {
 
 // survivalReport is the report's JSON.
 type survivalReport struct {
+	User        survived `json:"user"`
+	Errors      survived `json:"errors"`
+	Commands    survived `json:"commands"`
 	Paths       survived `json:"paths"`
 	Identifiers survived `json:"identifiers"`
 	Numbers     survived `json:"numbers"`
-	Commands    survived `json:"commands"`
-	Errors      survived `json:"errors"`
 	Partial     bool     `json:"partial,omitzero"` // there were more facts than maxFacts
 }
 
 func (r *survivalReport) of(kind string) *survived {
 	switch kind {
-	case "paths":
+	case UserKind:
+		return &r.User
+	case PathKind:
 		return &r.Paths
-	case "identifiers":
+	case IdentifierKind:
 		return &r.Identifiers
-	case "numbers":
+	case NumberKind:
 		return &r.Numbers
-	case "commands":
+	case CommandKind:
 		return &r.Commands
 	}
 	return &r.Errors
-}
-
-// EachFact calls found for each fact of messages, also for repeated ones.
-func EachFact(ms []turns.Message, found func(Fact)) {
-	for i := range ms {
-		for j := range ms[i].Parts {
-			p := &ms[i].Parts[j]
-			scan(p.Content, found)
-			if p.Arguments != nil {
-				scan(ValuesText(p.Arguments), found)
-				foundCommand(string(p.Arguments), found)
-			}
-			if s, ok := p.Response.Text(); ok {
-				scan(s, found)
-			} else {
-				scan(ValuesText(p.Response), found)
-			}
-		}
-	}
-}
-
-// ValuesText returns the names, strings and numbers of a JSON value, a line each; what is no
-// JSON is its own text.
-func ValuesText(v turns.Raw) string {
-	var b strings.Builder
-	eachScalar(v, func(text string, _ bool) {
-		b.WriteString(text)
-		b.WriteByte('\n')
-	})
-	if b.Len() == 0 {
-		return string(v)
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// eachScalar calls found for the names, strings and numbers of a JSON value, as far as it
-// is one. isName is set for the name of a member.
-func eachScalar(v turns.Raw, found func(text string, isName bool)) {
-	d := jsontext.NewDecoder(strings.NewReader(string(v)), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
-	for {
-		t, err := d.ReadToken()
-		if err != nil {
-			return
-		}
-		if k := t.Kind(); k == '"' || k == '0' {
-			in, n := d.StackIndex(d.StackDepth())
-			found(t.String(), in == '{' && n%2 == 1)
-		}
-	}
-}
-
-// foundCommand reports the first line of the member "command" in a call's arguments,
-// if that is a string.
-func foundCommand(args string, found func(Fact)) {
-	_, rest, ok := strings.Cut(args, `"command":`)
-	rest = strings.TrimLeft(rest, " \t\r\n")
-	if !ok || !strings.HasPrefix(rest, `"`) {
-		return
-	}
-	end := 1
-	for end < len(rest) && rest[end] != '"' {
-		if rest[end] == '\\' {
-			end++
-		}
-		end++
-	}
-	if end >= len(rest) {
-		return
-	}
-	if s, ok := turns.Raw(rest[:end+1]).Text(); ok {
-		first, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-		foundLine("commands", first, found)
-	}
-}
-
-// foundLine reports a whole line, clipped. A quote counts only if it is a line of
-// its own.
-func foundLine(kind, line string, found func(Fact)) {
-	line = strings.Trim(line, " \t\r-*>`$")
-	line = line[:min(len(line), 200)]
-	if len(line) > 2 {
-		found(Fact{kind, line})
-	}
-}
-
-// isError reports whether a line looks like an error message.
-func isError(line string) bool {
-	for _, w := range [...]string{"error", "Error", "ERROR", "panic:", "FAIL", "fatal", "Exception", "failed"} {
-		if strings.Contains(line, w) {
-			return true
-		}
-	}
-	return false
-}
-
-// scan finds the facts of a text in one pass.
-func scan(s string, found func(Fact)) {
-	for line := range strings.SplitSeq(s, "\n") {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "$ ") || strings.HasPrefix(line, "- $ ") {
-			foundLine("commands", line, found)
-		} else if isError(line) {
-			foundLine("errors", line, found)
-		}
-	}
-	for _, w := range Words(s) {
-		if len(w) < 3 || len(w) > 200 {
-			continue
-		}
-		if kind := kindOf(w); kind != "" {
-			found(Fact{kind, w})
-		}
-	}
-}
-
-// Words returns the words of a text, without punctuation at their ends.
-func Words(s string) []string {
-	all := strings.FieldsFunc(s, func(r rune) bool {
-		return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;()[]{}<>=|*&!?\\", r)
-	})
-	for i, w := range all {
-		all[i] = strings.Trim(w, ".:-")
-	}
-	return all
-}
-
-func kindOf(w string) string {
-	digits, letters, slash, joint, upper := 0, 0, 0, 0, 0
-	for i, r := range w {
-		switch {
-		case r >= '0' && r <= '9':
-			digits++
-		case r == '/':
-			slash++
-		case r == '_' || r == '.' || r == '-' || r == ':':
-			joint++
-		case unicode.IsUpper(r):
-			letters++
-			if i > 0 {
-				upper++
-			}
-		case unicode.IsLetter(r):
-			letters++
-		}
-	}
-	switch {
-	case slash > 0 && letters > 1:
-		return "paths"
-	case letters == 0 && digits >= 3:
-		return "numbers"
-	case letters > 2 && (digits > 0 || joint > 0 || (upper > 0 && upper < letters-1)):
-		return "identifiers"
-	}
-	return ""
 }

@@ -32,11 +32,11 @@ func TestSurvivalOfGroupedPaths(t *testing.T) {
 func TestSurvival(t *testing.T) {
 	half := func(m *turns.Message) []HalfTurn { return []HalfTurn{{Messages: []turns.Message{*m}}} }
 	changed := turns.TextMessage(turns.Assistant, "parseRule was changed")
-	covered := half(&turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart("in /src/parse.go, parseRule fails with 40417 of 90210\npanic: rule 7 is open\n"),
-		{Type: turns.ToolCall, ID: "x", Name: "run", Arguments: turns.Raw(`{"command":"make x"}`)}}})
+	covered := half(&turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart("in /src/parse.go, parseRule fails with 40417 of 90210\n"),
+		{Type: turns.ToolCall, ID: "x", Name: "run", Arguments: turns.Raw(`{"command":"make x"}`)}, {Type: turns.ToolCallResponse, ID: "x", Response: turns.RawText("panic: rule 7 is open\n")}}})
 	replacement := []turns.Message{turns.TextMessage(turns.User, "see /src/parse.go\n- panic: rule 7 is open\n")}
 	got := Survival(covered, half(&changed), replacement)
-	want := `{"paths":{"total":1,"kept":1},"identifiers":{"total":1,"kept":1},"numbers":{"total":2,"kept":0},"commands":{"total":1,"kept":0},"errors":{"total":1,"kept":1}}`
+	want := `{"user":{"total":0,"kept":0},"errors":{"total":1,"kept":1},"commands":{"total":1,"kept":0},"paths":{"total":1,"kept":1},"identifiers":{"total":1,"kept":1},"numbers":{"total":2,"kept":0}}`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -45,11 +45,12 @@ func TestSurvival(t *testing.T) {
 // Arguments and results in JSON are read without its escapes: what stands behind a line
 // end is a name of its own, in the turns as in a summary.
 func TestFactsOfJSONAreReadWithoutItsEscapes(t *testing.T) {
-	call := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "a", Name: "write", Arguments: turns.Raw(`{"file_path":"a/b.go","text":"x\n+Status_1\n\tt_Fatalf\n/src/c.go"}`)}}}
+	call := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "a", Name: "write", Arguments: turns.Raw(`{"file_path":"lib/b.go","text":"x\n+Status_1\n\tt_Fatalf\n/src/c.go"}`)}}}
 	result := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "a", Response: turns.Raw(`[{"type":"text","content":"ok\nlib/d.go"}]`)}}}
 	var got []string
-	EachFact([]turns.Message{call, result}, func(f Fact) { got = append(got, f.Text) })
-	if want := "file_path a/b.go +Status_1 t_Fatalf /src/c.go lib/d.go"; strings.Join(got, " ") != want {
+	h := HalfTurn{Messages: []turns.Message{call, result}}
+	NewFactFinder(nil).Each(&h, func(f Fact) { got = append(got, f.Text) })
+	if want := "lib/b.go Status_1 t_Fatalf /src/c.go lib/d.go"; strings.Join(got, " ") != want {
 		t.Errorf("%q, want %q", strings.Join(got, " "), want)
 	}
 }

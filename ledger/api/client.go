@@ -127,6 +127,11 @@ func (c *Client) Resolve(ctx context.Context, label string) (*Session, error) {
 	return read[Session](ctx, c, "session.resolve", turns.ID{}, Resolve{label})
 }
 
+// FindNames is lineage.find.
+func (c *Client) FindNames(ctx context.Context, r FindNames) (*Names, error) {
+	return read[Names](ctx, c, "lineage.find", turns.ID{}, r)
+}
+
 // Set is session.set.
 func (c *Client) Set(ctx context.Context, id turns.ID, r SetSession) (*Session, error) {
 	return write[Session](ctx, c, "session.set", id, &r.ID, &r)

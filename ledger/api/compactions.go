@@ -155,19 +155,26 @@ type LineTurn struct {
 // ListLost is compaction.lost.
 type ListLost struct {
 	ID    turns.ID `json:"id,omitzero"`     // a compaction; none: the session's context as it is
-	Kinds []string `json:"kinds,omitempty"` // paths, identifiers, numbers, commands, errors; none: all
+	Kinds []string `json:"kinds,omitempty"` // user, errors, commands, paths, identifiers, numbers; none: all
+	// PerKind bounds the facts of each kind. 0: not.
+	PerKind int `json:"per_kind,omitempty,omitzero"`
 	Page
 	Read
 }
 
-// LostList is compaction.lost's reply, the facts that most halves of turns hold first.
+// LostList is compaction.lost's reply: the facts by kind in the order of [ListLost], those
+// that most halves of turns hold first. Of a long history it is about the newest turns that
+// are covered. Next goes on in those before them.
 type LostList struct {
 	Facts    []LostFact `json:"facts"`
-	Count    uint64     `json:"count"`                      // on all pages
+	Count    uint64     `json:"count"`                      // on all pages about these turns
 	Survival turns.Raw  `json:"survival"`                   // for each kind: total, and kept in the context
 	Partial  bool       `json:"partial,omitempty,omitzero"` // there was more than one request reads
-	Dropped  bool       `json:"dropped,omitempty,omitzero"` // the system that made the compaction showed nothing in place of it
-	Next     string     `json:"next,omitempty,omitzero"`
+	From     uint64     `json:"from,omitempty,omitzero"`    // depth of the oldest covered turn that was compared; 0: there is no older one
+	// Compaction is the one that the list is about; null: none covers or shortens anything.
+	Compaction *turns.ID `json:"compaction,omitempty"`
+	Dropped    bool      `json:"dropped,omitempty,omitzero"` // the system that made the compaction showed nothing in place of it
+	Next       string    `json:"next,omitempty,omitzero"`
 }
 
 // LostFact is a fact that is stored and that the context does not hold.

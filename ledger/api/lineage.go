@@ -33,6 +33,37 @@ type Path struct {
 	Next  string     `json:"next,omitempty,omitzero"`
 }
 
+// FindNames is lineage.find: what a person's name may mean, of all sessions that the caller
+// sees.
+type FindNames struct {
+	Name    string   `json:"name"`
+	Session turns.ID `json:"session,omitzero"`        // only turns of its own and those on its head's path
+	Kind    string   `json:"kind,omitempty,omitzero"` // session or turn; none: both
+	Limit   int      `json:"limit,omitempty,omitzero"`
+	Read
+}
+
+// Names is lineage.find's reply: the sessions and turns whose id begins or ends with the
+// name, and the sessions that it is the label of.
+type Names struct {
+	Sessions []NamedSession `json:"sessions"`
+	Turns    []NamedTurn    `json:"turns"`
+	Cut      bool           `json:"cut,omitempty,omitzero"` // there may be more
+}
+
+// NamedSession is a session that a name may mean.
+type NamedSession struct {
+	ID    turns.ID `json:"id"`
+	Agent string   `json:"agent"`
+}
+
+// NamedTurn is a turn that a name may mean, with the session whose own it is.
+type NamedTurn struct {
+	PathTurn
+	Agent  string `json:"agent"`
+	OnPath bool   `json:"on_path,omitempty,omitzero"` // of the head of the session that was named
+}
+
 // GetBase is lineage.base: the last turn that two paths have in common. Each is
 // the path of a session's head, or of a turn.
 type GetBase struct {

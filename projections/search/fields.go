@@ -151,6 +151,9 @@ func (f *field) Options() index.FieldIndexingOptions {
 	return index.IndexField | index.SkipFreqNorm
 }
 
+// pairHashes is how many hashes of pairs there are.
+const pairHashes = 1024
+
 // pairTerm returns the hash of two words that follow each other.
 func pairTerm(a, b string) string {
 	h := fnv.New32a()

@@ -20,7 +20,7 @@ import (
 
 // Schema is the version of the documents and of the terms. An index of another version is
 // discarded and made again.
-const Schema = 5
+const Schema = 6
 
 // A batch ends at so many records or bytes of text. They bound the memory of a rebuild.
 const (
@@ -103,10 +103,11 @@ type Index struct {
 	waiting atomic.Int64  // searches that wait for a position
 	hurry   chan struct{} // one came
 
-	mu    sync.RWMutex // held for reading by searches; for writing to replace idx
-	idx   bleve.Index  // nil: not open
-	at    checkpoint
-	moved chan struct{} // closed and made anew when at changes
+	mu      sync.Mutex  // never held while something is read or written
+	idx     bleve.Index // nil: not open
+	at      checkpoint
+	moved   chan struct{}  // closed and made anew when at changes
+	readers sync.WaitGroup // searches of idx; one begins while mu is held and idx is open
 }
 
 // checkpoint is up to where an index has the log.
@@ -145,8 +146,8 @@ func New(c Config) *Index {
 
 // Position returns the last position of the log that the index has; 0: none yet.
 func (x *Index) Position() uint64 {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	return x.at.Seq
 }
 
@@ -157,9 +158,9 @@ func (x *Index) WaitFor(ctx context.Context, seq uint64) error {
 	defer x.waiting.Add(-1)
 	signal(x.hurry)
 	for {
-		x.mu.RLock()
+		x.mu.Lock()
 		at, moved := x.at.Seq, x.moved
-		x.mu.RUnlock()
+		x.mu.Unlock()
 		if at >= seq {
 			return nil
 		}
@@ -237,16 +238,20 @@ func (x *Index) path() string { return filepath.Join(x.cfg.Dir, "index") }
 // session that is erased later.
 func (x *Index) remove() error { return os.RemoveAll(x.path()) }
 
+// close closes the index when no search reads it any more.
 func (x *Index) close() {
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.idx != nil {
-		if err := protect(x.idx.Close); err != nil {
-			x.cfg.Logger.Warn("close the search index", "err", err)
-		}
-		x.idx = nil
-	}
+	idx := x.idx
+	x.idx = nil
 	x.set(checkpoint{})
+	x.mu.Unlock()
+	if idx == nil {
+		return
+	}
+	x.readers.Wait()
+	if err := protect(idx.Close); err != nil {
+		x.cfg.Logger.Warn("close the search index", "err", err)
+	}
 }
 
 // set replaces the checkpoint. The caller holds mu.

@@ -245,9 +245,9 @@ func TestDamageThatASearchMeetsMakesTheIndexAgain(t *testing.T) {
 	src, dir := corpus(30), t.TempDir()
 	x, _ := open(t, dir, src, 0)
 	want := answers(t, x)
-	x.mu.RLock()
+	x.mu.Lock()
 	idx := x.idx
-	x.mu.RUnlock()
+	x.mu.Unlock()
 	q, err := Parse("w1")
 	if err != nil {
 		t.Fatal(err)
@@ -259,10 +259,10 @@ func TestDamageThatASearchMeetsMakesTheIndexAgain(t *testing.T) {
 		t.Fatalf("a search that panics: %v, want unavailable", err)
 	}
 	for {
-		x.mu.RLock()
+		x.mu.Lock()
 		_, old := x.idx.(panicking)
 		at, moved := x.at.Seq, x.moved
-		x.mu.RUnlock()
+		x.mu.Unlock()
 		if _, last := src.Applied(); !old && at == last {
 			break
 		}

@@ -64,6 +64,8 @@ type unit struct {
 	parts  []string // words that follow each other
 	prefix bool     // the last of them is the beginning of a word
 	quoted bool
+	whole  string // the identifier that the parts are of; "": of none
+	stop   bool   // a word that says nothing of the subject, beside others that do
 }
 
 // Parse reads the text of a query: words, "phrases in quotes" and beginnings*. All other
@@ -86,6 +88,7 @@ func Parse(text string) (q Query, err error) {
 			q.add(unitOf(stem, stem != word))
 		}
 	}
+	q.markStops()
 	parts := 0
 	for _, u := range q.units {
 		parts += len(u.parts)
@@ -113,7 +116,20 @@ func ParseAny(text string) (q Query, ok bool) {
 		}
 		q.add(u)
 	}
+	q.markStops()
 	return q, len(q.units) > 0
+}
+
+// markStops marks the words that say nothing of the subject, unless there are no others.
+func (q *Query) markStops() {
+	lang := languageOf(q.units)
+	isStop := func(u *unit) bool { return u.isWord() && lang.stop[u.parts[0]] }
+	if !slices.ContainsFunc(q.units, func(u unit) bool { return !isStop(&u) }) {
+		return
+	}
+	for i := range q.units {
+		q.units[i].stop = isStop(&q.units[i])
+	}
 }
 
 func (q *Query) add(u unit) {
@@ -130,6 +146,9 @@ func unitOf(text string, prefix bool) (u unit) {
 		if !w.Whole {
 			u.parts = append(u.parts, w.Term)
 		}
+	}
+	if last := len(words) - 1; last > 0 && !prefix && words[last].Whole && words[last].Start == words[0].Start {
+		u.whole = words[last].Term
 	}
 	if n := len(u.parts); n > 0 {
 		u.prefix = prefix && (n > 1 || len([]rune(u.parts[0])) >= minStem)
@@ -162,22 +181,26 @@ type Place struct {
 type Hit struct {
 	ID     string
 	Score  float64
-	Beside bool // it has no word of the query, the turn beside it has; set by the caller of [Index]
+	Base   float64 // the score without what [Result.Extras] add
+	Beside bool    // it has no word of the query, the turn beside it has; set by the caller of [Index]
 
 	at index.IndexInternalID // where the index had the document; a hint
 }
 
 // Result is what a search found, best first, of one score the newest first.
 type Result struct {
-	Hits     []Hit
-	All      int    // so many of Hits have all units; the others, behind them, have some
-	Cut      bool   // there are more
-	Last     string // of [Index.SearchBelow]: the lowest id
+	Hits []Hit
+	All  int    // so many of Hits have all units; the others, behind them, have some
+	Cut  bool   // there are more
+	Last string // of [Index.SearchBelow]: the lowest id
+	// Extras is what each thing that a document may have beside the words adds to its score,
+	// as far as the index can tell that it has it. Who has the text knows: [Matches.Extra].
+	Extras   []float64
 	Position uint64 // of the log, that the index had
 }
 
 // begin returns the most frequent words that begin with stem.
-func (x *Index) begin(ctx context.Context, stem string) (out []string, err error) {
+func (x opened) begin(ctx context.Context, stem string) (out []string, err error) {
 	counts := make(map[string]uint64)
 	for _, field := range []string{fieldSaid, fieldCalls, fieldOutput, fieldWhole} {
 		n := 0

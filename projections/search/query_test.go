@@ -24,7 +24,7 @@ func TestSearchFindsWordsPhrasesIdentifiersAndPaths(t *testing.T) {
 		"FOX dog":                 "1.0",
 		`"quick brown"`:           "1.0",
 		`"brown quick"`:           "",
-		"quick brown":             "5.0 1.0",
+		"quick brown":             "1.0 5.0",
 		"parseHTTPRequest":        "2.0",
 		"parse http request":      "2.0",
 		"parseHTTPReq*":           "2.0",

@@ -42,12 +42,12 @@ type wanted [][]fieldTerm
 // Search returns the documents that match. Errors: [ledger.ErrUnavailable] while the index
 // is opened or made again, and when ctx ends.
 func (x *Index) Search(ctx context.Context, q Query, f Filter) (Result, error) {
-	return x.read(ctx, func(r *Result) error { return x.search(ctx, q, f, r) })
+	return x.read(ctx, func(x opened, r *Result) error { return x.search(ctx, q, f, r) })
 }
 
 // SearchAny is Search for documents with some of the units, as [Query.Loose] has them.
 func (x *Index) SearchAny(ctx context.Context, q Query, f Filter) (Result, error) {
-	return x.read(ctx, func(r *Result) (err error) {
+	return x.read(ctx, func(x opened, r *Result) (err error) {
 		var total uint64
 		r.Hits, total, err = x.some(ctx, q, f)
 		r.Cut = total > uint64(len(r.Hits))
@@ -59,7 +59,7 @@ func (x *Index) SearchAny(ctx context.Context, q Query, f Filter) (Result, error
 // first, so many at most, ranked as those of Search. Cut says that there are more, all of them
 // below Last.
 func (x *Index) SearchBelow(ctx context.Context, q Query, f Filter, below string, limit int) (Result, error) {
-	return x.read(ctx, func(r *Result) error {
+	return x.read(ctx, func(x opened, r *Result) error {
 		all, want, err := x.queries(ctx, q)
 		if err != nil {
 			return err
@@ -77,19 +77,29 @@ func (x *Index) SearchBelow(ctx context.Context, q Query, f Filter, below string
 			r.Last = r.Hits[r.All-1].ID
 		}
 		r.Cut = r.All == limit
-		return x.rank(ctx, want, r.Hits)
+		r.Extras, err = x.rank(ctx, q, want, r.Hits)
+		return err
 	})
 }
 
-// read calls f on an index that stays open meanwhile.
-func (x *Index) read(ctx context.Context, f func(*Result) error) (r Result, err error) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	if x.idx == nil {
-		return r, nil // nothing is in it yet; the caller says how far it is behind
-	}
+// opened is an index while it is open.
+type opened struct{ idx bleve.Index }
+
+// read calls f on an index that stays open meanwhile. A long search is in nobody's way: it
+// holds no lock.
+func (x *Index) read(ctx context.Context, f func(opened, *Result) error) (r Result, err error) {
+	x.mu.Lock()
+	idx := x.idx
 	r.Position = x.at.Seq
-	err = protect(func() error { return f(&r) })
+	if idx != nil {
+		x.readers.Add(1)
+		defer x.readers.Done()
+	}
+	x.mu.Unlock()
+	if idx == nil {
+		return Result{}, nil // nothing is in it yet; the caller says how far it is behind
+	}
+	err = protect(func() error { return f(opened{idx}, &r) })
 	switch {
 	case err == nil:
 		return r, nil
@@ -101,7 +111,7 @@ func (x *Index) read(ctx context.Context, f func(*Result) error) (r Result, err 
 	return r, fmt.Errorf("%w: search: %w", ledger.ErrUnavailable, err)
 }
 
-func (x *Index) search(ctx context.Context, q Query, f Filter, r *Result) error {
+func (x opened) search(ctx context.Context, q Query, f Filter, r *Result) error {
 	all, want, err := x.queries(ctx, q)
 	if err != nil {
 		return err
@@ -110,9 +120,15 @@ func (x *Index) search(ctx context.Context, q Query, f Filter, r *Result) error 
 	if err != nil {
 		return err
 	}
-	if err := x.rank(ctx, want, found); err != nil {
+	if total > uint64(len(found)) {
+		if found, err = x.withExtras(ctx, q, all, f, found); err != nil {
+			return err
+		}
+	}
+	if r.Extras, err = x.rank(ctx, q, want, found); err != nil {
 		return err
 	}
+	found = found[:min(len(found), MaxHits)]
 	r.Hits, r.All, r.Cut = found, len(found), total > uint64(len(found))
 	if len(q.units) == 1 || total > 0 && (!q.IsQuestion() || total >= enough) {
 		return nil
@@ -135,7 +151,7 @@ func (x *Index) search(ctx context.Context, q Query, f Filter, r *Result) error 
 }
 
 // some returns the best documents that have some of the units, and how many have.
-func (x *Index) some(ctx context.Context, q Query, f Filter) (hits []Hit, total uint64, err error) {
+func (x opened) some(ctx context.Context, q Query, f Filter) (hits []Hit, total uint64, err error) {
 	any, want, err := x.queries(ctx, q.Loose())
 	if err != nil {
 		return nil, 0, err
@@ -143,13 +159,47 @@ func (x *Index) some(ctx context.Context, q Query, f Filter) (hits []Hit, total 
 	if hits, total, err = x.ask(ctx, query.NewDisjunctionQuery(any), f); err != nil {
 		return nil, 0, err
 	}
-	return hits, total, x.rank(ctx, want, hits)
+	_, err = x.rank(ctx, Query{}, want, hits) // of a question's words few stand in a row in its answer
+	return hits, total, err
+}
+
+// withExtras adds documents to the best ones that the library found, where there are more
+// that match: those that also have all of the extras, as the index knows them.
+func (x opened) withExtras(ctx context.Context, q Query, all []query.Query, f Filter, found []Hit) ([]Hit, error) {
+	extras := q.extras()
+	if len(extras) == 0 {
+		return found, nil
+	}
+	all = append(slices.Clone(all), f.query())
+	for _, e := range extras {
+		if e.whole != "" {
+			all = append(all, exactly(fieldWhole, e.whole))
+		} else {
+			all = append(all, exactly(fieldPair, pairTerm(e.pair[0], e.pair[1])))
+		}
+	}
+	req := bleve.NewSearchRequestOptions(query.NewConjunctionQuery(all), MaxHits, 0, false)
+	req.Score = "none"
+	res, err := x.idx.SearchInContext(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	have := make(map[string]bool, len(found))
+	for _, h := range found {
+		have[h.ID] = true
+	}
+	for _, h := range hitsOf(res) {
+		if !have[h.ID] {
+			found = append(found, h)
+		}
+	}
+	return found, nil
 }
 
 // askAll is ask for documents that match all of the queries. Most queries of several words
 // and phrases have few: these are found without the library's scores, which takes it an
 // intersection of bitmaps in place of a walk over all documents with a word.
-func (x *Index) askAll(ctx context.Context, all []query.Query, f Filter) (hits []Hit, total uint64, err error) {
+func (x opened) askAll(ctx context.Context, all []query.Query, f Filter) (hits []Hit, total uint64, err error) {
 	req := bleve.NewSearchRequestOptions(query.NewConjunctionQuery(append(slices.Clone(all), f.query())), MaxHits+1, 0, false) // without scores the library ends there
 	req.Score = "none"
 	res, err := x.idx.SearchInContext(ctx, req)
@@ -171,7 +221,7 @@ func hitsOf(res *bleve.SearchResult) []Hit {
 }
 
 // ask returns the documents that match that the library ranks best, and how many do.
-func (x *Index) ask(ctx context.Context, what query.Query, f Filter) (hits []Hit, total uint64, err error) {
+func (x opened) ask(ctx context.Context, what query.Query, f Filter) (hits []Hit, total uint64, err error) {
 	q := query.NewBooleanQuery([]query.Query{what}, nil, nil)
 	q.AddFilter(f.query())
 	req := bleve.NewSearchRequestOptions(q, MaxHits, 0, false)
@@ -184,7 +234,7 @@ func (x *Index) ask(ctx context.Context, what query.Query, f Filter) (hits []Hit
 }
 
 // queries returns the query of each unit, and what counts for its rank.
-func (x *Index) queries(ctx context.Context, q Query) (out []query.Query, want []wanted, err error) {
+func (x opened) queries(ctx context.Context, q Query) (out []query.Query, want []wanted, err error) {
 	for _, u := range q.units {
 		one, w, err := x.unitQuery(ctx, u, q.lang)
 		if err != nil {
@@ -195,7 +245,7 @@ func (x *Index) queries(ctx context.Context, q Query) (out []query.Query, want [
 	return out, want, nil
 }
 
-func (x *Index) unitQuery(ctx context.Context, u unit, lang *language) (query.Query, wanted, error) {
+func (x opened) unitQuery(ctx context.Context, u unit, lang *language) (query.Query, wanted, error) {
 	var w wanted
 	var all []query.Query
 	for i, word := range u.parts {
@@ -252,7 +302,7 @@ func (x *Index) unitQuery(ctx context.Context, u unit, lang *language) (query.Qu
 }
 
 // forms returns other words of the index with the stem of word.
-func (x *Index) forms(ctx context.Context, word string, lang *language) (out []string, err error) {
+func (x opened) forms(ctx context.Context, word string, lang *language) (out []string, err error) {
 	stem := lang.stemOf(word)
 	r := []rune(stem)
 	if len(r) < minForm {
@@ -276,35 +326,37 @@ func (x *Index) forms(ctx context.Context, word string, lang *language) (out []s
 }
 
 // rank scores documents by BM25 over the fields, best first, of one score the newest first.
-// The forms of a word count as one word.
-func (x *Index) rank(ctx context.Context, want []wanted, hits []Hit) (err error) {
+// The forms of a word count as one word. It returns what the extras of q are worth.
+func (x opened) rank(ctx context.Context, q Query, want []wanted, hits []Hit) (extras []float64, err error) {
 	if len(hits) == 0 {
-		return nil
+		return nil, nil
 	}
 	adv, err := x.idx.Advanced()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	reader, err := adv.Reader()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
 	s, err := newScorer(reader, hits)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, w := range want {
-		if len(w) == 0 { // no word of the index begins so
-			continue
-		}
+	for _, w := range want { // one is empty where no word of the index begins so
 		if err := s.count(ctx, w); err != nil {
-			return err
+			return nil, err
 		}
+	}
+	s.countWords()
+	if extras, err = s.extras(ctx, q.extras()); err != nil {
+		return nil, err
 	}
 	s.score()
 	for i := range s.docs {
-		hits[s.docs[i].hit].Score = s.docs[i].score
+		d := &s.docs[i]
+		hits[d.hit].Score, hits[d.hit].Base = d.score+d.extra, d.score
 	}
 	slices.SortStableFunc(hits, func(a, b Hit) int {
 		switch {
@@ -315,7 +367,7 @@ func (x *Index) rank(ctx context.Context, want []wanted, hits []Hit) (err error)
 		}
 		return strings.Compare(b.ID, a.ID)
 	})
-	return nil
+	return extras, nil
 }
 
 // scorer scores a few documents, in the order of the index.
@@ -325,12 +377,14 @@ type scorer struct {
 	docs   []scored
 	units  [][]partCount
 	length map[string][]float64 // words of a field, by document; 0: not known
+	words  []float64            // by document, of the fields that have a word of the query
 }
 
 type scored struct {
 	id    index.IndexInternalID
 	hit   int
 	score float64
+	extra float64 // beside score
 }
 
 // partCount is how often the terms of a part are in each document, by field.
@@ -392,7 +446,7 @@ func (s *scorer) count(ctx context.Context, w wanted) error {
 
 // term adds how often a term is in each document, and returns how many of all have it.
 func (s *scorer) term(ctx context.Context, t fieldTerm, freq []float64) (df float64, err error) {
-	often := t.field != fieldWhole
+	often := t.field != fieldWhole && t.field != fieldPair
 	r, err := s.reader.TermFieldReader(ctx, []byte(t.text), t.field, often, often, false)
 	if err != nil {
 		return 0, err
@@ -425,6 +479,16 @@ func (s *scorer) term(ctx context.Context, t fieldTerm, freq []float64) (df floa
 	return df, nil
 }
 
+// countWords sets words.
+func (s *scorer) countWords() {
+	s.words = make([]float64, len(s.docs))
+	for _, all := range s.length {
+		for j, n := range all {
+			s.words[j] += n
+		}
+	}
+}
+
 // score computes the scores from what was counted. A field's words count less the longer it
 // is, compared with those of the other documents here.
 func (s *scorer) score() {
@@ -441,6 +505,9 @@ func (s *scorer) score() {
 	}
 	for j := range s.docs {
 		for _, unit := range s.units {
+			if len(unit) == 0 {
+				continue
+			}
 			least, rarity := math.Inf(1), 0.0
 			for _, part := range unit {
 				tf := 0.0
@@ -455,7 +522,7 @@ func (s *scorer) score() {
 					}
 				}
 				least = min(least, tf)
-				rarity += math.Log(1 + (s.total-part.df+0.5)/(part.df+0.5))
+				rarity += idf(s.total, part.df)
 			}
 			s.docs[j].score += rarity * least * (bm25K1 + 1) / (least + bm25K1)
 		}

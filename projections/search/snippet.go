@@ -1,8 +1,10 @@
 package search
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"nexus/turns"
@@ -11,15 +13,33 @@ import (
 // Span is a place in a text: bytes, [From, To).
 type Span struct{ From, To int }
 
-// Matches says which units of a query texts have.
-type Matches []bool
+// Matches says which units of a query texts have, and which extras.
+type Matches struct {
+	units  []bool
+	extras []bool
+	wanted []extra
+}
 
 // Matches returns an empty one for q.
-func (q Query) Matches() Matches { return make(Matches, len(q.units)) }
+func (q Query) Matches() Matches {
+	m := Matches{units: make([]bool, len(q.units)), wanted: q.extras()}
+	m.extras = make([]bool, len(m.wanted))
+	return m
+}
+
+// Extra returns the sum of worth over the extras that the texts have.
+func (m Matches) Extra(worth []float64) (sum float64) {
+	for i, ok := range m.extras {
+		if ok && i < len(worth) {
+			sum += worth[i]
+		}
+	}
+	return sum
+}
 
 // Count returns how many units there are.
 func (m Matches) Count() (n int) {
-	for _, ok := range m {
+	for _, ok := range m.units {
 		if ok {
 			n++
 		}
@@ -37,12 +57,17 @@ type Found struct {
 // few, and a text may say one word 100,000 times.
 const maxSpans = 1000
 
-// Find returns where units of q are in text, and adds them to all.
+// Find returns where units of q are in text, as whole words, and adds them to all. Words that
+// say nothing of the subject have no place.
 func (q Query) Find(text string, all Matches) (f Found) {
 	words := Words(text)
+	all.findExtras(words)
 	var parts []Word
+	var wholes []Span // identifiers of several parts
 	for _, w := range words {
-		if !w.Whole {
+		if w.Whole {
+			wholes = append(wholes, Span{w.Start, w.End})
+		} else {
 			parts = append(parts, w)
 		}
 	}
@@ -70,11 +95,42 @@ func (q Query) Find(text string, all Matches) (f Found) {
 		}
 		if len(f.Spans) > before {
 			f.Units++
-			all[i] = true
+			all.units[i] = true
+		}
+		if u.stop {
+			f.Spans = f.Spans[:before]
 		}
 	}
-	slices.SortFunc(f.Spans, func(a, b Span) int { return a.From - b.From })
+	for i := range f.Spans {
+		f.Spans[i] = inWords(f.Spans[i], wholes)
+	}
+	slices.SortFunc(f.Spans, func(a, b Span) int { return cmp.Or(a.From-b.From, a.To-b.To) })
+	f.Spans = slices.Compact(f.Spans)
 	return f
+}
+
+// inWords returns a place with the whole identifiers in which it begins and ends: a reader
+// takes registryMu.RLock for a word, not its Lock. wholes are in order.
+func inWords(s Span, wholes []Span) Span {
+	around := func(at int) (Span, bool) {
+		i, _ := slices.BinarySearchFunc(wholes, at, func(w Span, at int) int {
+			if w.To <= at {
+				return -1
+			}
+			return 1
+		})
+		if i < len(wholes) && wholes[i].From <= at && at < wholes[i].To {
+			return wholes[i], true
+		}
+		return Span{}, false
+	}
+	if w, ok := around(s.From); ok {
+		s.From = w.From
+	}
+	if w, ok := around(s.To - 1); ok {
+		s.To = w.To
+	}
+	return s
 }
 
 // same reports whether a word of a text is the one that u looks for.
@@ -120,8 +176,8 @@ const (
 	leadChars    = 60 // shown before the first match
 )
 
-// Snip returns the part of text with the most matches, and where they are in it. Hidden
-// characters are shown as U+FFFD and line ends as spaces, so that a text can neither steer
+// Snip returns the part of text with the most matches, and where they are in it. Sequences
+// that color a terminal and control characters are left out, hidden characters are shown as U+FFFD and line ends as spaces, so that a text can neither steer
 // a terminal nor look like another one; offsets count characters.
 func Snip(text string, spans []Span) (s Snippet) {
 	best, most := 0, 0
@@ -176,6 +232,12 @@ func Snip(text string, spans []Span) (s Snippet) {
 		}
 		r, size := utf8.DecodeRuneInString(text[i:])
 		switch {
+		case r == escape:
+			i += escapeLen(text[i:])
+			continue
+		case r != '\n' && r != '\t' && r != '\r' && unicode.IsControl(r):
+			i += size
+			continue
 		case r == '\n' || r == '\t' || r == '\r':
 			r = ' '
 		case turns.IsHidden(r):

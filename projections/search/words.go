@@ -26,11 +26,13 @@ type Word struct {
 // A character of a script without spaces (Chinese, Japanese, Korean, Thai, Lao, Khmer,
 // Burmese) is a word of its own, so that a phrase finds any run of them. An identifier is
 // split where its case changes and at underscores, and is there as a whole, too. A path is
-// its parts.
+// its parts. A sequence that steers a terminal is no word.
 func Words(text string) (out []Word) {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRuneInString(text[i:])
 		switch {
+		case r == escape:
+			i += escapeLen(text[i:])
 		case isSingle(r):
 			n = composed(text[i:], n)
 			out = add(out, text, i, i+n, false)
@@ -50,6 +52,45 @@ func Words(text string) (out []Word) {
 		}
 	}
 	return out
+}
+
+// escape begins a sequence that steers a terminal: programs print colors so.
+const escape = '\x1b'
+
+// escapeLen returns the bytes of the sequence that text begins with: ESC [ … letter, ESC ] …
+// BEL, or two characters. One without an end is its beginning alone.
+func escapeLen(text string) int {
+	if len(text) < 2 {
+		return len(text)
+	}
+	const longest = 4 << 10 // of a title or a link
+	switch text[1] {
+	case '[':
+		for i := 2; i < min(len(text), 64); i++ {
+			if c := text[i]; c >= 0x40 && c <= 0x7e {
+				return i + 1
+			} else if c < 0x20 || c > 0x7e {
+				break
+			}
+		}
+		return 2
+	case ']', 'P', '_', '^':
+		for i := 2; i < min(len(text), longest); i++ {
+			if text[i] == '\a' {
+				return i + 1
+			}
+			if text[i] == escape {
+				return min(i+2, len(text))
+			}
+		}
+		return 2
+	case '(', ')', '#', '%':
+		return min(3, len(text))
+	}
+	if text[1] >= 0x30 && text[1] <= 0x7e {
+		return 2
+	}
+	return 1
 }
 
 // composed returns the bytes of the character at the beginning of text, whose first code

@@ -31,6 +31,9 @@ func TestWordsOfTexts(t *testing.T) {
 		"see a/_/b":                                                      "see a b",
 		strings.Repeat("a", 1000):                                        strings.Repeat("a", MaxTerm),
 		strings.Repeat("ж", 1000):                                        strings.Repeat("ж", MaxTerm/2),
+		"\x1b[36;1mlock\x1b[0mfile\x1b":                                  "lock file",
+		"\x1b]8;;http://x\aname\x1b]8;;\a":                               "name",
+		"\x1b[":                                                          "",
 		"bad \xff\xfe bytes\xc3":                                         "bad bytes",
 		"user@example.com #42 c++":                                       "user example com 42 c",
 	} {

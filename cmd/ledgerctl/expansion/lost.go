@@ -19,9 +19,9 @@ import (
 )
 
 // missedFirst are the kinds of lost facts that are listed, those that a person would miss
-// first in front: what failed, what was run, the files, then names. Listings are full of
-// numbers, so these are left out.
-var missedFirst = [][]string{{"errors"}, {"commands"}, {"paths"}, {"identifiers"}}
+// first in front: what the user said, what failed, what was run, the files, then names.
+// Listings are full of numbers, so these are left out.
+var missedFirst = []string{"user", "errors", "commands", "paths", "identifiers"}
 
 // shared cuts lists to so many elements of all of them; 0: all. Each has a fair part, and
 // what one does not need the first ones get.
@@ -48,24 +48,39 @@ func shared[T any](lists [][]T, limit int) [][]T {
 	return lists
 }
 
-// lostFacts asks for the lost facts of some kinds, so many at most; 0: all.
-func lostFacts(ctx context.Context, term *terminal.Terminal, p names.Place, r api.ListLost, limit int) (facts []api.LostFact, last *api.LostList, err error) {
-	for {
-		r.Limit = 1000
-		if limit > 0 {
-			r.Limit = min(limit-len(facts), 1000)
-		}
-		if last, err = p.Client.LostFacts(ctx, p.Session.ID, r); err != nil {
+// lostFacts asks for lost facts: with limit for so many of each kind of the newest turns
+// that are covered; 0: for all, of all turns.
+func lostFacts(ctx context.Context, term *terminal.Terminal, p names.Place, r api.ListLost, limit int) (facts []api.LostFact, first *api.LostList, err error) {
+	for r.PerKind, r.Limit = limit, 1000; ; {
+		l, err := p.Client.LostFacts(ctx, p.Session.ID, r)
+		if err != nil {
 			if fault.HasCode(err, api.Unprocessable) {
 				err = fault.WithHint(err, "ledgerctl tree "+prose.Short(p.Session.ID)+" shows its compactions")
 			}
 			return nil, nil, err
 		}
-		facts = append(facts, last.Facts...)
-		if r.After = last.Next; r.After == "" || limit > 0 && len(facts) >= limit {
-			return facts, last, nil
+		if first == nil {
+			first = l
+		}
+		facts = append(facts, l.Facts...)
+		if r.After = l.Next; r.After == "" || limit > 0 && uint64(len(facts)) >= l.Count {
+			return facts, first, nil
 		}
 	}
+}
+
+// byKind returns facts in a list for each kind.
+func byKind(facts []api.LostFact, kinds []string) (out [][]api.LostFact) {
+	for _, k := range kinds {
+		var list []api.LostFact
+		for _, f := range facts {
+			if f.Kind == k {
+				list = append(list, f)
+			}
+		}
+		out = append(out, list)
+	}
+	return out
 }
 
 // PrintLost prints the facts that a context does not hold any more.
@@ -78,21 +93,14 @@ func PrintLost(ctx context.Context, term *terminal.Terminal, find names.Finder, 
 		return fault.Usage(errors.New("--limit is below 0"))
 	}
 	r.ID = p.Turn
-	kinds := [][]string{r.Kinds}
 	if len(r.Kinds) == 0 {
-		kinds = missedFirst
+		r.Kinds = missedFirst
 	}
-	var lists [][]api.LostFact
-	var last api.LostList
-	for _, k := range kinds {
-		r.Kinds = k
-		list, l, err := lostFacts(ctx, term, p, r, limit)
-		if err != nil {
-			return err
-		}
-		lists, last.Count, last.Survival, last.Partial = append(lists, list), last.Count+l.Count, l.Survival, last.Partial || l.Partial
+	all, first, err := lostFacts(ctx, term, p, r, limit)
+	if err != nil {
+		return err
 	}
-	facts := slices.Concat(shared(lists, limit)...)
+	facts := slices.Concat(shared(byKind(all, r.Kinds), limit)...)
 	if term.JSON {
 		for _, f := range facts {
 			if err := term.Print(f); err != nil {
@@ -101,11 +109,18 @@ func PrintLost(ctx context.Context, term *terminal.Terminal, find names.Finder, 
 		}
 		return nil
 	}
-	if last.Partial {
-		term.Say("only the first 20,000 facts of the path were considered, or the newest 48 MiB of content")
+	switch {
+	case first.From > 0 && limit > 0:
+		term.Say("compared: the turns from %s@t%d on; --limit 0 compares all", prose.Short(p.Session.ID), first.From)
+	case first.From == 0 && first.Partial:
+		term.Say("not all was compared: a turn has more content than one request reads, or the turns have more than 20,000 facts")
+	}
+	if len(facts) == 0 && first.Compaction == nil {
+		term.Say("no compaction: the context shows every turn of %s", prose.Short(p.Session.ID))
+		return nil
 	}
 	if len(facts) == 0 {
-		term.Say("nothing is lost of what was compared: %s", comparedText(kinds))
+		term.Say("nothing is lost of what was compared: %s", comparedText(r.Kinds))
 		return nil
 	}
 	rows := make([][]string, len(facts))
@@ -120,8 +135,9 @@ func PrintLost(ctx context.Context, term *terminal.Terminal, find names.Finder, 
 	if _, err := io.WriteString(term.Out, term.Table(cols, rows)); err != nil {
 		return err
 	}
-	term.Say("%s of %s shown", prose.Grouped(uint64(len(facts))), prose.Grouped(last.Count))
-	if kept := keptText(last.Survival); kept != "" {
+	kept, lost := keptText(first.Survival, r.Kinds)
+	term.Say("%s of %s shown", prose.Grouped(uint64(len(facts))), prose.Grouped(max(lost, uint64(len(facts)))))
+	if kept != "" {
 		term.Say("kept in the context: %s", kept)
 	}
 	if len(facts) > 0 {
@@ -131,27 +147,28 @@ func PrintLost(ctx context.Context, term *terminal.Terminal, find names.Finder, 
 }
 
 // comparedText names the kinds of facts that were looked for in the context. Facts are found
-// by their shape: what a sentence says is none.
-func comparedText(kinds [][]string) string {
-	return strings.Join(slices.Concat(kinds...), ", ") + "; other content is not compared"
+// by their shape: what a sentence means is not compared.
+func comparedText(kinds []string) string {
+	return strings.Join(kinds, ", ") + "; other content is not compared"
 }
 
-// keptText says of each kind how many of its facts the context still has.
-func keptText(survival turns.Raw) string {
-	var by map[string]struct {
-		Kept  uint64 `json:"kept"`
-		Total uint64 `json:"total"`
-	}
+// keptText says of each kind how many of its facts the context still has. lost is how many
+// of some kinds it has not.
+func keptText(survival turns.Raw, kinds []string) (kept string, lost uint64) {
+	var by map[string]turns.Raw // beside the kinds there is a flag
 	if json.Unmarshal(survival, &by) != nil {
-		return ""
+		return "", 0
 	}
 	var out []string
-	for _, kinds := range append(slices.Clone(missedFirst), []string{"numbers"}) {
-		for _, k := range kinds {
-			if s, ok := by[k]; ok {
-				out = append(out, fmt.Sprintf("%s %s of %s", k, prose.Grouped(s.Kept), prose.Grouped(s.Total)))
-			}
+	for _, k := range append(slices.Clone(missedFirst), "numbers") {
+		var s struct{ Kept, Total uint64 }
+		if json.Unmarshal(by[k], &s, json.MatchCaseInsensitiveNames(true)) != nil {
+			continue
+		}
+		out = append(out, fmt.Sprintf("%s %s of %s", k, prose.Grouped(s.Kept), prose.Grouped(s.Total)))
+		if slices.Contains(kinds, k) {
+			lost += s.Total - min(s.Kept, s.Total)
 		}
 	}
-	return strings.Join(out, ", ")
+	return strings.Join(out, ", "), lost
 }

@@ -85,28 +85,26 @@ func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Ses
 	if s, err := c.As(agent).Resolve(ctx, name); err == nil {
 		return c.As(s.Agent), s, nil
 	}
-	var found, imported, begun []api.Session
+	named, err := c.FindNames(ctx, api.FindNames{Name: name, Kind: "session", Limit: maxListed})
+	if err != nil {
+		return nil, nil, err
+	}
+	var found []api.Session
 	unreadable := uint64(0)
-	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
+	if named.Cut && len(named.Sessions) == 0 {
+		return nil, nil, tooShort(name)
+	}
+	for _, n := range named.Sessions {
+		s, err := f.described(ctx, c, n.ID)
 		if err != nil {
 			return nil, nil, err
 		}
-		switch {
-		case Named(s.ID, name) || s.Label == name:
-			found = append(found, s)
-		case namedByTranscript(s.Meta, name):
-			imported = append(imported, s)
-		case len(name) >= leastTranscriptID && strings.HasPrefix(prose.Short(s.ID), strings.ToUpper(name)):
-			begun = append(begun, s)
-		case s.Error != "":
-			unreadable++
+		found = append(found, *s)
+	}
+	if len(found) == 0 && !strings.ContainsAny(name, " @/[") && !f.isTurns(ctx, c, name) {
+		if found, unreadable, err = f.byTranscript(ctx, c, name); err != nil {
+			return nil, nil, err
 		}
-	}
-	if len(imported) == 0 { // the beginning of the end that tables show names one where nothing else does
-		imported = begun
-	}
-	if len(found) == 0 {
-		found = imported
 	}
 	switch len(found) {
 	case 0:
@@ -128,6 +126,61 @@ func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Ses
 		list = append(list, line(&s))
 	}
 	return nil, nil, Ambiguous("sessions", name, list)
+}
+
+// maxListed is of how many sessions or turns the error for an ambiguous name knows.
+const maxListed = 20
+
+// described returns a session, as a list shows it where its content can't be read.
+func (f Finder) described(ctx context.Context, c *api.Client, id turns.ID) (*api.Session, error) {
+	s, err := c.GetSession(ctx, id, api.GetSession{About: api.About{About: true}})
+	if err != nil && !fault.HasCode(err, api.NotFound) {
+		if out, lerr := f.outline(ctx, c, id, err); lerr == nil {
+			return out, nil
+		}
+	}
+	return s, err
+}
+
+// isTurns reports whether a name is a turn's.
+func (f Finder) isTurns(ctx context.Context, c *api.Client, name string) bool {
+	named, err := c.FindNames(ctx, api.FindNames{Name: name, Kind: "turn", Limit: 1})
+	return err == nil && len(named.Turns) > 0
+}
+
+// tooShort is the error for a piece of an id that more ids have than are looked at.
+func tooShort(name string) error {
+	return fault.WithHint(fault.Usage(fmt.Errorf("too many ids begin or end with %q", name)), "type more of the id: tables show eight characters of its end")
+}
+
+// byTranscript returns the sessions that an id is of which their transcripts give, or a
+// piece of it, else those whose end that tables show begins so. The ledger seals what a
+// transcript says, so it is asked for all sessions.
+func (f Finder) byTranscript(ctx context.Context, c *api.Client, name string) (found []api.Session, unreadable uint64, err error) {
+	var begun []api.Session
+	for s, err := range c.Sessions(ctx) {
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case namedByTranscript(s.Meta, name):
+			found = append(found, s)
+		case len(name) >= leastTranscriptID && strings.HasPrefix(prose.Short(s.ID), strings.ToUpper(name)):
+			begun = append(begun, s)
+		case s.Error != "":
+			unreadable++
+		}
+	}
+	if len(found) == 0 { // the beginning of the end that tables show names one where nothing else does
+		found = begun
+	}
+	if len(found) == 1 {
+		s, err := f.described(ctx, c, found[0].ID)
+		if err != nil {
+			return nil, 0, err
+		}
+		found[0] = *s
+	}
+	return found, unreadable, nil
 }
 
 // line is a session among others of its name, with the time and the count that the table of

@@ -145,35 +145,56 @@ func (f Finder) Turn(ctx context.Context, name string) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	var found []Place
 	if isPlace(name) {
 		return Place{}, fault.Usage(fmt.Errorf("%s is a turn of which session? SESSION@%s", name, strings.Trim(name, "[]")))
 	}
-	var exact *api.Session
-	for s, err := range op.Sessions(ctx) {
-		if err != nil {
-			return Place{}, err
-		}
-		if len(name) >= shownLength && Named(s.ID, name) || s.Label == name {
-			exact = &s
-		}
-		in, err := f.turnsIn(ctx, op.As(s.Agent), &s, name)
-		if err != nil && !fault.HasCode(err, api.NotFound) && s.Error == "" {
-			return Place{}, err
-		}
-		for _, f := range in { // forks share turns with their parents
-			if !slices.ContainsFunc(found, func(g Place) bool { return g.Turn == f.Turn }) {
-				found = append(found, f)
-			}
-		}
-		if len(found) == 1 && len(name) >= len(prose.Short(found[0].Turn)) || len(found) > 100 {
-			break // as long as what is shown: no other has it
-		}
+	named, err := op.FindNames(ctx, api.FindNames{Name: name, Kind: "turn", Limit: maxListed})
+	if err != nil {
+		return Place{}, err
 	}
-	if exact != nil && len(found) == 0 {
+	if len(named.Turns) == 0 && named.Cut {
+		return Place{}, tooShort(name)
+	}
+	if s, serr := op.FindNames(ctx, api.FindNames{Name: name, Kind: "session", Limit: 1}); len(named.Turns) == 0 && serr == nil && len(s.Sessions) > 0 {
 		return Place{}, fault.WithHint(fault.Usage(fmt.Errorf("%s is a session, and a turn is asked for", name)), "its newest turn is "+prose.ShellWord(name+"@head"))
 	}
+	found, err := f.places(ctx, op, named.Turns)
+	if id, perr := turns.ParseID(strings.ToUpper(name)); err == nil && len(found) == 0 && perr == nil {
+		found, err = f.afterLoss(ctx, op, id)
+	}
+	if err != nil {
+		return Place{}, err
+	}
 	return one(found, name, "")
+}
+
+// afterLoss finds a turn that follows a lost one, which only its session's chain has: it
+// asks every session.
+func (f Finder) afterLoss(ctx context.Context, op *api.Client, id turns.ID) ([]Place, error) {
+	for s, err := range op.Sessions(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if t, err := op.Turn(ctx, s.ID, id); err == nil && t.AfterLoss {
+			return []Place{{op.As(s.Agent), &s, id, t.Depth}}, nil
+		}
+	}
+	return nil, nil
+}
+
+// places returns turns with the sessions whose own they are.
+func (f Finder) places(ctx context.Context, op *api.Client, list []api.NamedTurn) (found []Place, err error) {
+	for _, t := range list {
+		s, err := op.Session(ctx, t.Session)
+		if fault.HasCode(err, api.Corrupt) {
+			s, err = f.outline(ctx, op, t.Session, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, Place{op.As(t.Agent), s, t.ID, t.Depth})
+	}
+	return found, nil
 }
 
 // Pair returns the names of two places, each for [Finder.Find]. The second may say only
@@ -213,9 +234,6 @@ func (f Finder) TurnIn(ctx context.Context, c *api.Client, s *api.Session, name 
 		return Place{Client: c, Session: s, Turn: id}, err
 	}
 	found, err := f.turnsIn(ctx, c, s, name)
-	if err == nil && len(found) == 0 {
-		found, err = f.branchesIn(ctx, c, s, name)
-	}
 	if fault.HasCode(err, api.NotFound) {
 		err = fault.WithHint(err, turnHint)
 	}
@@ -225,49 +243,33 @@ func (f Finder) TurnIn(ctx context.Context, c *api.Client, s *api.Session, name 
 	return one(found, name, " in session "+prose.Short(s.ID))
 }
 
+// turnsIn finds turns of a session, its own and those on the path of its head, by the id or
+// a piece of it.
 func (f Finder) turnsIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []Place, err error) {
-	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
-		for t, err := range c.Turns(ctx, s.ID, api.ListTurns{At: id, Order: "desc", Page: api.Page{Limit: 1}}) { // turn.get needs the content
-			if fault.HasCode(err, api.Corrupt) { // a turn that follows a lost one is on no path
-				if t, terr := c.Turn(ctx, s.ID, id); terr == nil && t.AfterLoss {
-					return []Place{{c, s, id, t.Depth}}, nil
-				}
-			}
-			if err != nil {
-				return nil, err
-			}
-			return []Place{{c, s, id, t.Depth}}, nil
-		}
-		return nil, nil
-	}
-	for t, err := range c.Path(ctx, s.ID, api.GetPath{}) {
+	id, err := turns.ParseID(strings.ToUpper(name))
+	if err != nil {
+		named, err := c.FindNames(ctx, api.FindNames{Name: name, Session: s.ID, Limit: maxListed})
 		if err != nil {
 			return nil, err
 		}
-		if Named(t.ID, name) {
-			found = append(found, Place{c, s, t.ID, t.Depth})
-		}
-	}
-	return found, nil
-}
-
-// branchesIn looks among the ends and compactions of a session's branches.
-func (f Finder) branchesIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []Place, err error) {
-	t, err := c.Tree(ctx, s.ID)
-	if err != nil {
-		return nil, err
-	}
-	for _, x := range t.Sessions {
-		if x.ID != s.ID {
-			continue
-		}
-		for _, b := range x.Branches {
-			for _, k := range append(b.Compactions, api.PathTurn{ID: b.Tip, Depth: b.To}) {
-				if Named(k.ID, name) && !slices.ContainsFunc(found, func(f Place) bool { return f.Turn == k.ID }) {
-					found = append(found, Place{c, s, k.ID, k.Depth})
-				}
+		onPath := slices.ContainsFunc(named.Turns, func(t api.NamedTurn) bool { return t.OnPath })
+		for _, t := range named.Turns {
+			if t.OnPath || !onPath { // one on the path goes before those of other branches
+				found = append(found, Place{c, s, t.ID, t.Depth})
 			}
 		}
+		return found, nil
 	}
-	return found, nil
+	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{At: id, Order: "desc", Page: api.Page{Limit: 1}}) { // turn.get needs the content
+		if fault.HasCode(err, api.Corrupt) { // a turn that follows a lost one is on no path
+			if t, terr := c.Turn(ctx, s.ID, id); terr == nil && t.AfterLoss {
+				return []Place{{c, s, id, t.Depth}}, nil
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return []Place{{c, s, id, t.Depth}}, nil
+	}
+	return nil, nil
 }

@@ -68,6 +68,7 @@ func TestRepliesHoldAgainstTheServedSchemas(t *testing.T) {
 		{"session.move", id, `{"to":null}`},
 		{"lineage.path", id, `{}`},
 		{"lineage.tree", id, `{}`},
+		{"lineage.find", "", `{"name":"` + turn[18:] + `"}`},
 		{"lineage.base", id, `{"other":{"session":"` + id + `"}}`},
 		{"blob.put", "", `{"session":"` + id + `","data":"YWJj"}`},
 		{"policy.list", "", `{}`},

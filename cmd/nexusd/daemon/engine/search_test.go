@@ -55,7 +55,7 @@ func TestSearchFindsWhatIsStored(t *testing.T) {
 	add(t, e, s.ID, say(big, "ok"))
 	for text, want := range map[string][]string{
 		`"brown fox"`:      {"turn live the quick [brown fox]"},
-		"parse http":       {"turn live it jumps over [parse][HTTP]Request in cmd/nexusd/main.go"},
+		"parse http":       {"turn live it jumps over [parseHTTPRequest] in cmd/nexusd/main.go"},
 		"nexusd/main.go":   {"turn live it jumps over parseHTTPRequest in cmd/[nexusd/main.go]"},
 		`"nil pointer in"`: {"turn live panic: [nil pointer in] main.go"},
 		"make":             {"turn live bash command [make] all"},

@@ -206,6 +206,9 @@ var verbs = []verb{
 	endpoint("lineage.base", true, "the last turn that two paths have in common", func(ctx context.Context, c *call, r api.GetBase) (*api.Base, error) {
 		return c.engine.Base(ctx, c.caller, c.session, r)
 	}),
+	endpoint("lineage.find", false, "the sessions and turns that a name may mean", func(ctx context.Context, c *call, r api.FindNames) (*api.Names, error) {
+		return c.engine.FindNames(ctx, c.caller, r)
+	}),
 	endpoint("lineage.tree", true, "the tree of forks", func(ctx context.Context, c *call, r api.GetTree) (*api.Tree, error) {
 		return c.engine.Tree(ctx, c.caller, c.session, r)
 	}),

@@ -182,6 +182,14 @@ func isPinned(meta turns.Raw) bool {
 	return turns.DecodeJSON(meta, &m) == nil && string(m["pin"]) == "true"
 }
 
+// programMessages is [turns.ProgramMessages], which most metas have none of.
+func programMessages(meta turns.Raw) []int {
+	if !bytes.Contains(meta, []byte(`"program_messages"`)) {
+		return nil
+	}
+	return turns.ProgramMessages(meta)
+}
+
 // prices returns the prices of the session's model and of the first summarizer whose
 // model is known.
 func (pl *Loader) prices(set *turns.Settings, pol policy.Policy) (p view.Prices) {

@@ -53,7 +53,7 @@ func (pl *Loader) decodeTurn(payload []byte) (*turn, error) {
 	ev.Body, t.preamble = nil, b.Preamble
 	if ev.Halves.Has(turns.MessagesHalf) {
 		t.halves[0] = newHalf(t, turns.MessagesHalf, b.Messages)
-		t.halves[0].Tokens, t.halves[0].Pinned = ev.Tokens.Messages, isPinned(b.Meta)
+		t.halves[0].Tokens, t.halves[0].Pinned, t.halves[0].Program = ev.Tokens.Messages, isPinned(b.Meta), programMessages(b.Meta)
 	}
 	if ev.Halves.Has(turns.ResponseHalf) {
 		var response []turns.Message

@@ -29,6 +29,8 @@ type resolver struct {
 	memories *memories.View
 	views    map[turns.ID]*view // by session
 	looked   int                // bytes of text in which words were looked for
+	base     float64            // of the hit that is made, without them
+	extras   []float64          // what words in a row and whole identifiers are worth; nil: nothing
 }
 
 // hit returns what the index found as the ledger has it now. ok is false for what is not
@@ -49,6 +51,7 @@ func (r *resolver) hit(ctx context.Context, found search.Hit, some bool) (h api.
 	if r.covered && (!ev.Kind.IsTurn() || item > 0) {
 		return h, false, nil // memories and events are not covered
 	}
+	r.base = found.Base
 	h = api.SearchHit{Score: found.Score, Some: some, Time: api.UnixTime(at), Position: page.FormatPosition(seq)}
 	tenant, chain, err := ledger.ParseSubject(subject)
 	if err != nil || tenant != r.caller.Tenant {
@@ -206,6 +209,9 @@ func (r *resolver) best(h *api.SearchHit, parts []part, beside bool) (p part, ok
 	}
 	if n := all.Count(); n < q.Len() && !h.Some || n == 0 && (!beside || p.text == "") {
 		return p, false
+	}
+	if !h.Some && !beside && r.extras != nil {
+		h.Score = r.base + all.Extra(r.extras) // the index knows it only about
 	}
 	text := p.text
 	if !r.secrets {

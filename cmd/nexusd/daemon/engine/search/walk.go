@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -195,9 +196,24 @@ func (w *walk) others(ctx context.Context) (search.Result, error) {
 	return r, nil
 }
 
+// sortBest sorts the hits of the page from one on that have all of the words: where the
+// index took words of a long turn to stand side by side, its text says whether they do.
+func (w *walk) sortBest(from int) {
+	hits := w.out.Hits[min(from, len(w.out.Hits)):]
+	if n := slices.IndexFunc(hits, func(h api.SearchHit) bool { return h.Some }); n >= 0 {
+		hits = hits[:n]
+	}
+	slices.SortStableFunc(hits, func(a, b api.SearchHit) int { return cmp.Compare(b.Score, a.Score) })
+}
+
 // show adds the hits of a list to the page, and moves the cursor. It reports whether the page
 // is full before the list is at its end.
 func (w *walk) show(ctx context.Context, found search.Result) (full bool, err error) {
+	w.resolver.extras = nil
+	if w.cursor.list == bestList {
+		w.resolver.extras = found.Extras
+		defer w.sortBest(len(w.out.Hits))
+	}
 	for k := &w.cursor; k.next < len(found.Hits) && k.shown < search.MaxHits; k.next++ {
 		if len(w.out.Hits) == w.limit || w.size > w.se.page.PageBytes() || w.resolver.looked > w.se.PageText || w.read == pageCandidates {
 			return true, nil

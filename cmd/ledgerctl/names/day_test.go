@@ -1,0 +1,47 @@
+package names
+
+import (
+	"testing"
+	"time"
+
+	"nexus/ledger/api"
+)
+
+// A day is that of the zone, in every form.
+func TestDaysBeginInTheZone(t *testing.T) {
+	west := time.FixedZone("PST", -8*3600)
+	now := time.Date(2026, 11, 26, 3, 30, 0, 0, time.UTC) // the 25th in the west
+	for value, want := range map[string]string{
+		"2026-11-25":           "2026-11-25T08:00:00Z",
+		"today":                "2026-11-25T08:00:00Z",
+		"Yesterday":            "2026-11-24T08:00:00Z",
+		"2026-11-25T14:00":     "2026-11-25T22:00:00Z",
+		"2026-11-25 14:00":     "2026-11-25T22:00:00Z",
+		"2026-11-25 14:00:05":  "2026-11-25T22:00:05Z",
+		"2026-11-25T14:00:00Z": "2026-11-25T14:00:00Z",
+		"3d":                   "2026-11-23T03:30:00Z",
+		"12h":                  "2026-11-25T15:30:00Z",
+		"2w":                   "2026-11-12T03:30:00Z",
+		"0d":                   "2026-11-26T03:30:00Z",
+	} {
+		at, err := DayIn(west, now, "since", value)
+		if err != nil || at.UTC().Format(time.RFC3339) != want {
+			t.Errorf("%s: %v, %v; want %s", value, at.UTC(), err, want)
+		}
+	}
+	for _, value := range []string{"tomorrow", "2026-13-01", "3x", "d", "-1d", "25", "2026-11-25T14"} {
+		if at, err := DayIn(west, now, "since", value); err == nil {
+			t.Errorf("%s is %v", value, at)
+		}
+	}
+	if at, err := DayIn(west, now, "since", ""); err != nil || !at.IsZero() {
+		t.Errorf("an empty flag: %v, %v", at, err)
+	}
+	from := api.Time(time.Date(2026, 11, 25, 8, 0, 0, 0, time.UTC))
+	if got := SpanIn(west, &from, nil); got != "from 2026-11-25 00:00 PST on" {
+		t.Errorf("%q", got)
+	}
+	if got := SpanIn(west, nil, &from) + SpanIn(west, nil, nil); got != "before 2026-11-25 00:00 PST" {
+		t.Errorf("%q", got)
+	}
+}
