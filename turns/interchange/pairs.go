@@ -11,7 +11,7 @@ import (
 // NoResult is the result of a call that the path went on without: no provider takes a call
 // that has none. It says nothing of what the tool did, since another branch may have its
 // result. It never changes: a changed marker is a changed transcript.
-const NoResult = "[No result of this call is in this conversation: it went on without one.]"
+const NoResult = "[the conversation went on here without its result]"
 
 // lateResult is put before a result that came when its call had got a [NoResult].
 const lateResult = "[Late: the result of a tool call that the conversation had gone on without, id "
