@@ -21,7 +21,11 @@ import (
 
 func backupCmd(e *env) *cobra.Command {
 	var keys string
+	var withoutKeys bool
 	c := verb("backup FILE", "everything that is stored, into one file", 1, 1, func(cmd *cobra.Command, args []string) error {
+		if keys != "" && withoutKeys {
+			return fault.Usage(errors.New("--keys and --without-keys exclude each other"))
+		}
 		c, err := e.Client(api.Operator)
 		if err != nil {
 			return err
@@ -31,7 +35,7 @@ func backupCmd(e *env) *cobra.Command {
 			size = st.Size()
 		}
 		checking, copying := e.Progress(size, "checking", progressbar.OptionShowBytes(true)), (*progressbar.ProgressBar)(nil)
-		out, err := backup.Run(cmd.Context(), c, backup.Config{File: args[0], Keys: keys, Now: time.Now,
+		out, err := backup.Run(cmd.Context(), c, backup.Config{File: args[0], Keys: keys, WithoutKeys: withoutKeys, Now: time.Now,
 			Opened: func(n int) { _ = checking.Add(n) },
 			Progress: func(done, total uint64) {
 				if copying == nil {
@@ -43,6 +47,9 @@ func backupCmd(e *env) *cobra.Command {
 		_ = checking.Finish()
 		if copying != nil {
 			_ = copying.Finish()
+		}
+		if errors.Is(err, backup.ErrNoKeys) {
+			return fault.WithHint(fault.Usage(err), "--keys FILE writes the content keys, into a file of their own; --without-keys makes the backup all the same, for who keeps the keys elsewhere")
 		}
 		if err != nil {
 			if cmd.Context().Err() != nil {
@@ -63,11 +70,12 @@ func backupCmd(e *env) *cobra.Command {
 			prose.Plural(uint64(out.Keys), "content key"), out.Digest)
 	})
 	c.Flags().StringVar(&keys, "keys", "", "file for the content keys")
+	c.Flags().BoolVar(&withoutKeys, "without-keys", false, "back up a sealed ledger without its content keys")
 	c.AddCommand(backupVerifyCmd(e))
 	// A file may be called as anything but "verify".
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return fault.Usage(errors.New("usage: ledgerctl backup FILE [--keys FILE], ledgerctl backup verify FILE"))
+			return fault.Usage(errors.New("usage: ledgerctl backup FILE --keys KEYS, ledgerctl backup verify FILE"))
 		}
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,7 @@ import (
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/interchange"
 )
 
 func continueCmd(e *env) *cobra.Command {
@@ -45,23 +47,38 @@ func continueCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		meta, err := turns.EncodeJSON(map[string]any{"source": agent.Format, "cwd": dir, "continued": map[string]string{"format": agent.Format}})
-		if err != nil {
-			return err
-		}
-		f, err := p.Client.Fork(cmd.Context(), p.Session.ID, api.CreateFork{Turn: at, Meta: meta})
-		if err != nil {
-			return err
-		}
-		t, err := transcripts.HandedOver(cmd.Context(), p.Client, f, agent.Format)
-		if err != nil {
-			return err
-		}
+		id := api.NewID()
 		from := transcripts.WrittenSession(p.Session)
-		t.Session.Branch, t.Session.Commit = from.Branch, from.Commit
-		file := agent.File(home, &t.Session)
-		if err := t.Save(file); err != nil {
+		to := interchange.WrittenSession{ID: id, Cwd: dir, Branch: from.Branch, Commit: from.Commit}
+		how := &transcripts.Continued{Format: agent.Format, Model: model}
+		t, err := transcripts.HandedOver(cmd.Context(), p.Client, p.Session.ID, to, at, how)
+		if err != nil {
 			return err
+		}
+		open := t.OpenCalls()
+		if how.Results, err = transcripts.ResultsBehind(cmd.Context(), p.Client, p.Session, at, open); err != nil {
+			return err
+		}
+		if err := transcripts.AddResults(cmd.Context(), p.Client, t, how); err != nil {
+			return err
+		}
+		meta, err := turns.EncodeJSON(map[string]any{"source": agent.Format, "cwd": dir, "continued": how})
+		if err != nil {
+			return err
+		}
+		// What can fail for want of room or of a right fails before there is a fork.
+		file := agent.File(home, &t.Session)
+		written, err := t.Prepare(file)
+		if err != nil {
+			return err
+		}
+		defer written.Discard()
+		f, err := p.Client.Fork(cmd.Context(), p.Session.ID, api.CreateFork{ID: id, Turn: at, Meta: meta})
+		if err != nil {
+			return err
+		}
+		if err := written.Place(); err != nil {
+			return errors.Join(err, e.withdraw(p.Client, f.ID))
 		}
 		var words []string
 		for _, w := range agent.Command(&t.Session, file, model) {
@@ -72,6 +89,9 @@ func continueCmd(e *env) *cobra.Command {
 			return e.Print(map[string]string{"session": f.ID.String(), "transcript": t.Session.TranscriptID(), "file": file, "dir": dir, "command": command})
 		}
 		e.Say("session %s, forked at depth %d; written to %s", f.ID, f.Depth, file)
+		if n := len(open) - len(t.Results); n > 0 {
+			e.Say("%s of the last turn has no result there, and is marked so", prose.Plural(uint64(n), "call"))
+		}
 		if e.isWatched(file) {
 			e.Say("the watch that runs brings back what is said")
 		} else {
@@ -86,6 +106,19 @@ func continueCmd(e *env) *cobra.Command {
 	_ = c.RegisterFlagCompletionFunc("in", cobra.FixedCompletions(handover.Names(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
+
+// withdraw closes a fork whose transcript could not be written, since nothing goes on with it.
+func (e *env) withdraw(c *api.Client, fork turns.ID) error {
+	ctx, cancel := context.WithTimeout(context.Background(), withdrawTime)
+	defer cancel()
+	if _, err := c.Close(ctx, fork, api.CloseSession{Cause: "its transcript could not be written"}); err != nil {
+		return fmt.Errorf("the fork %s stays: %w", fork, err)
+	}
+	return nil
+}
+
+// withdrawTime bounds what withdraw takes.
+const withdrawTime = 5 * time.Second
 
 // isWatched reports whether a watch of this ledger runs that follows a file.
 func (e *env) isWatched(file string) bool {

@@ -49,13 +49,17 @@ For pi it is an extension, nexus.ts (PI_CODING_AGENT_DIR), with which Nexus is
 the compactor: pi stores the ledger's compaction, with what pi's settings say is
 kept. Where the ledger has none to give, or does not answer, pi compacts itself.
 
-doctor exits with 1 if the settings of an agent can't be read, and names them;
-status has "unknown" for their hooks.
+doctor exits with 1 if the settings of an agent can't be read, and names them,
+and if the program of a hook is gone; status has "unknown" for the hooks of
+settings that can't be read. What go run built installs nothing: it is gone when
+go run ends. The hooks run the ledgerctl of PATH if install was run by that one.
 
 The settings keep every other byte. They are replaced as a whole, and a copy of
 those from before the first change stays beside them (.before-nexus). Settings
 that are not valid JSON are refused. uninstall takes the hooks out again. The
-hooks reach the ledger by the flags of connection that install was given.
+hooks reach the ledger by the flags of connection that install was given. They
+hold no password: a --server with a user or token in it is refused; --creds and
+--nats-context name files that have them.
 
   --ledger-agent NAME  with install: the agent of the ledger that the hooks act
                        as, as --agent of watch (main)
@@ -146,7 +150,7 @@ func (e *env) hookCommand(agent, as string) ([]string, error) {
 	if as != "" && !turns.ValidName(as) {
 		return nil, fault.Usage(fmt.Errorf("--ledger-agent %q is not a name: a to z, 0 to 9 and -, at most 64 characters", as))
 	}
-	self, err := os.Executable()
+	self, err := lastingProgram()
 	if err != nil {
 		return nil, err
 	}
@@ -197,8 +201,13 @@ func (e *env) changeExtension(install bool, as string, dry bool) error {
 }
 
 // connectionFlags returns the flags by which a process in another folder reaches the same
-// ledger.
+// ledger. They stand in files that others may read, and so never hold a password or token: a
+// server that is named with one is refused, unless a file has the credentials.
 func (e *env) connectionFlags() (out []string, err error) {
+	if e.Creds == "" && e.NATSContext == "" && strings.Contains(e.Server, "@") {
+		return nil, fault.WithHint(fault.Usage(errors.New("the server is named with a user or token, which is not written into settings or units that others may read")),
+			"--creds FILE names a file of credentials, --nats-context NAME a context of the nats command that has them")
+	}
 	if e.ServerNamed {
 		out = append(out, "--server", connect.PlainURL(e.Server))
 	}
@@ -274,7 +283,9 @@ type hookState struct {
 	Event     string       `json:"event"`
 	File      string       `json:"file"`
 	Installed bool         `json:"installed"`
-	Error     string       `json:"error,omitempty"` // why the file can't be read: then Installed is not known
+	Program   string       `json:"program,omitempty"` // that it runs
+	Gone      string       `json:"gone,omitempty"`    // what is wrong with the program
+	Error     string       `json:"error,omitempty"`   // why the file can't be read: then Installed is not known
 	Fired     *hooks.Fired `json:"fired,omitempty"`
 }
 
@@ -289,10 +300,14 @@ func (e *env) hookStates() (out []hookState, err error) {
 			return nil, err
 		}
 		var events, have []string
+		programs := make(map[string]string)
 		settings, _, unread := hooks.Read(file)
 		if agent == agents.Pi {
 			if events = pi.Events; pi.IsExtension(settings) {
 				have = events
+				for _, event := range events {
+					programs[event] = pi.Program(settings)
+				}
 			}
 		} else {
 			for _, h := range append(hooks.Of(agent), hooks.Stop) {
@@ -300,10 +315,14 @@ func (e *env) hookStates() (out []hookState, err error) {
 			}
 			if unread == nil {
 				have, unread = hooks.Installed(settings)
+				programs = hooks.Programs(settings)
 			}
 		}
 		for _, event := range events {
 			s := hookState{Agent: agent, Event: event, File: file, Installed: slices.Contains(have, event)}
+			if s.Installed {
+				s.Program, s.Gone = programs[event], goneProgram(programs[event])
+			}
 			if unread != nil {
 				s.Error = reasonOf(unread)
 			}
@@ -352,6 +371,9 @@ func (e *env) hooksStatus() error {
 		if s.Fired != nil {
 			fired, failed = humanize.Time(s.Fired.Time), prose.Printable(s.Fired.Failed)
 		}
+		if s.Gone != "" {
+			failed = prose.Printable(s.Gone)
+		}
 		rows = append(rows, []string{s.Agent, s.Event, installed, fired, failed})
 	}
 	fmt.Fprint(e.Out, e.Table([]terminal.Column{{Head: "agent"}, {Head: "event"}, {Head: "installed"}, {Head: "fired"}, {Head: "failed", Wraps: true, Least: 16}}, rows))
@@ -376,6 +398,8 @@ func (e *env) checkHooks(d *doctor.Doctor) (found bool, err error) {
 		found = true
 		name := "hook " + h.Agent + " " + h.Event
 		switch {
+		case h.Gone != "":
+			d.Fail(name, 1, h.Gone, "ledgerctl hooks uninstall --agent "+h.Agent+", then install, from a program that stays")
 		case h.Fired == nil:
 			d.Add(name, doctor.Warn, "it never fired", "start a session of the agent; Codex asks you to trust new hooks")
 		case h.Fired.Failed != "":

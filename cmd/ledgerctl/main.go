@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -25,9 +26,50 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	os.Exit(process())
+}
+
+// process runs the command of this process; it returns the exit status.
+func process() int {
+	ctx, stop := interruptible(context.Background())
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	return run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+}
+
+// interrupted is why a context ended: a signal came.
+type interrupted struct{ signal syscall.Signal }
+
+func (i interrupted) Error() string { return "interrupted by a signal: " + i.signal.String() }
+
+// interruptible returns a context that ends at SIGINT, SIGTERM and SIGHUP, so that a command
+// removes what it made half. Under nohup SIGHUP stays ignored.
+func interruptible(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	came := make(chan os.Signal, 1)
+	signal.Notify(came, signals...)
+	go func() {
+		select {
+		case s := <-came:
+			if n, ok := s.(syscall.Signal); ok {
+				cancel(interrupted{n})
+			}
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { signal.Stop(came); cancel(nil) }
+}
+
+// interruptedStatus is the exit status of a command whose context ended: 128 and the number of
+// the signal, as shells have it.
+func interruptedStatus(ctx context.Context) int {
+	if i := (interrupted{}); errors.As(context.Cause(ctx), &i) {
+		return 128 + int(i.signal)
+	}
+	return 128 + int(syscall.SIGINT)
 }
 
 // env is what every verb works with: the terminal, and what finds sessions over a connection.
@@ -61,7 +103,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	}
 	if ctx.Err() != nil {
 		fmt.Fprintln(e.Err, "ledgerctl: interrupted")
-		return 130 // as shells say it
+		return interruptedStatus(ctx)
 	}
 	fmt.Fprintln(e.Err, terminal.Wrapped(e.Width, fmt.Sprintf("ledgerctl: %s %s", terminal.Bad.Render("error:"), prose.Printable(fault.Plainly(cmd, err))), "  "))
 	if h := fault.Next(cmd, err); h != "" {

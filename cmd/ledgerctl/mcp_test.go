@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -107,8 +109,7 @@ func newMCPLedger(t *testing.T) *mcpLedger {
 // overStdio runs ledgerctl mcp as a process.
 func (l *mcpLedger) overStdio(t *testing.T, args ...string) (*sdk.ClientSession, *bytes.Buffer) {
 	t.Helper()
-	cmd := exec.Command("ledgerctl", append([]string{"mcp"}, args...)...)
-	cmd.Env = append(os.Environ(), "NEXUS_URL="+l.daemon.ClientURL(), "NEXUS_CREDS="+l.daemon.Credentials().Operator)
+	cmd := l.stdioCommand(args...)
 	said := new(bytes.Buffer)
 	cmd.Stderr = said
 	s, err := mcpClient().Connect(t.Context(), &sdk.CommandTransport{Command: cmd}, nil)
@@ -117,6 +118,13 @@ func (l *mcpLedger) overStdio(t *testing.T, args ...string) (*sdk.ClientSession,
 	}
 	t.Cleanup(func() { s.Close() })
 	return s, said
+}
+
+// stdioCommand is ledgerctl mcp on the ledger.
+func (l *mcpLedger) stdioCommand(args ...string) *exec.Cmd {
+	cmd := exec.Command("ledgerctl", append([]string{"mcp"}, args...)...)
+	cmd.Env = append(os.Environ(), "NEXUS_URL="+l.daemon.ClientURL(), "NEXUS_CREDS="+l.daemon.Credentials().Operator)
+	return cmd
 }
 
 func mcpClient() *sdk.Client {
@@ -500,6 +508,114 @@ func TestToolsOverHTTP(t *testing.T) {
 		} else if strings.Contains(err.Error(), l.secret) {
 			t.Errorf("%s: the error has the token: %v", name, err)
 		}
+	}
+}
+
+// A turn is named as the tables of ledgerctl show it.
+func TestToolsTakeTheNamesOfTables(t *testing.T) {
+	l := newMCPLedger(t)
+	s, _ := l.overStdio(t)
+	x := newMCPTools(t, s, mcpNames...)
+	now, err := l.client.Session(t.Context(), l.session.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, number := l.session.ID.String(), int(now.Depth)
+	short, last := id[18:], now.Head.String()
+	for name, want := range map[string]int{
+		short + "@1": 1, strings.ToLower(short) + "@t1": 1, id[:20] + "@head": number, short + "@head~1": number - 1, "shop@head~1": number - 1,
+		short + "/" + last[18:]: number, id + "/" + last[18:]: number, "shop/" + last: number, short + "/" + last: number,
+	} {
+		var e struct{ Number int }
+		if x.call("expand", map[string]any{"turn": name}, &e); e.Number != want {
+			t.Errorf("%s: turn %d, want %d", name, e.Number, want)
+		}
+	}
+	x.refused("expand", map[string]any{"turn": short + "@head~99"}, "not_found")
+	x.refused("expand", map[string]any{"turn": short + "@head~x"}, "malformed")
+	x.refused("expand", map[string]any{"turn": short + "/ZZZZZZZZ"}, "not_found")
+	x.refused("expand", map[string]any{"turn": "ZZZZZZZZ@1"}, "not_found")
+	if _, err := l.client.Create(t.Context(), api.CreateSession{}); err != nil {
+		t.Fatal(err)
+	}
+	x.refused("expand", map[string]any{"turn": id[:4] + "@1"}, "malformed") // both sessions begin so
+	var f struct {
+		From string `json:"from"`
+	}
+	if x.call("fork", map[string]any{"turn": short + "@head~1"}, &f); f.From == "" || strings.HasSuffix(f.From, last) {
+		t.Errorf("forked from %s", f.From)
+	}
+}
+
+// Requests as they come on a line: without a handshake and without a version, and of methods
+// of capabilities that the server does not have.
+func TestRequestsWithoutAHandshake(t *testing.T) {
+	l := newMCPLedger(t)
+	ask := func(lines ...string) (out []map[string]turns.Raw) {
+		t.Helper()
+		cmd := l.stdioCommand()
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		answers := bufio.NewReader(got)
+		for _, line := range lines {
+			if _, err := io.WriteString(in, line+"\n"); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(line, `"id"`) {
+				continue
+			}
+			b, err := answers.ReadBytes('\n')
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			var v map[string]turns.Raw
+			if err := json.Unmarshal(b, &v); err != nil {
+				t.Fatalf("%s: %s", line, b)
+			}
+			out = append(out, v)
+		}
+		_ = in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		return out
+	}
+	got := ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}`,
+		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"status","arguments":{}}}`,
+		`{"jsonrpc":"2.0","id":4,"method":"server/discover"}`,
+		`{"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+	for i, v := range got {
+		if v["error"] != nil || v["result"] == nil {
+			t.Errorf("request %d: %s", i+1, v["error"])
+		}
+	}
+	if !strings.Contains(string(got[0]["result"]), `"expand"`) || !strings.Contains(string(got[2]["result"]), "structuredContent") || !strings.Contains(string(got[3]["result"]), "2026-07-28") {
+		t.Errorf("%s", got)
+	}
+	if got := ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"status","_meta":{"io.modelcontextprotocol/protocolVersion":"1999-01-01","io.modelcontextprotocol/clientCapabilities":{}}}}`); got[0]["result"] == nil {
+		t.Errorf("%s", got)
+	}
+	shaken := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+	for _, method := range []string{"prompts/list", "prompts/get", "resources/list", "resources/read", "resources/templates/list", "completion/complete", "logging/setLevel"} {
+		for _, before := range [][]string{nil, {shaken, `{"jsonrpc":"2.0","method":"notifications/initialized"}`}} {
+			got := ask(append(before, `{"jsonrpc":"2.0","id":2,"method":"`+method+`","params":{"name":"x","uri":"x","level":"info","ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"x","value":"x"}}}`)...)
+			if last := got[len(got)-1]; !strings.Contains(string(last["error"]), "-32601") {
+				t.Errorf("%s after %d lines: %s %s", method, len(before), last["error"], last["result"])
+			}
+		}
+	}
+	if got := ask(shaken, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); got[1]["result"] == nil || got[2]["result"] == nil || strings.Contains(string(got[1]["result"]), "serverInfo") {
+		t.Errorf("after a handshake: %s", got)
 	}
 }
 

@@ -33,6 +33,8 @@ about both. Files of other programs are neither replaced nor removed. A
 service has none of the variables of your shell: those that name folders of
 agents (CLAUDE_CONFIG_DIR, CODEX_HOME, …), of state and of settings
 (XDG_STATE_HOME, XDG_CONFIG_HOME) are written into the files as they are now.
+The files hold no password: a --server with a user or token in it is refused;
+--creds and --nats-context name files that have them.
 
   --dry-run       print the files, and what would be restarted; change nothing
   --code          with install, as the next three: watch is run with it; help
@@ -273,8 +275,8 @@ func serviceFlags(command []string) (from []string, state string) {
 
 // units returns the services that args name; watch has the flags follow.
 func (e *env) units(args []string, nexusd, data, home string, follow []string, complete bool) (out []service.Unit, err error) {
-	self, err := os.Executable()
-	if err != nil {
+	self, err := lastingProgram()
+	if err != nil && complete {
 		return nil, err
 	}
 	defer func() {
@@ -307,7 +309,7 @@ func (e *env) units(args []string, nexusd, data, home string, follow []string, c
 	}
 	if want("watch") {
 		flags, err := e.connectionFlags()
-		if err != nil {
+		if err != nil && complete {
 			return nil, err
 		}
 		u := service.Unit{Name: "watch", About: "Nexus: bring transcripts of agents in", Command: append([]string{self, "watch"}, flags...), After: "nexusd"}

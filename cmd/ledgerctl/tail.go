@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -94,9 +95,13 @@ func (e *env) since(ctx context.Context, c *api.Client, s, last turns.ID) (turns
 		r.After = last.String()
 	}
 	for t, err := range c.Turns(ctx, s, r) {
-		if api.Exit(err) == 2 { // last is not on the path any more
+		if isOffPath(err) {
 			e.Say("the head moved to another branch")
-			return e.newest(ctx, c, s, 1)
+			now, nerr := e.newest(ctx, c, s, 1)
+			if nerr == nil && now == last { // it did not: the daemon takes no such request
+				return last, err
+			}
+			return now, nerr
 		}
 		if err != nil {
 			return last, err
@@ -107,6 +112,13 @@ func (e *env) since(ctx context.Context, c *api.Client, s, last turns.ID) (turns
 		last = t.ID
 	}
 	return last, nil
+}
+
+// isOffPath reports whether a list was refused since the turn that it goes on from is not on
+// the path any more.
+func isOffPath(err error) bool {
+	var refused *api.Error
+	return errors.As(err, &refused) && refused.Code == api.Malformed && refused.Details["field"] == "/after"
 }
 
 func (e *env) printTurn(t *api.Turn) error {

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"errors"
+	"io"
+
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/export"
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/plot"
 	"nexus/cmd/ledgerctl/sessionview"
@@ -11,7 +15,11 @@ import (
 
 func treeCmd(e *env) *cobra.Command {
 	var svg bool
+	var file string
 	v := e.sessionVerb("tree SESSION", "forks and compactions, drawn", func(cmd *cobra.Command, c *api.Client, s *api.Session) error {
+		if file != "" && !svg {
+			return fault.Usage(errors.New("--output goes with --svg"))
+		}
 		t, err := c.Tree(cmd.Context(), s.ID)
 		if err != nil {
 			return err
@@ -24,7 +32,11 @@ func treeCmd(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return plot.Tree(e.Raw, ls, left, s.ID)
+			draw := func(w io.Writer) error { return plot.Tree(w, ls, left, s.ID) }
+			if file != "" {
+				return export.WriteFile(file, draw)
+			}
+			return draw(e.Raw)
 		case e.JSON:
 			return e.Print(t)
 		}
@@ -32,5 +44,6 @@ func treeCmd(e *env) *cobra.Command {
 		return nil
 	})
 	v.Flags().BoolVar(&svg, "svg", false, "print a picture, as SVG")
+	v.Flags().StringVarP(&file, "output", "o", "", "file to write")
 	return v
 }

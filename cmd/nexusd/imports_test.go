@@ -22,7 +22,7 @@ var allowed = map[string][]string{
 	"turns/seal":                  {"turns"},
 	"turns/secrets":               {},
 	"turns/tokens":                {"turns"},
-	"turns/interchange":           {"turns"},
+	"turns/interchange":           {"turns", "turns/tokens"},
 	"turns/interchange/strict":    {"turns"},
 	"lineage":                     {"turns"},
 	"ledger":                      {"turns", "lineage"},

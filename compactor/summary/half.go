@@ -175,6 +175,7 @@ type HalfTurn struct {
 	Ref      turns.Ref
 	Depth    uint64
 	Half     turns.Half
+	Model    string          // of the turn; "": not known
 	Messages []turns.Message // a response is one message
 	Tokens   uint64
 	Counts   []uint64 // tokens of each message by the path's counter, if they are known

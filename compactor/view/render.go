@@ -356,9 +356,10 @@ func (r *renderer) answer(id string) bool {
 }
 
 // abandon answers the open calls of an assistant message that the path went on
-// without.
+// without. The text does not say that the tool returned nothing: behind the turn that a
+// fork or a rewind leaves, another path may have the result.
 func (r *renderer) abandon() {
-	r.synthesize("[no response was recorded: the call was abandoned]", "the call was moved on from without a response")
+	r.synthesize("[the conversation went on here without its result]", "the call was moved on from without a response")
 	r.release()
 }
 
@@ -388,7 +389,7 @@ func (r *renderer) release() {
 
 // end answers the calls that wait at the head and emits delayed messages.
 func (r *renderer) end() {
-	r.synthesize("[no response yet: the call is pending]", whyPending)
+	r.synthesize("[no result of the call is here as yet]", whyPending)
 	r.release()
 }
 

@@ -19,7 +19,7 @@ type hooked struct {
 }
 
 func (h hooked) Message(m *turns.Message) uint64 {
-	if h.waits != nil && m.Role == turns.Tool && string(m.Parts[0].Response) == `"[no response yet: the call is pending]"` {
+	if h.waits != nil && m.Role == turns.Tool && string(m.Parts[0].Response) == `"[no result of the call is here as yet]"` {
 		h.waits()
 	}
 	return h.Counter.Message(m)

@@ -218,6 +218,7 @@ func failure(m *nats.Msg) *Error {
 	if err := unmarshalLenient(m.Data, &e); err != nil || e.Error == nil {
 		return Errorf(Internal, nil, "%s", m.Header.Get("Nats-Service-Error"))
 	}
+	e.Error.answered = true
 	return e.Error
 }
 

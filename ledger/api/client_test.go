@@ -577,3 +577,17 @@ func TestShortTriesSayHowLongTheyWait(t *testing.T) {
 		}
 	}
 }
+
+// An error says whether a daemon answered: only where none did is it worth to ask whether one
+// runs.
+func TestAnsweredIsWhatADaemonSaid(t *testing.T) {
+	inWorld(t, []reply{fails(api.NotFound, `"x":1`)}, func(w *world, c *api.Client) {
+		_, err := c.Session(w.t.Context(), session)
+		if e := (*api.Error)(nil); !errors.As(err, &e) || !e.Answered() {
+			t.Errorf("%v", err)
+		}
+	})
+	if api.Errorf(api.Unavailable, nil, "not sent").Answered() {
+		t.Error("an error of the client is no answer")
+	}
+}

@@ -7,9 +7,13 @@ type GetContext struct {
 	At     turns.ID  `json:"at,omitzero"`
 	Recipe turns.Raw `json:"recipe,omitzero"`           // of a context that was served: that one again
 	Format string    `json:"format,omitempty,omitzero"` // otel (default), openai, anthropic, gemini
-	Policy *Policy   `json:"policy,omitempty,omitzero"`
-	Budget uint64    `json:"budget,omitempty,omitzero"`
-	Query  string    `json:"query,omitempty,omitzero"` // brings back what answers it of the turns that the context does not show whole
+	// Model is the model that is to be called: signatures that another one made are left out. "":
+	// in a provider's format that of the newest turn, or the session's if it was set since; in
+	// otel all of them are there.
+	Model  string  `json:"model,omitempty,omitzero"`
+	Policy *Policy `json:"policy,omitempty,omitzero"`
+	Budget uint64  `json:"budget,omitempty,omitzero"`
+	Query  string  `json:"query,omitempty,omitzero"` // brings back what answers it of the turns that the context does not show whole
 	// QueryTokens bounds what Query brings back; 0: an eighth of the budget, 8,000 at most.
 	QueryTokens uint64 `json:"query_tokens,omitempty,omitzero"`
 	Explain     bool   `json:"explain,omitempty,omitzero"`

@@ -75,8 +75,12 @@ type Error struct {
 	Message string         `json:"message"`
 	Details map[string]any `json:"details,omitempty"`
 
+	answered bool  // the daemon said it
 	oversize int64 // bytes of a request that was not sent, since it is larger than a message
 }
+
+// Answered reports whether a daemon sent e in a reply: then it runs, and is reached.
+func (e *Error) Answered() bool { return e.answered }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 

@@ -1,6 +1,7 @@
 package interchange
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -286,13 +287,24 @@ func (w *codexWriter) responseItem(p *turns.Part) codexItemOut {
 	return codexItemOut{Type: "function_call", Name: name, Arguments: &args, CallID: p.ID}
 }
 
-// history returns messages that a compaction kept as items, without reasoning.
+// history returns messages that a compaction kept as items, without reasoning. A result
+// whose call was not kept is a text: OpenAI takes no result without its call.
 func (w *codexWriter) history(kept []turns.Message) (out []codexItemOut) {
+	calls := make(map[string]bool)
 	for i := range kept {
-		m := &kept[i]
+		m := kept[i]
 		if m.Role != turns.Assistant {
-			out = append(out, w.messageItems(m)...)
+			m.Parts = slices.Clone(m.Parts)
+			for j := range m.Parts {
+				if p := &m.Parts[j]; p.Type == turns.ToolCallResponse && !calls[p.ID] {
+					m.Parts[j] = turns.TextPart(orphanText(p.ID) + "\n" + resultText(p))
+				}
+			}
+			out = append(out, w.messageItems(&m)...)
 			continue
+		}
+		for _, id := range m.Calls(nil) {
+			calls[id] = true
 		}
 		for j := range m.Parts {
 			if m.Parts[j].Type != turns.Reasoning {

@@ -3,8 +3,8 @@
 //
 // ledgerctl reads transcripts with it ([ClaudeCode], [Codex], [Pi], [GeminiCLI],
 // and [Chat], which takes OpenTelemetry spans too). The engine renders contexts
-// with it ([Anthropic], [OpenAI], [Gemini], [OTel]). It imports package turns only.
-// It asks no provider and knows no session. A reader reports what it leaves out or
+// with it ([Anthropic], [OpenAI], [Gemini], [OTel]). It imports packages turns and
+// tokens only. It asks no provider and knows no session. A reader reports what it leaves out or
 // changes as a loss.
 //
 // [NewTranscriptWriter] writes a path as the transcript of an agent.

@@ -114,7 +114,7 @@ func (w *geminiCLIWriter) Turn(t WrittenTurn) ([][]byte, error) {
 			messages = append(messages, rest)
 		}
 	}
-	if w.held != nil {
+	if w.held != nil && (len(messages) > 0 || t.Response != nil) { // else other results may come
 		if err := add(w.held); err != nil {
 			return nil, err
 		}
@@ -165,9 +165,11 @@ func (w *geminiCLIWriter) answer(p *turns.Part) bool {
 			continue
 		}
 		response, name := map[string]turns.Raw{}, "output"
-		c.Status = "success"
-		if p.IsError {
+		switch text, _ := p.Response.Text(); {
+		case p.IsError:
 			name, c.Status = "error", "error"
+		case text != NoResult: // of a call that stays cancelled
+			c.Status = "success"
 		}
 		response[name] = turns.RawText(resultText(p))
 		c.Result = []geminiOut{{geminiResponseOut{c.ID, c.Name, response}}}

@@ -75,20 +75,25 @@ func WriterFormats() []string { return []string{"claude-code", "codex", "pi", "g
 
 // NewTranscriptWriter returns a writer of a format. ok is false for another one than those
 // of [WriterFormats].
+//
+// The path is written as [Paired] returns it: of the calls, those at its end alone may lack
+// a result.
 func NewTranscriptWriter(format string, s WrittenSession) (w TranscriptWriter, ok bool) {
 	switch format {
 	case "claude-code":
 		c := NewClaudeCodeWriter(s.ID)
 		c.cwd, c.branch, c.title, c.resumed = s.Cwd, s.Branch, s.Title, s.Resumed
-		return c, true
+		w = c
 	case "codex":
-		return &codexWriter{s: s, now: s.Time}, true
+		w = &codexWriter{s: s, now: s.Time}
 	case "pi":
-		return &piWriter{s: s, now: s.Time, used: make(map[string]bool), first: make(map[turns.ID]string)}, true
+		w = &piWriter{s: s, now: s.Time, used: make(map[string]bool), first: make(map[turns.ID]string)}
 	case "gemini-cli":
-		return &geminiCLIWriter{s: s}, true
+		w = &geminiCLIWriter{s: s}
+	default:
+		return nil, false
 	}
-	return nil, false
+	return &pairedWriter{to: w}, true
 }
 
 // End implements [TranscriptWriter].

@@ -300,7 +300,7 @@ func TestRealTranscriptsSurviveEachFormat(t *testing.T) {
 					t.Errorf("%s as %s: nothing was read", file, to)
 					continue
 				}
-				if d := gocmp.Diff(pathContent(path, to), pathContent(pathOf(back, back[0].Open.ID), to)); d != "" {
+				if d := gocmp.Diff(pathContent(Paired(path), to), pathContent(pathOf(back, back[0].Open.ID), to)); d != "" {
 					t.Errorf("%s as %s (-written +read):\n%.1500s\n%.600s", filepath.Base(file), to, d, fmt.Sprint(losses))
 				}
 				n++
@@ -357,7 +357,7 @@ func TestInventedPathSurvivesEachFormat(t *testing.T) {
 			if len(back) == 0 || back[0].Open == nil {
 				t.Fatalf("%s, %d turns: nothing was read", to, n)
 			}
-			if d := gocmp.Diff(pathContent(path[:n], to), pathContent(pathOf(back, back[0].Open.ID), to)); d != "" {
+			if d := gocmp.Diff(pathContent(Paired(path[:n]), to), pathContent(pathOf(back, back[0].Open.ID), to)); d != "" {
 				t.Errorf("%s, %d turns (-written +read):\n%s\n%v", to, n, d, losses)
 			}
 			if want := (turns.Ref{Session: s.ID, Turn: s.Through}); back[0].Open.Exported != want {

@@ -60,6 +60,9 @@ func Next(cmd *cobra.Command, err error) string {
 		if x.Details["reason"] == "disk" {
 			return "make room on the disk of nexusd, or read in its log why it takes no writes; it goes on by itself"
 		}
+		if x.Answered() {
+			return "nexusd runs and answers so; ledgerctl doctor and its log say more"
+		}
 		return "is nexusd running on that server? start it with: nexusd"
 	case api.Conflict:
 		if id, ok := x.Details["session"].(string); ok {

@@ -135,7 +135,7 @@ func TestOpenCallsHaveAResult(t *testing.T) {
 		if err := before.Write(&text); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Count(text.String(), notRun) != 1 {
+		if strings.Count(text.String(), interchange.NoResult) != 1 {
 			t.Errorf("%s: %s", format, text.String())
 		}
 		end := before.openCalls()
@@ -158,7 +158,7 @@ func TestOpenCallsHaveAResult(t *testing.T) {
 				}
 			}
 		}
-		if d := cmp.Diff([]string{notRun, "go on"}, said); d != "" || added[0].Append.Parent != id(2) {
+		if d := cmp.Diff([]string{interchange.NoResult, "go on"}, said); d != "" || added[0].Append.Parent != id(2) {
 			t.Errorf("%s: parent %s\n%s", format, added[0].Append.Parent, d)
 		}
 	}

@@ -13,19 +13,20 @@ import (
 	"nexus/turns/interchange"
 )
 
-// notRun is the result of a call that was open where the session was handed over. It never
-// changes: [NewJoint] writes the transcript again.
-const notRun = "[The conversation went on from here before this tool had returned.]"
-
 // Transcript is a session as another agent gets it.
 type Transcript struct {
 	Format  string
 	Session interchange.WrittenSession // with Through: an export, which is not for an agent to go on with
 	Path    []interchange.WrittenTurn  // from the root to the turn where the agent goes on
+	Model   string                     // that the agent is to use; "": that of the last response
+	Results []turns.Part               // of calls that are open at the end of the path, as they were stored behind it
 }
 
-// Write writes the transcript. Calls that are open at its end get a result that says so: no
-// provider takes a call without one. An export has the path alone.
+// Write writes the transcript. Calls that are open at its end get their result if it is
+// known, else one that says so: no provider takes a call without one. Signatures of a model
+// that is not the agent's are left out. An export has the path alone.
+//
+// What it writes never changes: [NewJoint] writes the transcript again.
 func (t *Transcript) Write(to io.Writer) error {
 	s := t.Session
 	s.Resumed = !t.isExport()
@@ -40,17 +41,18 @@ func (t *Transcript) Write(to io.Writer) error {
 		}
 		return err
 	}
-	for i := range t.Path {
-		x := t.Path[i]
+	path := t.Path
+	if s.Resumed {
+		if end := t.openCalls(); end != nil {
+			path = append(path[:len(path):len(path)], *end)
+		}
+		path = t.readable(interchange.Paired(path))
+	}
+	for i, x := range path {
 		if x.Compaction {
-			x.Kept = kept(t.Path[:i], x.FirstKept)
+			x.Kept = kept(path[:i], x.FirstKept)
 		}
 		if err := put(w.Turn(x)); err != nil {
-			return err
-		}
-	}
-	if end := t.openCalls(); end != nil && !t.isExport() {
-		if err := put(w.Turn(*end)); err != nil {
 			return err
 		}
 	}
@@ -58,6 +60,22 @@ func (t *Transcript) Write(to io.Writer) error {
 		return err
 	}
 	return out.Flush()
+}
+
+// readable returns a path without the signatures that the agent's model can't read.
+func (t *Transcript) readable(path []interchange.WrittenTurn) []interchange.WrittenTurn {
+	model := t.Model
+	for i := len(path) - 1; i >= 0 && model == ""; i-- {
+		model = path[i].Model
+	}
+	path = slices.Clone(path)
+	for i := range path {
+		if r := path[i].Response; r != nil {
+			m := interchange.WithoutForeignSignatures(*r, path[i].Model, model)
+			path[i].Response = &m
+		}
+	}
+	return path
 }
 
 func (t *Transcript) isExport() bool { return !t.Session.Through.IsZero() }
@@ -77,12 +95,8 @@ func kept(path []interchange.WrittenTurn, first turns.ID) (out []turns.Message) 
 	return out
 }
 
-// openCalls returns a turn with results for the calls that are open at the end, nil if there
-// are none. Its time is that of the handover, when the results were put in: readers take
-// the age of a session, and of what is said next, from it.
-func (t *Transcript) openCalls() *interchange.WrittenTurn {
-	var open []string
-	var last *interchange.WrittenTurn
+// OpenCalls returns the calls that are open at the end of the path.
+func (t *Transcript) OpenCalls() (open []string) {
 	for i := range t.Path {
 		x := &t.Path[i]
 		for _, m := range x.Messages {
@@ -95,17 +109,30 @@ func (t *Transcript) openCalls() *interchange.WrittenTurn {
 		if x.Response != nil {
 			open = x.Response.Calls(nil) // an answer abandons the calls before it
 		}
-		last = x
 	}
+	return open
+}
+
+// openCalls returns a turn with results for the calls that are open at the end, nil if there
+// are none. Its time is that of the handover, when the results were put in: readers take
+// the age of a session, and of what is said next, from it.
+func (t *Transcript) openCalls() *interchange.WrittenTurn {
+	open := t.OpenCalls()
 	if len(open) == 0 {
 		return nil
 	}
+	last := &t.Path[len(t.Path)-1]
 	end := interchange.WrittenTurn{ID: turns.DeriveID(last.ID.Time(), "handover", last.ID.String()), Time: last.Time}
 	if t.Session.Time.After(end.Time) {
 		end.Time = t.Session.Time
 	}
 	for _, id := range open {
-		end.Messages = append(end.Messages, turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Response: turns.RawText(notRun)}}})
+		i := slices.IndexFunc(t.Results, func(p turns.Part) bool { return p.Type == turns.ToolCallResponse && p.ID == id })
+		if i < 0 {
+			end.Messages = append(end.Messages, interchange.Results([]string{id}, interchange.NoResult))
+			continue
+		}
+		end.Messages = append(end.Messages, turns.Message{Role: turns.Tool, Parts: []turns.Part{t.Results[i]}})
 	}
 	return &end
 }
@@ -115,23 +142,49 @@ var ErrExists = errors.New("there is a file in its place already")
 
 // Save writes the transcript to a file, which must not be there. A crash leaves at most a
 // file that ends in .partial.
-func (t *Transcript) Save(file string) (err error) {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*.partial")
+func (t *Transcript) Save(file string) error {
+	p, err := t.Prepare(file)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	if err := errors.Join(t.Write(f), f.Sync(), f.Close()); err != nil {
-		return err
+	defer p.Discard()
+	return p.Place()
+}
+
+// Prepared is a transcript that is written, and not yet in its place.
+type Prepared struct{ partial, file string }
+
+// Prepare writes the transcript next to a file, which must not be there. The caller calls
+// Place and Discard of what it returns.
+func (t *Transcript) Prepare(file string) (p *Prepared, err error) {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return nil, err
 	}
-	if err := os.Link(f.Name(), file); err != nil { // unlike a rename, it replaces nothing
+	if _, err := os.Lstat(file); err == nil {
+		return nil, fmt.Errorf("%w: %s", ErrExists, file)
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*.partial")
+	if err != nil {
+		return nil, err
+	}
+	p = &Prepared{f.Name(), file}
+	if err := errors.Join(t.Write(f), f.Sync(), f.Close()); err != nil {
+		p.Discard()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Place puts the transcript into its place.
+func (p *Prepared) Place() error {
+	if err := os.Link(p.partial, p.file); err != nil { // unlike a rename, it replaces nothing
 		if errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("%w: %s", ErrExists, file)
+			return fmt.Errorf("%w: %s", ErrExists, p.file)
 		}
 		return err
 	}
 	return nil
 }
+
+// Discard removes what Prepare wrote, unless Place put it into its place.
+func (p *Prepared) Discard() { _ = os.Remove(p.partial) }

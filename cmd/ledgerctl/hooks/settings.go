@@ -87,6 +87,44 @@ func Installed(settings []byte) (events []string, err error) {
 	return events, nil
 }
 
+// Programs returns the program that the hooks of ledgerctl run, by event; "" where the
+// command can't be read. Settings that are not valid have none.
+func Programs(settings []byte) map[string]string {
+	out := make(map[string]string)
+	root, err := parse(settings)
+	if err != nil {
+		return out
+	}
+	hooks := root.member("hooks")
+	if hooks == nil {
+		return out
+	}
+	for _, m := range hooks.members {
+		for _, v := range m.value.items {
+			if c, ok := v.ourCommand(); ok {
+				out[m.name] = firstWord(c)
+			}
+		}
+	}
+	return out
+}
+
+// firstWord returns the first word of a command as Install writes it: plain, or in single
+// quotes in which '\” is one.
+func firstWord(command string) string {
+	quoted, ok := strings.CutPrefix(command, "'")
+	if !ok {
+		word, _, _ := strings.Cut(command, " ")
+		return word
+	}
+	const quote = `'\''`
+	word, _, closed := strings.Cut(strings.ReplaceAll(quoted, quote, "\x00"), "'")
+	if !closed {
+		return ""
+	}
+	return strings.ReplaceAll(word, "\x00", "'")
+}
+
 // value is a JSON value with its place in the text.
 type value struct {
 	text       []byte // of the whole file
@@ -115,16 +153,22 @@ func (v *value) member(name string) *value {
 // isOurs reports whether a group of hooks is one that Install added: its only command is
 // ledgerctl hook.
 func (v *value) isOurs() bool {
+	_, ok := v.ourCommand()
+	return ok
+}
+
+// ourCommand returns the command of a group that Install added.
+func (v *value) ourCommand() (command string, ok bool) {
 	var group struct {
 		Hooks []struct {
 			Command string `json:"command"`
 		} `json:"hooks"`
 	}
 	if json.Unmarshal(v.text[v.begin:v.end], &group) != nil || len(group.Hooks) != 1 {
-		return false
+		return "", false
 	}
 	c := group.Hooks[0].Command
-	return strings.Contains(c, "ledgerctl") && strings.Contains(c, " hook ") && strings.Contains(c, " --from ")
+	return c, strings.Contains(c, "ledgerctl") && strings.Contains(c, " hook ") && strings.Contains(c, " --from ")
 }
 
 // parse reads settings. They are an object, whose hooks, if it has any, are an object of

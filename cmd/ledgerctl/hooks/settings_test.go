@@ -82,3 +82,28 @@ func TestLinkToNoSettingsStaysALink(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestProgramsOfHooks(t *testing.T) {
+	for _, program := range []string{"/usr/bin/ledgerctl", "/home/o'neil and me/ledgerctl"} {
+		word := program
+		if strings.ContainsAny(program, " '") {
+			word = "'" + strings.ReplaceAll(program, "'", `'\''`) + "'"
+		}
+		settings, err := Install(nil, word+" hook --from claude", Of("claude"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs := Programs(settings)
+		if len(programs) != len(Of("claude")) {
+			t.Errorf("%v", programs)
+		}
+		for event, got := range programs {
+			if got != program {
+				t.Errorf("%s: %q", event, got)
+			}
+		}
+	}
+	if got := Programs([]byte("{")); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}

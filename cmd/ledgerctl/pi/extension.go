@@ -37,6 +37,18 @@ func Extension(command []string) ([]byte, error) {
 // IsExtension reports whether this package wrote a file.
 func IsExtension(text []byte) bool { return bytes.HasPrefix(text, mark) }
 
+// Program returns the program that an extension runs; "" if it can't be read.
+func Program(text []byte) string {
+	for line := range bytes.Lines(text) {
+		words, ok := bytes.CutPrefix(bytes.TrimRight(line, ";\n"), []byte("const command: string[] = "))
+		var command []string
+		if ok && turns.DecodeJSON(words, &command) == nil && len(command) > 0 {
+			return command[0]
+		}
+	}
+	return ""
+}
+
 // Write replaces the extension in a file as a whole; nil removes it. Its error is
 // [ErrForeign] for a file of another program.
 func Write(file string, text []byte) error {

@@ -90,7 +90,7 @@ func forkOfAll(t *testing.T, c *api.Client, format string) *api.Session {
 // Gemini CLI makes a log of the chat that continue wrote.
 func continued(t *testing.T, c *api.Client, fork *api.Session, format string, n int) string {
 	t.Helper()
-	x, err := transcripts.HandedOver(t.Context(), c, fork, format)
+	x, err := transcripts.HandedOver(t.Context(), c, fork.ID, transcripts.WrittenSession(fork), fork.ForkedFrom.Turn, &transcripts.Continued{Format: format})
 	if err != nil {
 		t.Fatal(err)
 	}

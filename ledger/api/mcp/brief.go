@@ -238,7 +238,7 @@ func textsOf(ms []turns.Message, without []int) string {
 		}
 	}
 	if results > 0 {
-		fmt.Fprintf(&b, "(%d results of tools)", results)
+		fmt.Fprintf(&b, "(%s of tools)", plural(uint64(results), "result"))
 	}
 	return strings.TrimSpace(b.String())
 }
@@ -300,7 +300,7 @@ func (r *briefResult) text(f *frame) {
 		f.line("No session found.")
 	}
 	for _, s := range r.Sessions {
-		f.line("Session %s: %s, %d turns, newest %s", s.Session, s.State, s.Number, s.Time)
+		f.line("Session %s: %s, %s, newest %s", s.Session, s.State, plural(s.Number, "turn"), s.Time)
 		if s.Label != "" {
 			f.data("label: " + shortened(s.Label, labelBytes))
 		}

@@ -25,7 +25,7 @@ const (
 )
 
 type expandInput struct {
-	Turn    string `json:"turn,omitempty" jsonschema:"the turn: SESSION/TURN as search and brief return it, SESSION@head, or SESSION@N with its number"`
+	Turn    string `json:"turn,omitempty" jsonschema:"the turn: SESSION/TURN as search and brief return it, SESSION@head, SESSION@head~N, or SESSION@N with its number; an id may be the 8 characters that a table shows"`
 	Channel string `json:"channel,omitempty" jsonschema:"instead of turn, with event: the channel of an external event"`
 	Event   string `json:"event,omitempty" jsonschema:"the id of an external event on the channel"`
 	After   string `json:"after,omitempty" jsonschema:"the next of the page before, of the same turn or event"`

@@ -11,7 +11,7 @@ import (
 )
 
 type forkInput struct {
-	Turn  string `json:"turn" jsonschema:"the turn to continue from: SESSION/TURN, SESSION@head, or SESSION@N with its number"`
+	Turn  string `json:"turn" jsonschema:"the turn to continue from: SESSION/TURN, SESSION@head, SESSION@head~N, or SESSION@N with its number"`
 	Mode  string `json:"mode,omitempty" jsonschema:"what the new session sees; default as_seen: what the next call at that turn would see; full: every turn, without compactions; summary: as_seen, beginning with a summary at that turn"`
 	Label string `json:"label,omitempty" jsonschema:"a name for the new session"`
 	Key   string `json:"key,omitempty" jsonschema:"a word of your own: a call again with the same key opens no second session"`
@@ -58,10 +58,8 @@ func forkTurn(ctx context.Context, c *call, in forkInput) (*forkResult, error) {
 // forkPoint returns where to fork, and the id of the request. A call again with a key
 // forks where the first did, though the head, or the path, moved since.
 func (c *call) forkPoint(ctx context.Context, in forkInput) (session, turn, id turns.ID, err error) {
-	named := !strings.Contains(in.Turn, "@")
-	if in.Key != "" && !named {
-		of, _, _ := cutLast(in.Turn, "@")
-		s, err := c.session(ctx, "/turn", of)
+	if i := strings.LastIndex(in.Turn, "@"); in.Key != "" && i >= 0 {
+		s, err := c.session(ctx, "/turn", in.Turn[:i])
 		if err != nil {
 			return session, turn, id, err
 		}
@@ -80,7 +78,7 @@ func (c *call) forkPoint(ctx context.Context, in forkInput) (session, turn, id t
 }
 
 func (r *forkResult) text(f *frame) {
-	f.line("Session %s is open: forked at %s, mode %s, %d turns on its path, %d of %d tokens.", r.Session, r.From, r.Mode, r.Number, r.Tokens, r.Budget)
+	f.line("Session %s is open: forked at %s, mode %s, %s on its path, %d of %d tokens.", r.Session, r.From, r.Mode, plural(r.Number, "turn"), r.Tokens, r.Budget)
 	if r.Head != "" {
 		f.line("head: %s", r.Head)
 	}

@@ -17,7 +17,16 @@ const maxSteps = 10_000
 // handle names a turn of a session, for expand, fork and the sources of a memory.
 func handle(session, turn turns.ID) string { return session.String() + "/" + turn.String() }
 
-// session finds a session by its id or its label.
+// leastName is the length from which a name may be the beginning or the end of an id.
+const leastName = 4
+
+// isNamed reports whether a name is an id's, or its beginning or end, as tables show them.
+func isNamed(id turns.ID, name string) bool {
+	full, name := id.String(), strings.ToUpper(name)
+	return len(name) >= leastName && (strings.HasPrefix(full, name) || strings.HasSuffix(full, name))
+}
+
+// session finds a session by its id, its label, or the beginning or end of its id.
 func (c *call) session(ctx context.Context, field, name string) (*api.Session, error) {
 	if name == "" {
 		return nil, api.FieldErrorf(field, "missing: name a session by its id or its label")
@@ -26,45 +35,102 @@ func (c *call) session(ctx context.Context, field, name string) (*api.Session, e
 		return c.GetSession(ctx, id, api.GetSession{About: api.About{About: true}})
 	}
 	s, err := c.Resolve(ctx, name)
+	if coded(err, api.NotFound) && len(name) >= leastName {
+		s, err = c.shortNamed(ctx, field, name, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return c.GetSession(ctx, s.ID, api.GetSession{About: api.About{About: true}})
 }
 
-// turn finds the turn that a handle names: SESSION/TURN, SESSION@head, or SESSION@N with
-// the number of a turn on the path of the session's head.
-func (c *call) turn(ctx context.Context, field, name string) (session, turn turns.ID, err error) {
-	if s, t, ok := strings.Cut(name, "/"); ok {
-		if session, err = turns.ParseID(s); err == nil {
-			turn, err = turns.ParseID(t)
+// shortNamed finds the session whose id begins or ends with a name. missing is the error
+// if there is none.
+func (c *call) shortNamed(ctx context.Context, field, name string, missing error) (*api.Session, error) {
+	var found *api.Session
+	for s, err := range c.ListSessions(ctx, api.ListSessions{}) {
+		switch {
+		case err != nil:
+			return nil, err
+		case !isNamed(s.ID, name):
+		case found != nil:
+			return nil, api.FieldErrorf(field, "%q names several sessions: %s and %s are two", head(name, 40), found.ID, s.ID)
+		default:
+			found = &s
 		}
-		if err != nil {
-			return session, turn, api.FieldErrorf(field, "%q is not SESSION/TURN, two ids of 26 characters", head(name, 80))
-		}
-		return session, turn, nil
 	}
-	of, at, ok := cutLast(name, "@")
-	if !ok {
-		return session, turn, api.FieldErrorf(field, "%q names no turn: SESSION/TURN, as search returns it, SESSION@head, or SESSION@N", head(name, 80))
+	if found == nil {
+		return nil, missing
+	}
+	return found, nil
+}
+
+// turn finds the turn that a handle names: SESSION/TURN, SESSION@head, SESSION@head~N, or
+// SESSION@N with the number of a turn on the path of the session's head. Ids may be short, as
+// the tables of ledgerctl show them.
+func (c *call) turn(ctx context.Context, field, name string) (session, turn turns.ID, err error) {
+	i := strings.LastIndexAny(name, "/@")
+	if i < 0 {
+		return session, turn, api.FieldErrorf(field, "%q names no turn: SESSION/TURN, as search returns it, SESSION@head, SESSION@head~N or SESSION@N", head(name, 80))
+	}
+	of, at := name[:i], name[i+1:]
+	if name[i] == '/' {
+		if session, err = turns.ParseID(of); err == nil {
+			if turn, err = turns.ParseID(at); err == nil {
+				return session, turn, nil // it may be on no path
+			}
+		}
 	}
 	s, err := c.session(ctx, field, of)
 	if err != nil {
 		return session, turn, err
 	}
-	if at == "head" {
-		if s.Head == nil {
-			return s.ID, turn, api.Errorf(api.NotFound, nil, "session %s has no turn yet", s.ID)
-		}
+	if name[i] == '/' {
+		turn, err = c.shortTurn(ctx, field, s, at)
+		return s.ID, turn, err
+	}
+	number, isBack := strings.CutPrefix(at, "head~")
+	switch {
+	case at == "head" && s.Head == nil:
+		return s.ID, turn, api.Errorf(api.NotFound, nil, "session %s has no turn yet", s.ID)
+	case at == "head":
 		return s.ID, *s.Head, nil
 	}
-	n, err := strconv.ParseUint(strings.TrimPrefix(at, "t"), 10, 64)
+	n, err := strconv.ParseUint(strings.TrimPrefix(number, "t"), 10, 64)
 	if err != nil {
-		return s.ID, turn, api.FieldErrorf(field, "%q is neither head nor the number of a turn", head(at, 40))
+		return s.ID, turn, api.FieldErrorf(field, "%q is neither head, head~N nor the number of a turn", head(at, 40))
+	}
+	if isBack {
+		n = s.Depth - min(n, s.Depth)
 	}
 	turn, err = c.numbered(ctx, field, s, n)
 	return s.ID, turn, err
 }
+
+// shortTurn finds the turn on the path of a session's head whose id is, begins or ends with a name.
+func (c *call) shortTurn(ctx context.Context, field string, s *api.Session, name string) (found turns.ID, err error) {
+	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
+		return id, nil
+	}
+	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Order: "desc", Page: api.Page{Limit: 1000}}) {
+		switch {
+		case err != nil:
+			return found, err
+		case !isNamed(t.ID, name):
+		case !found.IsZero():
+			return found, api.FieldErrorf(field, "%q names several turns of session %s: %s and %s are two", head(name, 40), s.ID, found, t.ID)
+		default:
+			found = t.ID
+		}
+	}
+	if found.IsZero() {
+		return found, api.Errorf(api.NotFound, nil, "no turn on the path of session %s is called %q", s.ID, head(name, 40))
+	}
+	return found, nil
+}
+
+// coded reports whether err has a code.
+func coded(err error, code api.Code) bool { return err != nil && api.FromError(err).Code == code }
 
 // numbered finds turn n on the path of a session's head, from the nearer end.
 func (c *call) numbered(ctx context.Context, field string, s *api.Session, n uint64) (turns.ID, error) {
@@ -101,14 +167,6 @@ func atDepth(path iter.Seq2[api.Turn, error], depth, steps uint64) (turns.ID, er
 		steps--
 	}
 	return turns.ID{}, nil
-}
-
-// cutLast is strings.Cut at the last sep: a label may hold one.
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
 
 // keyed returns the id of a request with a key: that of another request of the agent with

@@ -7,9 +7,12 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"nexus/ledger/api"
@@ -112,6 +115,7 @@ func (t *Tools) server(defs []definition) *sdk.Server {
 		Instructions: instructions,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, // the list of tools never changes, and nothing is logged to clients
 	})
+	s.AddReceivingMiddleware(declared)
 	for _, d := range defs {
 		s.AddTool(d.tool, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			from, ok := ctx.Value(originKey{}).(origin)
@@ -125,6 +129,18 @@ func (t *Tools) server(defs []definition) *sdk.Server {
 		})
 	}
 	return s
+}
+
+// declared refuses the methods of capabilities that the server does not declare. Clients take
+// an empty list for a server that has prompts and resources.
+func declared(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+		switch of, _, _ := strings.Cut(method, "/"); of {
+		case "prompts", "resources", "completion", "logging":
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this server has tools only, and no method " + strconv.Quote(method)}
+		}
+		return next(ctx, method, r)
+	}
 }
 
 // origin is where calls come from: they end with until at the latest.

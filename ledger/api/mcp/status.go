@@ -81,11 +81,11 @@ func status(ctx context.Context, c *call, in statusInput) (*statusResult, error)
 func (r *statusResult) text(f *frame) {
 	f.line("nexus %s, tenant %s, agent %s", r.Version, r.Tenant, r.Agent)
 	if r.Total > 0 {
-		f.line("%d sessions; the newest:", r.Total)
+		f.line("%s; the newest:", plural(uint64(r.Total), "session"))
 	}
 	for _, s := range r.Sessions {
-		f.line("Session %s: %s, %s, %d turns, %d compactions, %d of %d tokens (%.0f %%), newest %s",
-			s.Session, s.Kind, s.State, s.Number, s.Compactions, s.Tokens, s.Budget, 100*s.Pressure, s.Time)
+		f.line("Session %s: %s, %s, %s, %s, %d of %d tokens (%.0f %%), newest %s",
+			s.Session, s.Kind, s.State, plural(s.Number, "turn"), plural(s.Compactions, "compaction"), s.Tokens, s.Budget, 100*s.Pressure, s.Time)
 		if s.Head != "" {
 			f.line("head: %s", s.Head)
 		}

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"fmt"
 
 	"nexus/ledger/api"
 )
@@ -16,4 +17,12 @@ func BriefText(ctx context.Context, c *api.Client, caller Caller, dir string) (s
 	f := newFrame()
 	out.text(f)
 	return f.String(), nil
+}
+
+// plural returns "1 turn", "2 turns".
+func plural(n uint64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }

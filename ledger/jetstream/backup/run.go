@@ -25,7 +25,10 @@ type Source interface {
 type Config struct {
 	File string // made, or gone on with
 	Keys string // file of the content keys; "": none is written
-	Now  func() time.Time
+	// WithoutKeys allows a backup of a sealed ledger without Keys, which nobody can read without a
+	// file of the keys from elsewhere.
+	WithoutKeys bool
+	Now         func() time.Time
 	// Opened is called with the bytes of File that were read, Progress with the records that
 	// are in it and those that will be. nil: nobody is told.
 	Opened   func(bytes int)
@@ -46,17 +49,23 @@ type Result struct {
 	Sealed bool `json:"sealed"`
 }
 
+// ErrNoKeys says that the ledger is sealed, and that no file for its content keys is named.
+var ErrNoKeys = errors.New("the ledger is sealed, and without its content keys nobody can read the backup")
+
 // Run backs a ledger up: it adds to a file what the ledger had acknowledged when Run
 // began and the file lacks, and writes the content keys into another file. The end of the
 // run is written last. What Run does not end, the next Run ends.
 //
-// Errors: those of [Open] and [WriteKeys]; [ledger.ErrConflict]: the file is of another
+// Errors: [ErrNoKeys], before anything is written; those of [Open] and [WriteKeys]; [ledger.ErrConflict]: the file is of another
 // ledger, or of this one before it was restored, or the ledger lost what the file has; those of
 // the source.
 func Run(ctx context.Context, from Source, c Config) (out Result, err error) {
 	st, err := from.BackupState(ctx)
 	if err != nil {
 		return out, err
+	}
+	if st.Sealed && c.Keys == "" && !c.WithoutKeys {
+		return out, ErrNoKeys
 	}
 	x, err := Open(ctx, c.File, c.Opened)
 	if err != nil {

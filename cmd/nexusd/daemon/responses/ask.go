@@ -53,7 +53,7 @@ func (b *beginning) unrecorded(ctx context.Context, in *input) (*flight, error) 
 		if err := b.target(ctx); err != nil { // a stored one may be continued without storing the rest
 			return nil, err
 		}
-		cx, err := b.client.Context(ctx, b.session, api.GetContext{At: b.parent, Recorded: true})
+		cx, err := b.client.Context(ctx, b.session, api.GetContext{At: b.parent, Model: b.upstream, Recorded: true})
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +157,7 @@ func contextFault(err error) error {
 // context is what the model is given: all that was said, or with truncation: auto what the
 // session's policy leaves of it.
 func (b *beginning) context(ctx context.Context, session, at turns.ID) (*api.Context, error) {
-	return b.client.Context(ctx, session, api.GetContext{At: at, Recorded: !b.request.mayDrop()})
+	return b.client.Context(ctx, session, api.GetContext{At: at, Model: b.upstream, Recorded: !b.request.mayDrop()})
 }
 
 // messagesOf are the messages of a context.

@@ -15,6 +15,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/compactor"
 	"nexus/compactor/plan"
+	"nexus/compactor/summary"
 	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -77,7 +78,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if recipe != nil && at.IsZero() {
 		head = lineage.Node{} // before the first turn
 	}
-	name := pageKey{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), query: req.Query, queryTokens: req.QueryTokens, explain: req.Explain, recorded: req.Recorded, before: req.Before}
+	name := pageKey{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, model: req.Model, budget: req.Budget, recipe: string(req.Recipe), query: req.Query, queryTokens: req.QueryTokens, explain: req.Explain, recorded: req.Recorded, before: req.Before}
 	if req.Policy != nil {
 		name.policy = req.Policy.Name + string(req.Policy.Set)
 	}
@@ -105,7 +106,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 			out.Recipe = nil // no recipe leads to it
 		}
 		whole = *out
-		name.digest = page.DigestPrefix(turns.HashEvent([]byte(req.Format + " " + whole.Fingerprint)))
+		name.digest = page.DigestPrefix(turns.HashEvent([]byte(req.Format + " " + v.caller(req) + " " + whole.Fingerprint)))
 	}
 	if cur.Started && name.digest != cur.Digest {
 		return nil, page.StaleCursor("context")
@@ -141,8 +142,9 @@ type contextView struct {
 
 	reported uint64 // the provider's count, 0 if it counted no such context
 
-	added view.Shown   // behind the session's own system part
-	notes []api.Source // what a query did not bring back
+	own   []summary.HalfTurn // of the recorded turn, behind the path
+	added view.Shown         // behind the session's own system part
+	notes []api.Source       // what a query did not bring back
 }
 
 // viewAt makes the context at a node with all that is added to it. stored: by the recipe
@@ -296,7 +298,7 @@ func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextVie
 	}
 	preamble := v.set.Preamble
 	preamble.System = append(slices.Clip(preamble.System), v.added.Sections...)
-	r, err := render(before.memo, preamble.System, preamble.Tools, v.context.Messages)
+	r, err := render(before.memo, preamble.System, preamble.Tools, v.readable(v.caller(req)))
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ type pageKey struct {
 	digest      string // see [page.ContextCursor]
 	head        turns.Ref
 	format      string
+	model       string
 	policy      string
 	budget      uint64
 	recipe      string

@@ -63,7 +63,7 @@ func (cx *Contexts) recordedView(ctx context.Context, s *ledger.Session, head li
 			for _, h := range asked(own, req.Before) {
 				given.context = given.context.WithHalf(h.Ref, h.Half, h.Messages, given.path.Counter)
 			}
-			given.reported = reportedOf(ev, req.Before)
+			given.own, given.reported = own, reportedOf(ev, req.Before)
 			return given, byRecipe, nil
 		}
 	}

@@ -52,7 +52,7 @@ func (pl *Loader) decodeTurn(payload []byte) (*turn, error) {
 	}
 	ev.Body, t.preamble = nil, b.Preamble
 	if ev.Halves.Has(turns.MessagesHalf) {
-		t.halves[0] = newHalf(t, turns.MessagesHalf, b.Messages)
+		t.halves[0] = newHalf(t, turns.MessagesHalf, b.Model, b.Messages)
 		t.halves[0].Tokens, t.halves[0].Pinned, t.halves[0].Program = ev.Tokens.Messages, isPinned(b.Meta), programMessages(b.Meta)
 	}
 	if ev.Halves.Has(turns.ResponseHalf) {
@@ -60,14 +60,14 @@ func (pl *Loader) decodeTurn(payload []byte) (*turn, error) {
 		if !t.erased {
 			response = []turns.Message{*b.Response}
 		}
-		t.halves[1] = newHalf(t, turns.ResponseHalf, response)
+		t.halves[1] = newHalf(t, turns.ResponseHalf, b.Model, response)
 		t.halves[1].Tokens = ev.Tokens.Response
 	}
 	return t, nil
 }
 
-func newHalf(t *turn, which turns.Half, ms []turns.Message) *half {
-	h := &half{HalfTurn: summary.HalfTurn{Ref: t.event.Ref(), Depth: t.event.Depth, Half: which, Messages: turns.Shown(ms), Erased: t.erased}}
+func newHalf(t *turn, which turns.Half, model string, ms []turns.Message) *half {
+	h := &half{HalfTurn: summary.HalfTurn{Ref: t.event.Ref(), Depth: t.event.Depth, Half: which, Model: model, Messages: turns.Shown(ms), Erased: t.erased}}
 	parts := content.MessageParts(h.Messages)
 	h.refs = slices.ContainsFunc(parts, func(p *turns.Part) bool { return p.Ref != nil })
 	h.size, h.frame = content.MessagesSize(h.Messages), halfBytes+partBytes*len(parts)
