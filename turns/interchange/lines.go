@@ -6,6 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
 )
 
 var errLineTooLong = errors.New("line too long")
@@ -67,20 +71,27 @@ func (l *lineReader) next() (sourceLine, error) {
 
 // lineObjects returns the JSON objects of one line. A line has one. A crash and a resume
 // of the writer leave two on a line, the first perhaps torn. A last line without a line
-// break may not be whole yet; it is read only with final, or if it is one object.
-func lineObjects(line sourceLine, final bool, loss *lossReport) (out [][]byte) {
+// break may not be whole yet; it is read only with final, or if it is one object. torn is
+// the first part of the line that is no object; nil: there is none.
+func lineObjects(line sourceLine, final bool, loss *lossReport) (out [][]byte, torn []byte) {
 	rest := line.b
 	if v, n, repaired := readObject(rest); n == len(rest) && n > 0 && repaired == "" {
-		return [][]byte{v}
+		return [][]byte{v}, nil
 	}
 	if len(rest) == 0 || (!line.whole && !final) {
-		return nil
+		return nil, nil
 	}
 	note := func(what, format string, args ...any) { loss.add(line.n, what, fmt.Sprintf(format, args...), "") }
 	for len(rest) > 0 {
 		v, n, repaired := readObject(rest)
 		if n == 0 {
 			next := nextObject(rest)
+			if torn == nil {
+				torn = bytes.Clone(rest[:max(next, 0)])
+				if next < 0 {
+					torn = bytes.Clone(rest)
+				}
+			}
 			if next < 0 {
 				note("skipped", "%s no JSON object (torn or broken)", countIs(len(rest), "byte"))
 				break
@@ -97,5 +108,20 @@ func lineObjects(line sourceLine, final bool, loss *lossReport) (out [][]byte) {
 	if len(out) > 1 {
 		note("repaired", "%d objects on one line were split", len(out))
 	}
-	return out
+	return out, torn
+}
+
+// tornMember returns the text of a member of a torn object, "" if it is not there whole. It
+// is the first of that name, which is the object's own if the object is not torn before it.
+func tornMember(b []byte, name string) string {
+	_, rest, ok := bytes.Cut(b, []byte(`"`+name+`"`))
+	if rest = bytes.TrimLeft(rest, " \t"); !ok || len(rest) == 0 || rest[0] != ':' {
+		return ""
+	}
+	v, err := jsontext.NewDecoder(bytes.NewReader(rest[1:])).ReadValue()
+	if err != nil {
+		return ""
+	}
+	s, _ := turns.Raw(v).Text()
+	return s
 }

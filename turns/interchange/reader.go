@@ -18,10 +18,9 @@ type Options struct {
 	// MaxLine is the longest line read, in bytes; a longer one is skipped and
 	// reported. Zero means [DefaultMaxLine].
 	MaxLine int
-	// Copied, for Codex, says that the history which a forked agent's rollout
-	// begins with is read as turns of its parent, with the ids that the parent's
-	// own rollout gives them. Without it only the fork is read, for a ledger that
-	// has the parent.
+	// Copied, for Codex and pi, says that the history which a fork's file begins with
+	// is read as turns of its parent, with the ids that the parent's own file gives
+	// them. Without it only the fork is read, for a ledger that has the parent.
 	Copied bool
 	// SpawnedBy, for Claude Code, is the turn that started the sub-agent whose file
 	// this is. Zero: unknown.
@@ -72,6 +71,8 @@ type Reader struct {
 	names  titles
 	titles func() titles // nil: names
 	read   func() error  // reads one record; io.EOF after the last
+
+	torn func(line int, b []byte) // reads what is left of a torn object, before the others of its line; nil: nothing
 
 	complete func() []Step // the steps that the end of the file would add here; nil: none
 	repeats  bool          // Next gives those of complete again
@@ -154,7 +155,11 @@ func (r *Reader) readLines(in io.Reader, opt Options, f lineFormat) {
 			return nil
 		}
 		if err == nil {
-			for _, b := range lineObjects(line, opt.Final, &r.loss) {
+			objects, torn := lineObjects(line, opt.Final, &r.loss)
+			if torn != nil && r.torn != nil {
+				r.torn(line.n, torn)
+			}
+			for _, b := range objects {
 				if err = f.object(line.n, b); err != nil {
 					break
 				}

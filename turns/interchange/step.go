@@ -55,6 +55,9 @@ type Append struct {
 	Response *turns.Message // nil: pending
 	Usage    *turns.Usage
 	Meta     turns.Raw // a JSON object: the source's record ids
+	// Branch is the session that takes the turn if the ledger has another turn after
+	// Parent: it is made as a fork at Parent. Zero: such a turn is a conflict.
+	Branch turns.ID `json:",omitzero"`
 }
 
 // Fork creates session ID from turn At of another session.
@@ -65,6 +68,9 @@ type Fork struct {
 
 	SpawnedBy turns.Ref // Turn may be zero; zero: no sub-agent, or unknown
 	Meta      turns.Raw
+	// Else are other sessions that may have the turn of At, if the session of At has it
+	// not: the source does not say on which branch the turn is.
+	Else []turns.Ref `json:",omitzero"`
 }
 
 // Compaction records a compaction that the source's own agent made.
