@@ -397,7 +397,7 @@ func TestImportOfAChangedFile(t *testing.T) {
 	}
 	defer stop()
 	name := filepath.Join(t.TempDir(), "s.jsonl")
-	copies := grownFiles["pi"]
+	copies := grownFiles["codex"]
 	read := func(text string) (*transcripts.Report, error) {
 		if err := os.WriteFile(name, []byte(strings.ReplaceAll(text, "%s", "s")), 0o600); err != nil {
 			t.Fatal(err)
@@ -405,11 +405,11 @@ func TestImportOfAChangedFile(t *testing.T) {
 		im := transcripts.Importer{Client: c, Format: "auto", Final: true}
 		return im.File(ctx, name)
 	}
-	r, err := read(copies[4]) // ends with a result
+	r, err := read(copies[5]) // ends with a result
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := strings.Replace(copies[8], `"content":"x"`, `"content":"y"`, 1)
+	whole := strings.Replace(copies[len(copies)-1], `"output":"data"`, `"output":"other"`, 1)
 	_, err = read(whole)
 	if !fault.HasCode(err, api.Conflict) || !strings.Contains(err.Error(), "ledgerctl rewind "+r.Sessions[0].String()) {
 		t.Fatalf("error %v, want one that says how to go on", err)
@@ -425,7 +425,45 @@ func TestImportOfAChangedFile(t *testing.T) {
 	if _, err := read(whole); err != nil {
 		t.Fatalf("after the rewind: %v", err)
 	}
-	if got := strings.Join(pathParts(ctx, t, c, r.Sessions[0]), "\n"); !strings.Contains(got, `c"y"`) || strings.Contains(got, `c"x"`) {
+	if got := strings.Join(pathParts(ctx, t, c, r.Sessions[0]), "\n"); !strings.Contains(got, `c1"other"`) || strings.Contains(got, `c1"data"`) {
 		t.Errorf("path:\n%s", got)
+	}
+}
+
+// Where the ids of turns do not depend on the file, what changed goes on a fork, and what is
+// there stays.
+func TestImportOfAChangedPiFileForks(t *testing.T) {
+	ctx := t.Context()
+	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
+	c, stop, err := local.Start(ctx, e.Terminal, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	name := filepath.Join(t.TempDir(), "s.jsonl")
+	copies := grownFiles["pi"]
+	read := func(text string) *transcripts.Report {
+		if err := os.WriteFile(name, []byte(strings.ReplaceAll(text, "%s", "s")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		im := transcripts.Importer{Client: c, Format: "auto", Final: true}
+		r, err := im.File(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := read(copies[4]) // ends with a result
+	changed := strings.Replace(copies[8], `"content":"x"`, `"content":"y"`, 1)
+	r := read(changed)
+	fork := r.Sessions[len(r.Sessions)-1]
+	if got := strings.Join(pathParts(ctx, t, c, fork), "\n"); fork == first.Sessions[0] || !strings.Contains(got, `c"y"`) || strings.Contains(got, `c"x"`) || !strings.HasSuffix(got, "ok") {
+		t.Errorf("sessions %v, path of the last:\n%s", r.Sessions, got)
+	}
+	if got := strings.Join(pathParts(ctx, t, c, first.Sessions[0]), "\n"); !strings.HasSuffix(got, `c"x"`) {
+		t.Errorf("path of the first:\n%s", got)
+	}
+	if again := read(changed); again.Stored != 0 {
+		t.Errorf("again: %+v", again)
 	}
 }

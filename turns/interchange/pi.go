@@ -453,9 +453,10 @@ func (p *piReader) turn(n *piNode, record string, response *turns.Message, m *pi
 		at = time.Time{}
 	}
 	n.branch = p.branchID(n, at, key)
-	session := p.sessionAfter(n)
+	id := turns.DeriveID(at, "pi turn", key)
+	session := p.sessionAfter(n, id)
 	messages, records, programs := n.messages.all()
-	a := &Append{Session: session, ID: turns.DeriveID(at, "pi turn", key), Parent: n.lastTurn.Turn, Time: n.time, Messages: messages, Response: response, Branch: n.branch}
+	a := &Append{Session: session, ID: id, Parent: n.lastTurn.Turn, Time: n.time, Messages: messages, Response: response, Branch: n.branch}
 	meta := piMeta{Messages: records}
 	if n.level != n.recorded {
 		meta.Level, n.recorded = n.level, n.level
@@ -495,8 +496,8 @@ func (p *piReader) branchID(n *piNode, at time.Time, key string) turns.ID {
 
 // sessionAfter returns the session of the turn after n's last turn: the same session if
 // nothing follows that turn yet, else a fork, and a new session if the branch begins
-// before the first turn. It emits that session first.
-func (p *piReader) sessionAfter(n *piNode) turns.ID {
+// before the first turn. It emits that session first. first is the turn, zero for a compaction.
+func (p *piReader) sessionAfter(n *piNode, first turns.ID) turns.ID {
 	from, meta := n.lastTurn.Session, piMeta{Source: "pi", Session: p.source}
 	if n.copied {
 		meta.Session = p.parent.source
@@ -509,7 +510,7 @@ func (p *piReader) sessionAfter(n *piNode) turns.ID {
 	switch {
 	case from.IsZero() && n.copied:
 		from = p.parent.session
-	case from.IsZero():
+	case from.IsZero(), !n.copied && p.tips[p.session] == n.lastTurn.Turn: // the fork's first turn follows one of its parent
 		from = p.session
 	}
 	if tip, own := p.tips[from]; tip == n.lastTurn.Turn && (own || n.lastTurn.IsZero()) {
@@ -519,7 +520,7 @@ func (p *piReader) sessionAfter(n *piNode) turns.ID {
 	if n.lastTurn.IsZero() {
 		p.emit(n, Step{Open: &Open{ID: id, Time: n.time, Meta: meta.raw()}})
 	} else {
-		f := &Fork{ID: id, At: n.lastTurn, Time: n.time, Meta: meta.raw()}
+		f := &Fork{ID: id, At: n.lastTurn, Time: n.time, Meta: meta.raw(), First: first}
 		if !n.copied {
 			f.Else = p.otherPlaces(n)
 		}
@@ -573,7 +574,7 @@ func (p *piReader) compaction(line int, n *piNode, e *piEntry) {
 		at = time.Time{}
 	}
 	n.branch = p.branchID(n, at, e.record())
-	session := p.sessionAfter(n)
+	session := p.sessionAfter(n, turns.ID{})
 	n.lastTurn.Session, p.tips[session] = session, n.lastTurn.Turn // what follows goes on there
 	k := &Compaction{Session: session, ID: turns.DeriveID(at, "pi compaction", e.record(), n.lastTurn.Turn.String()), Parent: n.lastTurn.Turn, Time: n.time,
 		Trigger: "threshold", Summary: e.Summary, TokensBefore: e.TokensBefore, Meta: withTimeBound(piMeta{Record: e.record(), Details: turns.Raw(e.Details)}.raw(), n.bound)}

@@ -68,6 +68,9 @@ type Fork struct {
 
 	SpawnedBy turns.Ref // Turn may be zero; zero: no sub-agent, or unknown
 	Meta      turns.Raw
+	// First is the turn that the fork begins with, where that turn has the same id in all
+	// files: if the session of At has it, no fork is needed. Zero: unknown.
+	First turns.ID `json:",omitzero"`
 	// Else are other sessions that may have the turn of At, if the session of At has it
 	// not: the source does not say on which branch the turn is.
 	Else []turns.Ref `json:",omitzero"`

@@ -43,8 +43,8 @@ func (im *Importer) Files(ctx context.Context, files []File) iter.Seq2[int, Outc
 			wg.Go(func() {
 				for group := range groups {
 					own := *im
-					own.splits = nil
-					for _, i := range group {
+					own.splits, own.placed = nil, placement{}
+					for _, i := range parentsFirst(files, group) {
 						var o Outcome
 						if o.Err = ctx.Err(); o.Err == nil {
 							o.Report, o.Err = own.File(ctx, files[i].Name)
