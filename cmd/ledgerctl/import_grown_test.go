@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/importreport"
 	"nexus/cmd/ledgerctl/local"
 	"nexus/cmd/ledgerctl/terminal"
@@ -384,49 +383,6 @@ func TestUncountedUsageIsOneRowWithItsSum(t *testing.T) {
 	importreport.PrintKinds(newEnv(&terminal.Terminal{Out: &out}).Terminal, r.Losses)
 	if want := "kept_first      2  usage that came after its turn was stored is not counted, 3,000 input tokens and 3 output tokens (1,500 of the cache)\n"; !strings.HasSuffix(out.String(), want) {
 		t.Errorf("got:\n%swant the row:\n%s", &out, want)
-	}
-}
-
-// Where something else follows in the ledger, the error says what to do.
-func TestImportOfAChangedFile(t *testing.T) {
-	ctx := t.Context()
-	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
-	c, stop, err := local.Start(ctx, e.Terminal, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	name := filepath.Join(t.TempDir(), "s.jsonl")
-	copies := grownFiles["codex"]
-	read := func(text string) (*transcripts.Report, error) {
-		if err := os.WriteFile(name, []byte(strings.ReplaceAll(text, "%s", "s")), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		im := transcripts.Importer{Client: c, Format: "auto", Final: true}
-		return im.File(ctx, name)
-	}
-	r, err := read(copies[5]) // ends with a result
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole := strings.Replace(copies[len(copies)-1], `"output":"data"`, `"output":"other"`, 1)
-	_, err = read(whole)
-	if !fault.HasCode(err, api.Conflict) || !strings.Contains(err.Error(), "ledgerctl rewind "+r.Sessions[0].String()) {
-		t.Fatalf("error %v, want one that says how to go on", err)
-	}
-	words := strings.Fields(err.Error()[strings.Index(err.Error(), "ledgerctl rewind"):])
-	to, err := turns.ParseID(strings.Trim(words[3], `",`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Move(ctx, r.Sessions[0], api.MoveSession{To: &to}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := read(whole); err != nil {
-		t.Fatalf("after the rewind: %v", err)
-	}
-	if got := strings.Join(pathParts(ctx, t, c, r.Sessions[0]), "\n"); !strings.Contains(got, `c1"other"`) || strings.Contains(got, `c1"data"`) {
-		t.Errorf("path:\n%s", got)
 	}
 }
 
