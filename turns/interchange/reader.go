@@ -22,9 +22,12 @@ type Options struct {
 	// is read as turns of its parent, with the ids that the parent's own file gives
 	// them. Without it only the fork is read, for a ledger that has the parent.
 	Copied bool
-	// SpawnedBy, for Claude Code, is the turn that started the sub-agent whose file
-	// this is. Zero: unknown.
+	// SpawnedBy, for Claude Code and Gemini CLI, is the turn that started the sub-agent
+	// whose file this is. Zero: unknown.
 	SpawnedBy turns.Ref
+	// Spawner, for Gemini CLI, is what the agent calls the session that started the
+	// sub-agent, where SpawnedBy is not known. Empty: the file may say it.
+	Spawner string
 	// Form, for chat messages, is their form. Zero: detected for each conversation.
 	Form ChatForm
 }

@@ -44,7 +44,7 @@ func (im *Importer) Files(ctx context.Context, files []File) iter.Seq2[int, Outc
 				for group := range groups {
 					own := *im
 					own.splits, own.placed = nil, placement{}
-					for _, i := range parentsFirst(files, group) {
+					for _, i := range group {
 						var o Outcome
 						if o.Err = ctx.Err(); o.Err == nil {
 							o.Report, o.Err = own.File(ctx, files[i].Name)

@@ -105,7 +105,7 @@ func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, er
 	if in.Format.Open == nil {
 		return r, ImportExport(ctx, im.Client, in.Reader, r)
 	}
-	return r, im.steps(ctx, in.Format.Open(in, interchange.Options{Final: how.final, Copied: how.copied}), how.grown || isStream(how.name), r)
+	return r, im.steps(ctx, in.Format.Open(in, ReadOptions(how.name, in.Format.Name, interchange.Options{Final: how.final, Copied: how.copied})), how.grown || isStream(how.name), r)
 }
 
 // ErrNoParent: the session that a transcript was forked from is not in the ledger.

@@ -1,13 +1,8 @@
 package transcripts
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -162,64 +157,4 @@ func (im *Importer) openStandIn(ctx context.Context, o *interchange.Open) (done 
 		err = nil
 	}
 	return true, err
-}
-
-// forkedFile is how a transcript of pi names the file that it was forked from.
-var forkedFile = [][]byte{[]byte(`"parentSession":`), []byte(`"branchedFrom":`)}
-
-// parentFile returns the base name of the file that a transcript says it was forked from,
-// "" for none.
-func parentFile(name string) string {
-	if isStream(name) {
-		return ""
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	head := make([]byte, 4<<10)
-	n, _ := io.ReadFull(f, head)
-	line, _, _ := bytes.Cut(head[:n], []byte("\n"))
-	for _, member := range forkedFile {
-		_, rest, ok := bytes.Cut(line, member)
-		if rest, ok = bytes.CutPrefix(bytes.TrimLeft(rest, " "), []byte(`"`)); !ok {
-			continue
-		}
-		path, _, _ := bytes.Cut(rest, []byte(`"`))
-		return baseName(string(path))
-	}
-	return ""
-}
-
-// baseName returns the last element of a path of any system.
-func baseName(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }
-
-// parentsFirst puts the files of a group that are forked from others of the group after
-// those. Else they stay in their order.
-func parentsFirst(files []File, group []int) []int {
-	if len(group) < 2 {
-		return group
-	}
-	byName, up := make(map[string]int), make(map[int]string)
-	for _, i := range group {
-		byName[baseName(files[i].Name)] = i
-		if p := parentFile(files[i].Name); p != "" {
-			up[i] = p
-		}
-	}
-	if len(up) == 0 {
-		return group
-	}
-	out, done := make([]int, 0, len(group)), make(map[int]bool)
-	for _, i := range group {
-		var line []int // from i up to one that is done, or to one without a parent here
-		for at, ok := i, true; ok && !done[at]; at, ok = byName[up[at]] {
-			done[at] = true
-			line = append(line, at)
-		}
-		slices.Reverse(line)
-		out = append(out, line...)
-	}
-	return out
 }
