@@ -91,7 +91,7 @@ func (c *chatReader) value() error {
 	c.index++
 	if errors.Is(err, turns.ErrMalformed) || errors.Is(err, turns.ErrUnsupported) || errors.Is(err, turns.ErrTooLarge) {
 		if c.list { // one bad entry does not take the others with it
-			c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "a conversation that can't be read: " + err.Error(), Record: strconv.Itoa(c.index - 1)})
+			c.loss.add(0, "skipped", "a conversation that can't be read: "+err.Error(), strconv.Itoa(c.index-1))
 			return nil
 		}
 	}
@@ -173,7 +173,9 @@ func (c *chatReader) conversation(v *conversation) error {
 	if err != nil {
 		return err
 	}
-	c.loss.single = append(append(c.loss.single, v.loss...), v.dropped()...)
+	for _, l := range append(v.loss, v.dropped()...) {
+		c.loss.addLoss(l)
+	}
 	for len(ms) > 0 && ms[0].Role == turns.System && system == nil {
 		for _, p := range ms[0].Parts {
 			system = append(system, turns.Section{Content: p.Content})
@@ -181,7 +183,7 @@ func (c *chatReader) conversation(v *conversation) error {
 		ms = ms[1:]
 	}
 	if len(ms) == 0 {
-		c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "a conversation without messages", Record: v.id})
+		c.loss.add(0, "skipped", "a conversation without messages", v.id)
 		return nil
 	}
 	key, err := c.key(v, system, ms)
@@ -246,7 +248,7 @@ func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 		if c.opt.Final {
 			emit(nil)
 		} else {
-			c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(messages), Record: v.id})
+			c.loss.addLoss(Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(messages), Record: v.id})
 		}
 	}
 	return nil
@@ -267,12 +269,23 @@ func (c *chatReader) orphans(m turns.Message, called map[string]bool, record str
 			continue
 		}
 		text.Parts = append(text.Parts, turns.TextPart(orphanText(p.ID)+"\n"+jsonText(p.Response)))
-		c.loss.single = append(c.loss.single, Loss{Kind: "repaired", Reason: "a tool result without its call became text", Record: record})
+		c.loss.add(0, "repaired", "a tool result without its call became text", record)
 	}
 	if len(kept.Parts) == 0 {
 		return []turns.Message{text}
 	}
 	return []turns.Message{kept, text}
+}
+
+// orphanMessages returns the indexes of messages that stand for results without their calls,
+// which no person wrote.
+func orphanMessages(ms []turns.Message) (at []int) {
+	for i, m := range ms {
+		if m.Role == turns.User && len(m.Parts) > 0 && m.Parts[0].Type == turns.Text && strings.HasPrefix(m.Parts[0].Content, orphanBegin) {
+			at = append(at, i)
+		}
+	}
+	return at
 }
 
 // SniffChat reports whether head, the first bytes of a file, looks like chat

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strconv"
 
 	"nexus/turns"
 )
@@ -236,9 +237,12 @@ func nonNil(ms []turns.Message) []turns.Message {
 	return ms
 }
 
+// orphanBegin begins the text before a tool result whose call was not read.
+const orphanBegin = "[result of a tool call that is not in the transcript, id "
+
 // orphanText returns the text before a tool result whose call was not read.
 func orphanText(id string) string {
-	return fmt.Sprintf("[result of a tool call that is not in the transcript, id %q]", id)
+	return orphanBegin + strconv.Quote(id) + "]"
 }
 
 // jsonText returns the text of a JSON string, and any other value as its JSON.

@@ -58,6 +58,9 @@ type Append struct {
 	// Branch is the session that takes the turn if the ledger has another turn after
 	// Parent: it is made as a fork at Parent. Zero: such a turn is a conflict.
 	Branch turns.ID `json:",omitzero"`
+	// Continues says that the turn, which has no Parent, may be none of the session's
+	// first: the source does not say what is before it. It follows what the ledger has.
+	Continues bool `json:",omitzero"`
 }
 
 // Fork creates session ID from turn At of another session.
