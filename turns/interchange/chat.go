@@ -36,6 +36,8 @@ type chatReader struct {
 	index       int            // conversations so far
 	sameContent map[string]int // conversations so far by their whole content
 
+	withID map[string]map[[sha256.Size]byte]bool // messages of the first conversation with an id
+
 	histories map[string]*otelHistory // read from spans
 	order     []*otelHistory          // the same, first read first
 
@@ -56,11 +58,12 @@ type chatReader struct {
 //   - a list of such objects.
 //
 // Each assistant message ends a turn. A session's id comes from the conversation's
-// own (id, conversation_id, session_id) and its first message, so that a longer copy
-// adds what is new. Where it has none, or that of a task (task_id and trial), which
+// own (id, conversation_id, session_id), with its first message where others may have
+// that id (1), so that a longer copy adds what is new, and so does one without the oldest
+// messages. Where it has none, or that of a task (task_id and trial), which
 // others have too, the id comes from the whole content: a copy under another name is
-// the same session, a longer one is another. A turn's id comes from its place in the
-// session.
+// the same session, a longer one is another. A turn's id comes from that of its response,
+// else from its response and the message before it.
 //
 // One conversation is held in memory at a time.
 func Chat(r io.Reader, opt Options) *Reader {
@@ -173,6 +176,7 @@ func (c *chatReader) conversation(v *conversation) error {
 	if err != nil {
 		return err
 	}
+	v.said = readChatMessages(v.messages)
 	for _, l := range append(v.loss, v.dropped()...) {
 		c.loss.addLoss(l)
 	}
@@ -190,14 +194,14 @@ func (c *chatReader) conversation(v *conversation) error {
 	if err != nil {
 		return err
 	}
-	session := turns.DeriveID(v.created, append([]string{"chat"}, key...)...)
+	session := turns.DeriveID(v.began, append([]string{"chat"}, key...)...)
 	c.step(Step{Open: &Open{ID: session, Time: v.created, Model: v.model, System: system, Tools: v.tools, Meta: v.meta()}})
 	return c.turns(v, session, ms)
 }
 
-// key returns what a conversation's id is derived from: its own id and its first message,
-// since ids such as 1 occur twice; without an id the whole content. Equal conversations
-// in one file are different sessions.
+// key returns what a conversation's id is derived from: its own id, with its first message
+// if others may have that id; without an id the whole content. Equal conversations in one
+// file are different sessions.
 func (c *chatReader) key(v *conversation, system []turns.Section, ms []turns.Message) ([]string, error) {
 	content := []any{ms[0]}
 	if v.id == "" || v.task {
@@ -210,6 +214,9 @@ func (c *chatReader) key(v *conversation, system []turns.Section, ms []turns.Mes
 	sum := sha256.Sum256(b)
 	key := []string{v.id, hex.EncodeToString(sum[:])}
 	if v.id != "" && !v.task {
+		if isOwnID(v.id) && c.isFirstOrSame(v) {
+			return key[:1], nil
+		}
 		return key, nil
 	}
 	if c.sameContent == nil {
@@ -220,25 +227,78 @@ func (c *chatReader) key(v *conversation, system []turns.Section, ms []turns.Mes
 	return append(key, strconv.Itoa(c.sameContent[at])), nil
 }
 
+// isFirstOrSame reports whether a conversation is the first of the file with its id, or has
+// a message in common with that one: it lost its oldest messages, or has more.
+func (c *chatReader) isFirstOrSame(v *conversation) bool {
+	if c.withID == nil {
+		c.withID = make(map[string]map[[sha256.Size]byte]bool)
+	}
+	before, again := c.withID[v.id]
+	has := make(map[[sha256.Size]byte]bool, len(v.said))
+	same := false
+	for i := range v.said {
+		if m := &v.said[i]; m.role != "system" && m.role != "developer" {
+			has[m.digest] = true
+			same = same || before[m.digest]
+		}
+	}
+	if again && !same {
+		return false
+	}
+	c.withID[v.id] = has
+	return true
+}
+
 // turns emits the turns of a conversation. An assistant message ends a turn.
 func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message) error {
 	called := make(map[string]bool)
 	var parent turns.ID
 	var messages []turns.Message
-	n := 0
-	emit := func(response *turns.Message) {
-		id := turns.DeriveID(v.created, "chat turn", session.String(), strconv.Itoa(n))
-		c.step(Step{Append: &Append{Session: session, ID: id, Parent: parent, Time: v.created, Model: v.model, Messages: messages, Response: response}})
-		parent, messages = id, nil
-		n++
+	var anchors chatAnchors
+	answers := v.answers(ms)
+	last, lastBound := v.created, turns.TimeNotBefore // the latest time that is known
+	if v.began.IsZero() {
+		lastBound = turns.TimeNotAfter // the conversation's may be that of its end
 	}
+	emit := func(response *turns.Message, said, before *chatMessage) {
+		name := anchors.name(said, before)
+		if response == nil {
+			name += " pending"
+		}
+		a := &Append{Session: session, ID: turns.DeriveID(v.began, "chat turn", session.String(), name), Parent: parent, Time: said.time, Model: v.model, Messages: messages, Response: response, Usage: said.usage,
+			Branch: turns.DeriveID(v.began, "chat branch", session.String(), name)}
+		if said.model != "" {
+			a.Model = said.model
+		}
+		if before != nil && before.time.After(last) {
+			last, lastBound = before.time, turns.TimeNotBefore
+		}
+		bound := turns.TimeBound("")
+		if a.Time.IsZero() && !last.IsZero() {
+			a.Time, bound = last, lastBound
+		} else if a.Time.After(last) {
+			last, lastBound = a.Time, turns.TimeNotBefore
+		}
+		var meta turns.Raw
+		if said.id != "" {
+			meta = encoded(map[string]string{"message_id": said.id})
+		}
+		a.Meta = withProgramMessages(withTimeBound(withUsage(meta, said.details), bound), orphanMessages(messages))
+		c.step(Step{Append: a})
+		parent, messages = a.ID, nil
+	}
+	var before *chatMessage
+	n := 0
 	for i := range ms {
 		m := ms[i]
 		if m.Role == turns.Assistant {
 			for _, id := range m.Calls(nil) {
 				called[id] = true
 			}
-			emit(&m)
+			said, at := answers[n], answers[n].before
+			n++
+			emit(&m, said.chatMessage, at)
+			before = said.chatMessage
 			continue
 		}
 		m.FinishReason = ""
@@ -246,12 +306,66 @@ func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 	}
 	if len(messages) > 0 {
 		if c.opt.Final {
-			emit(nil)
+			b, err := turns.EncodeJSON(messages)
+			if err != nil {
+				return err
+			}
+			emit(nil, &chatMessage{digest: sha256.Sum256(b)}, before)
 		} else {
 			c.loss.addLoss(Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(messages), Record: v.id})
 		}
 	}
+	if v.usage != nil {
+		c.loss.addLoss(Loss{Kind: "skipped", Reason: "usage of a conversation as a whole, which no turn can hold", Record: v.id, Usage: v.usage})
+	}
 	return nil
+}
+
+// chatAnswer is a message of the assistant, and the one before it; nil: there is none.
+type chatAnswer struct {
+	*chatMessage
+	before *chatMessage
+}
+
+// answers returns what the JSON of each assistant's message says, by their order in ms. If the
+// JSON has others than ms, they are told from ms alone.
+func (v *conversation) answers(ms []turns.Message) (out []chatAnswer) {
+	for i := range v.said {
+		if v.said[i].role != "assistant" {
+			continue
+		}
+		a := chatAnswer{chatMessage: &v.said[i]}
+		if i > 0 {
+			a.before = &v.said[i-1]
+		}
+		out = append(out, a)
+	}
+	n := 0
+	for i := range ms {
+		if ms[i].Role == turns.Assistant {
+			n++
+		}
+	}
+	if n != len(out) {
+		out = nil
+		var before *chatMessage
+		for i := range ms {
+			m := new(chatMessage)
+			if b, err := turns.EncodeJSON(&ms[i]); err == nil {
+				m.digest = sha256.Sum256(b)
+			}
+			if ms[i].Role == turns.Assistant {
+				out = append(out, chatAnswer{m, before})
+			}
+			before = m
+		}
+	}
+	if v.usage != nil && n == 1 && out[0].usage == nil { // of the only call
+		one := *out[0].chatMessage
+		one.usage, one.details = v.usage, v.details
+		out[0].chatMessage, v.usage = &one, nil
+	}
+	return out
 }
 
 // orphans returns m with user text in place of the responses to calls that the
@@ -364,6 +478,10 @@ type conversation struct {
 	id       string
 	task     bool // the id is a task's
 	created  time.Time
+	began    time.Time // created, where that is stated for good
+	said     []chatMessage
+	usage    *turns.Usage // of the conversation as a whole
+	details  turns.UsageDetails
 	model    string
 	system   turns.Raw
 	tools    []turns.Raw
@@ -408,9 +526,13 @@ func newConversation(raw turns.Raw) (*conversation, error) {
 		}
 	}
 	v.model = jsonText(take("model"))
-	v.created = parseTime(take("created", "created_at", "timestamp", "time"))
+	v.began = parseTime(take("created", "created_at"))
+	if v.created = v.began; v.began.IsZero() {
+		v.created = parseTime(take("timestamp", "time")) // may be that of the last message
+	}
+	v.usage, v.details = chatUsage(firstMember(members, "usage", "usage_metadata", "usageMetadata"))
 	for _, n := range []string{"id", "conversation_id", "session_id"} {
-		if m, ok := members[n]; ok && v.id == "" {
+		if m, ok := members[n]; ok && v.id == "" && m.Kind() != 'n' {
 			v.id = jsonText(m)
 		}
 	}
@@ -434,7 +556,7 @@ func (v *conversation) dropped() []Loss {
 	count := make(map[string]int)
 	for _, m := range ms {
 		for k, x := range m {
-			if x.Kind() != 'n' && !slices.Contains(knownMembers, k) {
+			if x.Kind() != 'n' && !slices.Contains(knownMembers, k) && !slices.Contains(turnMembers, k) {
 				count[k]++
 			}
 		}
