@@ -412,10 +412,24 @@ func SniffChat(head []byte, form ChatForm) bool {
 			return false
 		}
 	}
-	if !chatObject(d, list) {
+	if list && isGeminiHistory(head) || !chatObject(d, list) {
 		return false
 	}
 	return chatForm(head) == form
+}
+
+// isGeminiHistory reports whether head begins a list of contents as requests to Gemini hold
+// them. Gemini CLI writes a copy of a chat so (/chat save), beside the chat itself.
+func isGeminiHistory(head []byte) bool {
+	d := jsontext.NewDecoder(bytes.NewReader(head))
+	if _, err := d.ReadToken(); err != nil {
+		return false
+	}
+	v, err := d.ReadValue()
+	var m struct {
+		Parts []map[string]turns.Raw `json:"parts"`
+	}
+	return err == nil && decodeLoose(v, &m) == nil && len(m.Parts) > 0 && m.Parts[0]["type"] == nil
 }
 
 // chatObject reports whether the next value is an object that holds messages,

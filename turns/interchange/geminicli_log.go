@@ -80,7 +80,7 @@ func (g *geminiCLIReader) logRecord(line int, b []byte) error {
 			g.loss.add(line, "skipped", "a message that can't be read: "+err.Error(), "")
 			return nil
 		}
-		m.key = m.ID
+		g.keyMessage(m, b)
 		g.addMessage(line, m)
 	case r.Set.Kind() == '{':
 		g.set(line, r.Set)
@@ -144,9 +144,9 @@ func (g *geminiCLIReader) set(line int, b jsontext.Value) {
 
 func (g *geminiCLIReader) addMessage(line int, m *geminiCLIMessage) {
 	switch {
-	case g.last != nil && g.last.ID == m.ID:
+	case g.last != nil && g.last.key == m.key:
 		g.last = m
-	case g.log.index(m.ID) >= 0:
+	case g.log.index(m.key) >= 0:
 		g.loss.add(line, "kept_first", "a message changed after another had followed it", m.ID)
 	default:
 		g.placeLast()
@@ -161,7 +161,7 @@ func (g *geminiCLIReader) placeLast() {
 	}
 	m := g.last
 	g.last = nil
-	g.log.list = append(g.log.list, geminiCLIPlaced{id: m.ID, before: g.geminiCLIPoint})
+	g.log.list = append(g.log.list, geminiCLIPlaced{id: m.key, before: g.geminiCLIPoint})
 	g.messages, g.recordIDs = slices.Clip(g.messages), slices.Clip(g.recordIDs) // a rewind may share them
 	g.place(m)
 }
@@ -234,7 +234,7 @@ func (g *geminiCLIReader) replace(line int, h *geminiCLIHeader, raw []byte) {
 		ids = append(ids, p.id)
 	}
 	if g.last != nil {
-		ids = append(ids, g.last.ID)
+		ids = append(ids, g.last.key)
 	}
 	common := 0
 	for common < min(len(ids), len(h.Messages)) && ids[common] == h.Messages[common].ID {

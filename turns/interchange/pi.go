@@ -505,6 +505,7 @@ func (p *piReader) sessionAfter(n *piNode, first turns.ID) turns.ID {
 			m := piMeta{Source: "pi", Session: p.parent.source, Cwd: p.meta.Cwd, StandIn: true}
 			p.step(Step{Open: &Open{ID: p.parent.session, Time: p.parent.start, Meta: m.raw()}})
 			p.parent.opened = true
+			p.loss.add(1, "repaired", "the file of the session that it was forked from was not read; what was copied from there is stored as that session's", p.parent.source)
 		}
 	}
 	switch {
