@@ -610,7 +610,9 @@ func (v *conversation) read(form ChatForm) (system []turns.Section, ms []turns.M
 	}
 	switch form {
 	case ChatAnthropic:
-		return FromAnthropic(v.system, v.messages)
+		return v.withoutUnknown(ChatAnthropic, func(messages turns.Raw) ([]turns.Section, []turns.Message, error) {
+			return FromAnthropic(v.system, messages)
+		})
 	case ChatOTel:
 		return v.readOTel()
 	}
@@ -619,11 +621,13 @@ func (v *conversation) read(form ChatForm) (system []turns.Section, ms []turns.M
 			return nil, nil, err
 		}
 	}
-	known, err := v.knownRoles()
-	if err != nil {
+	if v.messages, err = v.knownRoles(); err != nil {
 		return nil, nil, err
 	}
-	ms, err = FromOpenAI(known)
+	_, ms, err = v.withoutUnknown(ChatOpenAI, func(messages turns.Raw) ([]turns.Section, []turns.Message, error) {
+		ms, err := FromOpenAI(messages)
+		return nil, ms, err
+	})
 	return system, ms, err
 }
 

@@ -110,3 +110,21 @@ func TestChatUsageOfManyDialects(t *testing.T) {
 		t.Errorf("usage of many calls in sum: %+v", losses)
 	}
 }
+
+// Content of a type that is not known is kept as text; it does not take the conversation with
+// it.
+func TestChatKeepsContentOfUnknownTypes(t *testing.T) {
+	for name, messages := range map[string][]string{
+		"openai":    {`{"role":"user","content":[{"type":"text","text":"q"},{"type":"input_audio","input_audio":{"data":"aGk="}}]}`, `{"role":"assistant","content":[{"type":"refusal","refusal":"no"}],"tool_calls":[{"id":"c","type":"custom","custom":{"name":"patch","input":"*** x"}}]}`},
+		"anthropic": {`{"role":"user","content":[{"type":"text","text":"q"},{"type":"container_upload","file_id":"f"}]}`, `{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"tool_use","id":"c","name":"patch","input":{"input":"*** x"}}]}`},
+	} {
+		steps, losses := readChat(t, chatOf(chatID, messages), Options{Form: ChatForm(name)})
+		if len(steps) != 2 || len(losses) != 2 {
+			t.Errorf("%s: %v, losses %+v", name, outlineSteps(steps), losses)
+			continue
+		}
+		if a := steps[1].Append; len(a.Messages[0].Parts) != 2 || len(a.Response.Calls(nil)) != 1 || string(a.Response.Parts[len(a.Response.Parts)-1].Arguments) != `{"input":"*** x"}` {
+			t.Errorf("%s: %v", name, outlineSteps(steps))
+		}
+	}
+}
