@@ -38,8 +38,9 @@ type chatReader struct {
 
 	withID map[string]map[[sha256.Size]byte]bool // messages of the first conversation with an id
 
-	histories map[string]*otelHistory // read from spans
-	order     []*otelHistory          // the same, first read first
+	histories map[string]*otelHistory   // read from spans
+	order     []*otelHistory            // the same, first read first
+	counted   map[otelSpanKey]*otelCall // usage of spans without messages
 
 	list bool // inside a top-level list of objects
 }
@@ -176,7 +177,7 @@ func (c *chatReader) conversation(v *conversation) error {
 	if err != nil {
 		return err
 	}
-	v.said = readChatMessages(v.messages)
+	v.stated = readChatMessages(v.messages)
 	for _, l := range append(v.loss, v.dropped()...) {
 		c.loss.addLoss(l)
 	}
@@ -234,10 +235,10 @@ func (c *chatReader) isFirstOrSame(v *conversation) bool {
 		c.withID = make(map[string]map[[sha256.Size]byte]bool)
 	}
 	before, again := c.withID[v.id]
-	has := make(map[[sha256.Size]byte]bool, len(v.said))
+	has := make(map[[sha256.Size]byte]bool, len(v.stated))
 	same := false
-	for i := range v.said {
-		if m := &v.said[i]; m.role != "system" && m.role != "developer" {
+	for i := range v.stated {
+		if m := &v.stated[i]; m.role != "system" && m.role != "developer" {
 			has[m.digest] = true
 			same = same || before[m.digest]
 		}
@@ -260,15 +261,15 @@ func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 	if v.began.IsZero() {
 		lastBound = turns.TimeNotAfter // the conversation's may be that of its end
 	}
-	emit := func(response *turns.Message, said, before *chatMessage) {
-		name := anchors.name(said, before)
+	emit := func(response *turns.Message, stated, before *chatMessage) {
+		name := anchors.name(stated, before)
 		if response == nil {
 			name += " pending"
 		}
-		a := &Append{Session: session, ID: turns.DeriveID(v.began, "chat turn", session.String(), name), Parent: parent, Time: said.time, Model: v.model, Messages: messages, Response: response, Usage: said.usage,
+		a := &Append{Session: session, ID: turns.DeriveID(v.began, "chat turn", session.String(), name), Parent: parent, Time: stated.time, Model: v.model, Messages: messages, Response: response, Usage: stated.usage,
 			Branch: turns.DeriveID(v.began, "chat branch", session.String(), name)}
-		if said.model != "" {
-			a.Model = said.model
+		if stated.model != "" {
+			a.Model = stated.model
 		}
 		if before != nil && before.time.After(last) {
 			last, lastBound = before.time, turns.TimeNotBefore
@@ -280,10 +281,10 @@ func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 			last, lastBound = a.Time, turns.TimeNotBefore
 		}
 		var meta turns.Raw
-		if said.id != "" {
-			meta = encoded(map[string]string{"message_id": said.id})
+		if stated.id != "" {
+			meta = encoded(map[string]string{"message_id": stated.id})
 		}
-		a.Meta = withProgramMessages(withTimeBound(withUsage(meta, said.details), bound), orphanMessages(messages))
+		a.Meta = withProgramMessages(withTimeBound(withUsage(meta, stated.details), bound), orphanMessages(messages))
 		c.step(Step{Append: a})
 		parent, messages = a.ID, nil
 	}
@@ -295,10 +296,10 @@ func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 			for _, id := range m.Calls(nil) {
 				called[id] = true
 			}
-			said, at := answers[n], answers[n].before
+			stated, at := answers[n], answers[n].before
 			n++
-			emit(&m, said.chatMessage, at)
-			before = said.chatMessage
+			emit(&m, stated.chatMessage, at)
+			before = stated.chatMessage
 			continue
 		}
 		m.FinishReason = ""
@@ -330,13 +331,13 @@ type chatAnswer struct {
 // answers returns what the JSON of each assistant's message says, by their order in ms. If the
 // JSON has others than ms, they are told from ms alone.
 func (v *conversation) answers(ms []turns.Message) (out []chatAnswer) {
-	for i := range v.said {
-		if v.said[i].role != "assistant" {
+	for i := range v.stated {
+		if v.stated[i].role != "assistant" {
 			continue
 		}
-		a := chatAnswer{chatMessage: &v.said[i]}
+		a := chatAnswer{chatMessage: &v.stated[i]}
 		if i > 0 {
-			a.before = &v.said[i-1]
+			a.before = &v.stated[i-1]
 		}
 		out = append(out, a)
 	}
@@ -493,7 +494,7 @@ type conversation struct {
 	task     bool // the id is a task's
 	created  time.Time
 	began    time.Time // created, where that is stated for good
-	said     []chatMessage
+	stated   []chatMessage
 	usage    *turns.Usage // of the conversation as a whole
 	details  turns.UsageDetails
 	model    string
@@ -533,6 +534,7 @@ func newConversation(raw turns.Raw) (*conversation, error) {
 	if v.messages.Kind() != '[' {
 		return nil, fmt.Errorf("%w: an object without messages", turns.ErrMalformed)
 	}
+	v.addResponse(members)
 	v.system = unquoted(take("system"))
 	if t := unquoted(take("tools")); t != nil {
 		if err := turns.DecodeJSON(t, &v.tools); err != nil {
@@ -556,6 +558,47 @@ func newConversation(raw turns.Raw) (*conversation, error) {
 	}
 	v.rest = members
 	return v, nil
+}
+
+// addResponse adds the message of the response to a request, as a log of calls has it beside
+// the request's messages, unless they end with an answer. It takes the message from members.
+func (v *conversation) addResponse(members map[string]turns.Raw) {
+	response := unquoted(members["response"])
+	var r map[string]turns.Raw
+	var list, choices []map[string]turns.Raw
+	if response.Kind() != '{' || decodeLoose(response, &r) != nil || decodeLoose(v.messages, &list) != nil || len(list) == 0 || jsonText(list[len(list)-1]["role"]) == "assistant" {
+		return
+	}
+	var m map[string]turns.Raw
+	switch {
+	case r["choices"] != nil && decodeLoose(r["choices"], &choices) == nil && len(choices) > 0:
+		if decodeLoose(choices[0]["message"], &m) != nil || len(m) == 0 {
+			return
+		}
+		if n := len(choices) - 1; n > 0 {
+			v.loss = append(v.loss, Loss{Kind: "skipped", Reason: "further choices of a response", Count: n, Record: v.id})
+		}
+		delete(r, "choices")
+	case jsonText(r["role"]) == "assistant" && r["content"] != nil:
+		m = map[string]turns.Raw{"content": r["content"]}
+		delete(r, "content")
+	default:
+		return
+	}
+	m["role"] = turns.RawText("assistant")
+	for _, name := range []string{"id", "model", "created", "usage"} {
+		if x := r[name]; x != nil && m[name] == nil {
+			m[name] = x
+			delete(r, name)
+		}
+	}
+	for name, x := range m {
+		if x.Kind() == 'n' && name != "content" {
+			delete(m, name)
+		}
+	}
+	v.messages = encoded(append(list, m))
+	members["response"] = encoded(r)
 }
 
 // knownMembers are the members of a message, in any form, that a turn's message holds.

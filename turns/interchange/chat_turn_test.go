@@ -128,3 +128,20 @@ func TestChatKeepsContentOfUnknownTypes(t *testing.T) {
 		}
 	}
 }
+
+// A log of calls has the response beside the messages of the request.
+func TestChatLogWithItsResponse(t *testing.T) {
+	for name, response := range map[string]string{
+		"openai":    `{"id":"r1","model":"m2","created":1772359500,"choices":[{"index":0,"message":{"role":"assistant","content":"a"}}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`,
+		"anthropic": `{"id":"r1","type":"message","role":"assistant","model":"m2","content":[{"type":"text","text":"a"}],"usage":{"input_tokens":9,"output_tokens":1}}`,
+	} {
+		steps, losses := readChat(t, `{"messages":[{"role":"user","content":"q"}],"response":`+response+`}`, Options{Form: ChatForm(name)})
+		if len(steps) != 2 || len(losses) != 0 {
+			t.Errorf("%s: %v, losses %+v", name, outlineSteps(steps), losses)
+			continue
+		}
+		if a := steps[1].Append; a.Response == nil || a.Response.Parts[0].Content != "a" || a.Usage == nil || a.Usage.InputTokens != 9 || a.Model != "m2" {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+}

@@ -135,3 +135,15 @@ func TestChatLossesAreBounded(t *testing.T) {
 		t.Errorf("%d losses", len(losses))
 	}
 }
+
+// The messages of a call may stand in the log, and its usage in the span.
+func TestUsageOfASpanWhoseMessagesAreInTheLog(t *testing.T) {
+	span := otlpLine("1", "T", otlpText("gen_ai.response.model", "m-1"), `{"key":"gen_ai.usage.input_tokens","value":{"intValue":"10"}}`)
+	log := `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"timeUnixNano":"1775919188500000000","eventName":"gen_ai.client.inference.operation.details","traceId":"T","spanId":"1","attributes":[` + strings.Join(otlpCall("structured", "a", "1"), ",") + `]}]}]}]}` + "\n"
+	for _, text := range []string{span + log, log + span} {
+		steps, _ := readChat(t, text, Options{})
+		if a := steps[len(steps)-1].Append; len(steps) != 2 || a.Usage == nil || a.Usage.InputTokens != 10 || a.Model != "m-1" {
+			t.Errorf("%v", outlineSteps(steps))
+		}
+	}
+}

@@ -91,6 +91,12 @@ func (c *chatReader) span(s otelSpan, in [sha256.Size]byte) {
 		return
 	case !held:
 		c.count("spans without messages")
+		if call, err := newOtelCall(s, nil, nil); err == nil && call.usage != nil && s.id != "" {
+			if c.counted == nil {
+				c.counted = make(map[otelSpanKey]*otelCall)
+			}
+			c.counted[otelSpanKey{s.trace, s.id}] = call
+		}
 		return
 	}
 	for _, name := range others {
@@ -129,10 +135,10 @@ func (c *chatReader) span(s otelSpan, in [sha256.Size]byte) {
 // otelSpanKey names a span.
 type otelSpanKey struct{ trace, id string }
 
-// own returns the calls that are to be read, in the order in which they began. A span that
+// inOrder returns the calls that are to be read, in the order in which they began. A span that
 // an exporter wrote again counts once. A span of which others are parts that are calls too
 // repeats them.
-func (h *otelHistory) own(count func(string)) (out []*otelCall) {
+func (h *otelHistory) inOrder(count func(string)) (out []*otelCall) {
 	at, parents := make(map[otelSpanKey]int), make(map[otelSpanKey]otelSpanKey)
 	for _, k := range h.calls {
 		id := otelSpanKey{k.span.trace, k.span.id}
@@ -421,7 +427,14 @@ func otelMeta(m map[string]any) turns.Raw {
 // response.
 func (c *chatReader) endSpans() {
 	for _, h := range c.order {
-		for _, k := range h.own(c.count) {
+		for _, k := range h.inOrder(c.count) {
+			// The messages may stand in a record of the log, and the usage in its span.
+			if counted := c.counted[otelSpanKey{k.span.trace, k.span.id}]; counted != nil && k.usage == nil {
+				k.usage, k.details = counted.usage, counted.details
+				if k.model == "" {
+					k.model = counted.model
+				}
+			}
 			c.call(h, k)
 		}
 		h.calls = nil
@@ -435,7 +448,7 @@ func (c *chatReader) endSpans() {
 			c.otelTurn(h, k, k.continues, k.half, nil, k.digest, k.local, true)
 		}
 	}
-	c.order, c.histories = nil, nil
+	c.order, c.histories, c.counted = nil, nil, nil
 }
 
 // count adds to the loss report, by reason.

@@ -88,13 +88,13 @@ type messageList struct {
 	record  string // of the entry
 	program bool   // a program wrote the message in the name of the user
 	node    *piNode
-	taken   bool // a turn holds it
+	inTurn  bool // a turn holds it
 }
 
-// take notes that a turn holds the messages.
-func (h *messageList) take() {
-	for ; h != nil && !h.taken; h = h.before {
-		h.taken = true
+// markInTurn notes that a turn holds the messages.
+func (h *messageList) markInTurn() {
+	for ; h != nil && !h.inTurn; h = h.before {
+		h.inTurn = true
 	}
 }
 
@@ -470,7 +470,7 @@ func (p *piReader) turn(n *piNode, record string, response *turns.Message, m *pi
 	}
 	a.Meta = withProgramMessages(withTimeBound(meta.raw(), n.bound), programs)
 	p.emit(n, Step{Append: a})
-	n.messages.take()
+	n.messages.markInTurn()
 	n.completes = a.ID
 	n.lastTurn, n.messages = turns.Ref{Session: session, Turn: a.ID}, nil
 	p.tips[session] = a.ID
@@ -610,7 +610,7 @@ func keptFrom(n, first *piNode) (id turns.ID, whole bool) {
 // end reads the end of the file. With Final it emits the messages of each branch that have
 // no response.
 func (p *piReader) end(int) {
-	pending := func(n *piNode) bool { return n.children == 0 && n.messages != nil && !n.messages.taken && !n.copied }
+	pending := func(n *piNode) bool { return n.children == 0 && n.messages != nil && !n.messages.inTurn && !n.copied }
 	if !p.opt.Final {
 		held := 0
 		for _, n := range p.entries {

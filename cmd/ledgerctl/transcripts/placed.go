@@ -34,7 +34,7 @@ func (p *placement) of(turn, session turns.ID) turns.ID {
 	return session
 }
 
-func (p *placement) put(turn, from, to turns.ID) {
+func (p *placement) record(turn, from, to turns.ID) {
 	if p.turns == nil {
 		p.turns = make(map[turns.ID]placedTurn)
 	}
@@ -49,7 +49,7 @@ func (im *Importer) place(ctx context.Context, a *interchange.Append, rep *Repor
 	}
 	b := *a
 	if b.Session = im.placed.of(a.Parent, a.Session); b.Session != a.Session {
-		im.placed.put(a.ID, a.Session, b.Session)
+		im.placed.record(a.ID, a.Session, b.Session)
 	}
 	dup, err = im.append(ctx, &b, rep)
 	if !coded(err, api.Conflict) {
@@ -76,7 +76,7 @@ func (im *Importer) place(ctx context.Context, a *interchange.Append, rep *Repor
 		rep.Losses = append(rep.Losses, interchange.Loss{Kind: "repaired", Reason: "another turn follows its parent in the ledger; it begins a fork there", Record: a.ID.String()})
 	}
 	b.Session = a.Branch
-	im.placed.put(a.ID, a.Session, a.Branch)
+	im.placed.record(a.ID, a.Session, a.Branch)
 	return im.append(ctx, &b, rep)
 }
 
