@@ -291,8 +291,11 @@ func TestPiReal(t *testing.T) {
 func FuzzPi(f *testing.F) {
 	f.Add([]byte(piV1))
 	f.Add([]byte(piV3))
+	for _, text := range piFamily() {
+		f.Add([]byte(text))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p := Pi(bytes.NewReader(b), Options{Final: true})
+		p := Pi(bytes.NewReader(b), Options{Final: true, Copied: true})
 		turnsOf := map[turns.ID]bool{}
 		sessions := map[turns.ID]bool{}
 		for s, err := range p.Steps() {
