@@ -259,7 +259,6 @@ func (p *piReader) readEntry(w *piWaiting) {
 		p.uncounted(line, n, e.Usage, "usage of the summary of a branch that was left")
 	case "compaction":
 		p.compaction(line, n, e)
-		p.uncounted(line, n, e.Usage, "usage of a compaction")
 		if len(e.System) > 0 && e.System.Kind() != 'n' {
 			p.loss.add(line, "skipped", "the system text that the model had after a compaction", e.ID)
 		}
@@ -561,6 +560,7 @@ func (p *piReader) otherPlaces(n *piNode) (out []turns.Ref) {
 func (p *piReader) compaction(line int, n *piNode, e *piEntry) {
 	if n.lastTurn.IsZero() {
 		p.loss.add(line, "skipped", "a compaction before the first turn", e.ID)
+		p.uncounted(line, n, e.Usage, "usage of a compaction before the first turn")
 		return
 	}
 	var first *piNode
@@ -579,6 +579,7 @@ func (p *piReader) compaction(line int, n *piNode, e *piEntry) {
 	n.lastTurn.Session, p.tips[session] = session, n.lastTurn.Turn // what follows goes on there
 	k := &Compaction{Session: session, ID: turns.DeriveID(at, "pi compaction", e.record(), n.lastTurn.Turn.String()), Parent: n.lastTurn.Turn, Time: n.time,
 		Trigger: "threshold", Summary: e.Summary, TokensBefore: e.TokensBefore, Meta: withTimeBound(piMeta{Record: e.record(), Details: turns.Raw(e.Details)}.raw(), n.bound)}
+	k.Usage = e.Usage.counts()
 	switch {
 	case first == nil:
 		p.loss.add(line, "repaired", "the first entry that the compaction keeps is not in the file; it keeps nothing", e.ID)

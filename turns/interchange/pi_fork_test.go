@@ -177,11 +177,13 @@ func TestPiLossesOfWhatTheModelSees(t *testing.T) {
 	want := []string{
 		`skipped an edit of what the model sees; the entry "a1" is stored as it was 0`,
 		"skipped usage of a call outside the conversation 5",
-		"skipped usage of a compaction 7",
 		"skipped commands that the user ran, which the model does not see 0",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("losses (-want +got):\n%s", d)
+	}
+	if k := steps[len(steps)-2].Compaction; k == nil || k.Usage == nil || k.Usage.InputTokens != 7 {
+		t.Errorf("compaction %+v", k)
 	}
 	last := steps[len(steps)-1].Append
 	if at := turns.ProgramMessages(last.Meta); len(last.Messages) != 2 || len(at) != 1 || at[0] != 0 {
