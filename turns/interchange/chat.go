@@ -36,8 +36,11 @@ type chatReader struct {
 	index       int            // conversations so far
 	sameContent map[string]int // conversations so far by their whole content
 
-	histories map[string]*otelHistory // read from spans
-	order     []*otelHistory          // the same, first read first
+	withID map[string]map[[sha256.Size]byte]bool // messages of the first conversation with an id
+
+	histories map[string]*otelHistory   // read from spans
+	order     []*otelHistory            // the same, first read first
+	counted   map[otelSpanKey]*otelCall // usage of spans without messages
 
 	list bool // inside a top-level list of objects
 }
@@ -56,11 +59,12 @@ type chatReader struct {
 //   - a list of such objects.
 //
 // Each assistant message ends a turn. A session's id comes from the conversation's
-// own (id, conversation_id, session_id) and its first message, so that a longer copy
-// adds what is new. Where it has none, or that of a task (task_id and trial), which
+// own (id, conversation_id, session_id), with its first message where others may have
+// that id (1), so that a longer copy adds what is new, and so does one without the oldest
+// messages. Where it has none, or that of a task (task_id and trial), which
 // others have too, the id comes from the whole content: a copy under another name is
-// the same session, a longer one is another. A turn's id comes from its place in the
-// session.
+// the same session, a longer one is another. A turn's id comes from that of its response,
+// else from its response and the message before it.
 //
 // One conversation is held in memory at a time.
 func Chat(r io.Reader, opt Options) *Reader {
@@ -91,7 +95,7 @@ func (c *chatReader) value() error {
 	c.index++
 	if errors.Is(err, turns.ErrMalformed) || errors.Is(err, turns.ErrUnsupported) || errors.Is(err, turns.ErrTooLarge) {
 		if c.list { // one bad entry does not take the others with it
-			c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "a conversation that can't be read: " + err.Error(), Record: strconv.Itoa(c.index - 1)})
+			c.loss.add(0, "skipped", "a conversation that can't be read: "+err.Error(), strconv.Itoa(c.index-1))
 			return nil
 		}
 	}
@@ -173,7 +177,10 @@ func (c *chatReader) conversation(v *conversation) error {
 	if err != nil {
 		return err
 	}
-	c.loss.single = append(append(c.loss.single, v.loss...), v.dropped()...)
+	v.stated = readChatMessages(v.messages)
+	for _, l := range append(v.loss, v.dropped()...) {
+		c.loss.addLoss(l)
+	}
 	for len(ms) > 0 && ms[0].Role == turns.System && system == nil {
 		for _, p := range ms[0].Parts {
 			system = append(system, turns.Section{Content: p.Content})
@@ -181,21 +188,21 @@ func (c *chatReader) conversation(v *conversation) error {
 		ms = ms[1:]
 	}
 	if len(ms) == 0 {
-		c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "a conversation without messages", Record: v.id})
+		c.loss.add(0, "skipped", "a conversation without messages", v.id)
 		return nil
 	}
 	key, err := c.key(v, system, ms)
 	if err != nil {
 		return err
 	}
-	session := turns.DeriveID(v.created, append([]string{"chat"}, key...)...)
+	session := turns.DeriveID(v.began, append([]string{"chat"}, key...)...)
 	c.step(Step{Open: &Open{ID: session, Time: v.created, Model: v.model, System: system, Tools: v.tools, Meta: v.meta()}})
 	return c.turns(v, session, ms)
 }
 
-// key returns what a conversation's id is derived from: its own id and its first message,
-// since ids such as 1 occur twice; without an id the whole content. Equal conversations
-// in one file are different sessions.
+// key returns what a conversation's id is derived from: its own id, with its first message
+// if others may have that id; without an id the whole content. Equal conversations in one
+// file are different sessions.
 func (c *chatReader) key(v *conversation, system []turns.Section, ms []turns.Message) ([]string, error) {
 	content := []any{ms[0]}
 	if v.id == "" || v.task {
@@ -208,6 +215,9 @@ func (c *chatReader) key(v *conversation, system []turns.Section, ms []turns.Mes
 	sum := sha256.Sum256(b)
 	key := []string{v.id, hex.EncodeToString(sum[:])}
 	if v.id != "" && !v.task {
+		if isOwnID(v.id) && c.isFirstOrSame(v) {
+			return key[:1], nil
+		}
 		return key, nil
 	}
 	if c.sameContent == nil {
@@ -218,25 +228,78 @@ func (c *chatReader) key(v *conversation, system []turns.Section, ms []turns.Mes
 	return append(key, strconv.Itoa(c.sameContent[at])), nil
 }
 
+// isFirstOrSame reports whether a conversation is the first of the file with its id, or has
+// a message in common with that one: it lost its oldest messages, or has more.
+func (c *chatReader) isFirstOrSame(v *conversation) bool {
+	if c.withID == nil {
+		c.withID = make(map[string]map[[sha256.Size]byte]bool)
+	}
+	before, again := c.withID[v.id]
+	has := make(map[[sha256.Size]byte]bool, len(v.stated))
+	same := false
+	for i := range v.stated {
+		if m := &v.stated[i]; m.role != "system" && m.role != "developer" {
+			has[m.digest] = true
+			same = same || before[m.digest]
+		}
+	}
+	if again && !same {
+		return false
+	}
+	c.withID[v.id] = has
+	return true
+}
+
 // turns emits the turns of a conversation. An assistant message ends a turn.
 func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message) error {
 	called := make(map[string]bool)
 	var parent turns.ID
 	var messages []turns.Message
-	n := 0
-	emit := func(response *turns.Message) {
-		id := turns.DeriveID(v.created, "chat turn", session.String(), strconv.Itoa(n))
-		c.step(Step{Append: &Append{Session: session, ID: id, Parent: parent, Time: v.created, Model: v.model, Messages: messages, Response: response}})
-		parent, messages = id, nil
-		n++
+	var anchors chatAnchors
+	answers := v.answers(ms)
+	last, lastBound := v.created, turns.TimeNotBefore // the latest time that is known
+	if v.began.IsZero() {
+		lastBound = turns.TimeNotAfter // the conversation's may be that of its end
 	}
+	emit := func(response *turns.Message, stated, before *chatMessage) {
+		name := anchors.name(stated, before)
+		if response == nil {
+			name += " pending"
+		}
+		a := &Append{Session: session, ID: turns.DeriveID(v.began, "chat turn", session.String(), name), Parent: parent, Time: stated.time, Model: v.model, Messages: messages, Response: response, Usage: stated.usage,
+			Branch: turns.DeriveID(v.began, "chat branch", session.String(), name)}
+		if stated.model != "" {
+			a.Model = stated.model
+		}
+		if before != nil && before.time.After(last) {
+			last, lastBound = before.time, turns.TimeNotBefore
+		}
+		bound := turns.TimeBound("")
+		if a.Time.IsZero() && !last.IsZero() {
+			a.Time, bound = last, lastBound
+		} else if a.Time.After(last) {
+			last, lastBound = a.Time, turns.TimeNotBefore
+		}
+		var meta turns.Raw
+		if stated.id != "" {
+			meta = encoded(map[string]string{"message_id": stated.id})
+		}
+		a.Meta = withProgramMessages(withTimeBound(withUsage(meta, stated.details), bound), orphanMessages(messages))
+		c.step(Step{Append: a})
+		parent, messages = a.ID, nil
+	}
+	var before *chatMessage
+	n := 0
 	for i := range ms {
 		m := ms[i]
 		if m.Role == turns.Assistant {
 			for _, id := range m.Calls(nil) {
 				called[id] = true
 			}
-			emit(&m)
+			stated, at := answers[n], answers[n].before
+			n++
+			emit(&m, stated.chatMessage, at)
+			before = stated.chatMessage
 			continue
 		}
 		m.FinishReason = ""
@@ -244,12 +307,66 @@ func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 	}
 	if len(messages) > 0 {
 		if c.opt.Final {
-			emit(nil)
+			b, err := turns.EncodeJSON(messages)
+			if err != nil {
+				return err
+			}
+			emit(nil, &chatMessage{digest: sha256.Sum256(b)}, before)
 		} else {
-			c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(messages), Record: v.id})
+			c.loss.addLoss(Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(messages), Record: v.id})
 		}
 	}
+	if v.usage != nil {
+		c.loss.addLoss(Loss{Kind: "skipped", Reason: "usage of a conversation as a whole, which no turn can hold", Record: v.id, Usage: v.usage})
+	}
 	return nil
+}
+
+// chatAnswer is a message of the assistant, and the one before it; nil: there is none.
+type chatAnswer struct {
+	*chatMessage
+	before *chatMessage
+}
+
+// answers returns what the JSON of each assistant's message says, by their order in ms. If the
+// JSON has others than ms, they are told from ms alone.
+func (v *conversation) answers(ms []turns.Message) (out []chatAnswer) {
+	for i := range v.stated {
+		if v.stated[i].role != "assistant" {
+			continue
+		}
+		a := chatAnswer{chatMessage: &v.stated[i]}
+		if i > 0 {
+			a.before = &v.stated[i-1]
+		}
+		out = append(out, a)
+	}
+	n := 0
+	for i := range ms {
+		if ms[i].Role == turns.Assistant {
+			n++
+		}
+	}
+	if n != len(out) {
+		out = nil
+		var before *chatMessage
+		for i := range ms {
+			m := new(chatMessage)
+			if b, err := turns.EncodeJSON(&ms[i]); err == nil {
+				m.digest = sha256.Sum256(b)
+			}
+			if ms[i].Role == turns.Assistant {
+				out = append(out, chatAnswer{m, before})
+			}
+			before = m
+		}
+	}
+	if v.usage != nil && n == 1 && out[0].usage == nil { // of the only call
+		one := *out[0].chatMessage
+		one.usage, one.details = v.usage, v.details
+		out[0].chatMessage, v.usage = &one, nil
+	}
+	return out
 }
 
 // orphans returns m with user text in place of the responses to calls that the
@@ -267,12 +384,23 @@ func (c *chatReader) orphans(m turns.Message, called map[string]bool, record str
 			continue
 		}
 		text.Parts = append(text.Parts, turns.TextPart(orphanText(p.ID)+"\n"+jsonText(p.Response)))
-		c.loss.single = append(c.loss.single, Loss{Kind: "repaired", Reason: "a tool result without its call became text", Record: record})
+		c.loss.add(0, "repaired", "a tool result without its call became text", record)
 	}
 	if len(kept.Parts) == 0 {
 		return []turns.Message{text}
 	}
 	return []turns.Message{kept, text}
+}
+
+// orphanMessages returns the indexes of messages that stand for results without their calls,
+// which no person wrote.
+func orphanMessages(ms []turns.Message) (at []int) {
+	for i, m := range ms {
+		if m.Role == turns.User && len(m.Parts) > 0 && m.Parts[0].Type == turns.Text && strings.HasPrefix(m.Parts[0].Content, orphanBegin) {
+			at = append(at, i)
+		}
+	}
+	return at
 }
 
 // SniffChat reports whether head, the first bytes of a file, looks like chat
@@ -285,10 +413,24 @@ func SniffChat(head []byte, form ChatForm) bool {
 			return false
 		}
 	}
-	if !chatObject(d, list) {
+	if list && isGeminiHistory(head) || !chatObject(d, list) {
 		return false
 	}
 	return chatForm(head) == form
+}
+
+// isGeminiHistory reports whether head begins a list of contents as requests to Gemini hold
+// them. Gemini CLI writes a copy of a chat so (/chat save), beside the chat itself.
+func isGeminiHistory(head []byte) bool {
+	d := jsontext.NewDecoder(bytes.NewReader(head))
+	if _, err := d.ReadToken(); err != nil {
+		return false
+	}
+	v, err := d.ReadValue()
+	var m struct {
+		Parts []map[string]turns.Raw `json:"parts"`
+	}
+	return err == nil && decodeLoose(v, &m) == nil && len(m.Parts) > 0 && m.Parts[0]["type"] == nil
 }
 
 // chatObject reports whether the next value is an object that holds messages,
@@ -351,6 +493,10 @@ type conversation struct {
 	id       string
 	task     bool // the id is a task's
 	created  time.Time
+	began    time.Time // created, where that is stated for good
+	stated   []chatMessage
+	usage    *turns.Usage // of the conversation as a whole
+	details  turns.UsageDetails
 	model    string
 	system   turns.Raw
 	tools    []turns.Raw
@@ -388,6 +534,7 @@ func newConversation(raw turns.Raw) (*conversation, error) {
 	if v.messages.Kind() != '[' {
 		return nil, fmt.Errorf("%w: an object without messages", turns.ErrMalformed)
 	}
+	v.addResponse(members)
 	v.system = unquoted(take("system"))
 	if t := unquoted(take("tools")); t != nil {
 		if err := turns.DecodeJSON(t, &v.tools); err != nil {
@@ -395,9 +542,13 @@ func newConversation(raw turns.Raw) (*conversation, error) {
 		}
 	}
 	v.model = jsonText(take("model"))
-	v.created = parseTime(take("created", "created_at", "timestamp", "time"))
+	v.began = parseTime(take("created", "created_at"))
+	if v.created = v.began; v.began.IsZero() {
+		v.created = parseTime(take("timestamp", "time")) // may be that of the last message
+	}
+	v.usage, v.details = chatUsage(firstMember(members, "usage", "usage_metadata", "usageMetadata"))
 	for _, n := range []string{"id", "conversation_id", "session_id"} {
-		if m, ok := members[n]; ok && v.id == "" {
+		if m, ok := members[n]; ok && v.id == "" && m.Kind() != 'n' {
 			v.id = jsonText(m)
 		}
 	}
@@ -407,6 +558,47 @@ func newConversation(raw turns.Raw) (*conversation, error) {
 	}
 	v.rest = members
 	return v, nil
+}
+
+// addResponse adds the message of the response to a request, as a log of calls has it beside
+// the request's messages, unless they end with an answer. It takes the message from members.
+func (v *conversation) addResponse(members map[string]turns.Raw) {
+	response := unquoted(members["response"])
+	var r map[string]turns.Raw
+	var list, choices []map[string]turns.Raw
+	if response.Kind() != '{' || decodeLoose(response, &r) != nil || decodeLoose(v.messages, &list) != nil || len(list) == 0 || jsonText(list[len(list)-1]["role"]) == "assistant" {
+		return
+	}
+	var m map[string]turns.Raw
+	switch {
+	case r["choices"] != nil && decodeLoose(r["choices"], &choices) == nil && len(choices) > 0:
+		if decodeLoose(choices[0]["message"], &m) != nil || len(m) == 0 {
+			return
+		}
+		if n := len(choices) - 1; n > 0 {
+			v.loss = append(v.loss, Loss{Kind: "skipped", Reason: "further choices of a response", Count: n, Record: v.id})
+		}
+		delete(r, "choices")
+	case jsonText(r["role"]) == "assistant" && r["content"] != nil:
+		m = map[string]turns.Raw{"content": r["content"]}
+		delete(r, "content")
+	default:
+		return
+	}
+	m["role"] = turns.RawText("assistant")
+	for _, name := range []string{"id", "model", "created", "usage"} {
+		if x := r[name]; x != nil && m[name] == nil {
+			m[name] = x
+			delete(r, name)
+		}
+	}
+	for name, x := range m {
+		if x.Kind() == 'n' && name != "content" {
+			delete(m, name)
+		}
+	}
+	v.messages = encoded(append(list, m))
+	members["response"] = encoded(r)
 }
 
 // knownMembers are the members of a message, in any form, that a turn's message holds.
@@ -421,7 +613,7 @@ func (v *conversation) dropped() []Loss {
 	count := make(map[string]int)
 	for _, m := range ms {
 		for k, x := range m {
-			if x.Kind() != 'n' && !slices.Contains(knownMembers, k) {
+			if x.Kind() != 'n' && !slices.Contains(knownMembers, k) && !slices.Contains(turnMembers, k) {
 				count[k]++
 			}
 		}
@@ -461,7 +653,9 @@ func (v *conversation) read(form ChatForm) (system []turns.Section, ms []turns.M
 	}
 	switch form {
 	case ChatAnthropic:
-		return FromAnthropic(v.system, v.messages)
+		return v.withoutUnknown(ChatAnthropic, func(messages turns.Raw) ([]turns.Section, []turns.Message, error) {
+			return FromAnthropic(v.system, messages)
+		})
 	case ChatOTel:
 		return v.readOTel()
 	}
@@ -470,11 +664,13 @@ func (v *conversation) read(form ChatForm) (system []turns.Section, ms []turns.M
 			return nil, nil, err
 		}
 	}
-	known, err := v.knownRoles()
-	if err != nil {
+	if v.messages, err = v.knownRoles(); err != nil {
 		return nil, nil, err
 	}
-	ms, err = FromOpenAI(known)
+	_, ms, err = v.withoutUnknown(ChatOpenAI, func(messages turns.Raw) ([]turns.Section, []turns.Message, error) {
+		ms, err := FromOpenAI(messages)
+		return nil, ms, err
+	})
 	return system, ms, err
 }
 

@@ -3,7 +3,9 @@ package interchange
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -27,11 +29,13 @@ type geminiCLIReader struct {
 	source       string         // sessionId
 	mark         jsontext.Value // see exportMark
 	start        time.Time      // startTime
+	subagent     bool           // kind
+	spawner      string         // what the file calls the session that started it
 	opened       bool
 	last         *geminiCLIMessage // read last
-	lastTime     time.Time         // of the last message
-	turnCount    int
-	messageCount int // messages read
+	lastTime     time.Time         // of the last message that states one
+	equal        map[string]int    // messages without an id, by their digest
+	messageCount int               // messages read
 	state        geminiCLIState
 	log          *geminiCLILog // nil: the chat is one document
 }
@@ -42,6 +46,7 @@ type geminiCLIPoint struct {
 	parent    turns.ID
 	messages  []turns.Message // since the last turn
 	recordIDs []string        // of the records in messages
+	programs  []int           // indexes of messages that a program wrote in the name of the user
 }
 
 type geminiCLIState uint8
@@ -62,6 +67,8 @@ type geminiCLIMessage struct {
 	Tokens   *geminiTokens   `json:"tokens"`
 	Model    string          `json:"model"`
 
+	key string // ID, else the digest of the message and its occurrence among equals
+
 	Rest jsontext.Value `json:",embed"`
 }
 
@@ -76,6 +83,7 @@ type geminiCLICall struct {
 	Args   jsontext.Value `json:"args"`
 	Result jsontext.Value `json:"result"`
 	Status string         `json:"status"`
+	Agent  string         `json:"agentId"` // sessionId of the sub-agent that it started
 }
 
 type geminiTokens struct {
@@ -169,7 +177,15 @@ func (g *geminiCLIReader) member() error {
 		g.start = parseTime(turns.Raw(v))
 	case "nexus":
 		g.mark = slices.Clone(v)
-	case "projectHash", "lastUpdated", "kind":
+	case "kind":
+		g.subagent = jsonText(turns.Raw(v)) == "subagent"
+	case "parentSessionId":
+		g.spawner = jsonText(turns.Raw(v))
+	case "summary":
+		if g.source != "" {
+			g.names.set(g.sessionID(), turns.Raw(slices.Clone(v)), false)
+		}
+	case "projectHash", "lastUpdated":
 	default:
 		g.loss.count("skipped", "members of the document without a place: "+strconv.Quote(name))
 	}
@@ -194,6 +210,7 @@ func (g *geminiCLIReader) message() error {
 		g.loss.add(g.messageCount, "skipped", "a message that can't be read: "+err.Error(), "")
 		return nil
 	}
+	g.keyMessage(m, raw)
 	if g.last != nil {
 		g.place(g.last)
 	}
@@ -216,10 +233,31 @@ func (g *geminiCLIReader) end() error {
 	default:
 		g.place(m)
 		if len(g.messages) > 0 {
-			g.turn(g.lastTime, m, nil)
+			g.turn(parseTime(turns.RawText(m.Time)), m, nil)
 		}
 	}
 	return nil
+}
+
+// keyMessage gives a message without an id a key: a digest, with its occurrence among
+// equals.
+func (g *geminiCLIReader) keyMessage(m *geminiCLIMessage, raw []byte) {
+	if m.key = m.ID; m.ID != "" {
+		return
+	}
+	sum := sha256.Sum256(raw)
+	m.key = "sha256:" + hex.EncodeToString(sum[:])
+	if g.equal == nil {
+		g.equal = make(map[string]int)
+	}
+	if g.equal[m.key]++; g.equal[m.key] > 1 {
+		m.key += " " + strconv.Itoa(g.equal[m.key])
+	}
+}
+
+// sessionID returns the id of the session that the chat is.
+func (g *geminiCLIReader) sessionID() turns.ID {
+	return turns.DeriveID(g.start, "gemini-cli", g.source)
 }
 
 func (g *geminiCLIReader) open() {
@@ -227,23 +265,50 @@ func (g *geminiCLIReader) open() {
 		return
 	}
 	g.opened = true
-	g.session = turns.DeriveID(g.start, "gemini-cli", g.source)
-	g.step(Step{Open: &Open{ID: g.session, Time: g.start, Meta: g.sessionMeta(), Exported: exportedFrom(g.source, g.mark)}})
+	g.session = g.sessionID()
+	o := &Open{ID: g.session, Time: g.start, Meta: g.sessionMeta(), Exported: exportedFrom(g.source, g.mark)}
+	if g.subagent {
+		if o.SpawnedBy = g.opt.SpawnedBy; o.SpawnedBy.IsZero() {
+			g.loss.add(1, "repaired", "the session that started this sub-agent was not found; meta names it where the source does", g.spawnerName())
+		}
+	}
+	g.step(Step{Open: o})
+}
+
+func (g *geminiCLIReader) spawnerName() string {
+	if g.spawner == "" {
+		return g.opt.Spawner
+	}
+	return g.spawner
 }
 
 func (g *geminiCLIReader) sessionMeta() turns.Raw {
-	return encoded(map[string]string{"source": "gemini-cli", "session_id": g.source})
+	m := map[string]string{"source": "gemini-cli", "session_id": g.source}
+	if g.subagent {
+		m["kind"] = "subagent"
+		if by := g.spawnerName(); by != "" {
+			m["parent_session_id"] = by
+		}
+	}
+	return encoded(m)
 }
 
 func (g *geminiCLIReader) place(m *geminiCLIMessage) {
-	g.lastTime = parseTime(turns.RawText(m.Time))
+	at := parseTime(turns.RawText(m.Time))
+	if !at.IsZero() {
+		g.lastTime = at
+	}
 	switch m.Type {
 	case "user":
-		g.messages = append(g.messages, turns.Message{Role: turns.User, Parts: g.parts(m)})
-		g.recordIDs = append(g.recordIDs, m.ID)
+		message := turns.Message{Role: turns.User, Parts: g.parts(m)}
+		if isGeminiCLINote(&message) {
+			g.programs = append(slices.Clip(g.programs), len(g.messages))
+		}
+		g.messages = append(g.messages, message)
+		g.recordIDs = append(g.recordIDs, m.key)
 	case "gemini":
 		response, results := g.response(m)
-		g.turn(g.lastTime, m, &response)
+		g.turn(at, m, &response)
 		g.messages = results
 	default:
 		g.loss.count("skipped", "messages of type "+strconv.Quote(m.Type))
@@ -258,22 +323,39 @@ func (g *geminiCLIReader) place(m *geminiCLIMessage) {
 	}
 }
 
+// isGeminiCLINote reports whether Gemini CLI wrote a message in the name of the user.
+func isGeminiCLINote(m *turns.Message) bool {
+	if len(m.Parts) == 0 || m.Parts[0].Type != turns.Text {
+		return false
+	}
+	text := strings.TrimSpace(m.Parts[0].Content)
+	return slices.ContainsFunc([]string{
+		"<session_context>", "This is the Gemini CLI. We are setting up the context", "<state_snapshot>", "<hook_context>", "System: Please continue",
+	}, func(begin string) bool { return strings.HasPrefix(text, begin) })
+}
+
+// turn emits a turn. at is the time that its last message states; zero: none.
 func (g *geminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turns.Message) {
-	g.openSession(at, m.ID)
-	a := &Append{Session: g.session, Parent: g.parent, Time: at, Messages: nonNil(g.messages), Response: response}
-	key := m.ID
+	key := m.key
 	if response == nil {
 		key += " pending"
-	} else {
+	}
+	idTime, bound := at, turns.TimeBound("")
+	if at.IsZero() {
+		idTime, at, bound = g.start, g.lastTime, turns.TimeNotBefore
+		if at.IsZero() {
+			at = g.start
+		}
+	}
+	a := &Append{ID: turns.DeriveID(idTime, "gemini-cli", g.source, key), Branch: turns.DeriveID(idTime, "gemini-cli branch", g.source, key)}
+	g.openSession(at, a.Branch, a.ID)
+	a.Session, a.Parent, a.Time, a.Messages, a.Response = g.session, g.parent, at, nonNil(g.messages), response
+	if response != nil {
 		a.Model = m.Model
 		if t := m.Tokens; t != nil {
 			a.Usage = &turns.Usage{InputTokens: t.Input + t.Tool, OutputTokens: t.Output + t.Thoughts, CacheRead: t.Cached}
 		}
 	}
-	if m.ID == "" {
-		key = strconv.Itoa(g.turnCount)
-	}
-	a.ID = turns.DeriveID(at, "gemini-cli", g.source, key)
 	meta := map[string]any{"message_id": m.ID}
 	if len(g.recordIDs) > 0 {
 		meta["messages"] = g.recordIDs
@@ -281,10 +363,18 @@ func (g *geminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turn
 	if t := m.Tokens; a.Usage != nil && t.Thoughts > 0 {
 		meta["usage"] = turns.UsageDetails{Reasoning: t.Thoughts}
 	}
-	a.Meta = encoded(meta)
+	var agents []string
+	for _, c := range m.Calls {
+		if c.Agent != "" && response != nil {
+			agents = append(agents, c.Agent)
+		}
+	}
+	if len(agents) > 0 {
+		meta["agents"] = agents
+	}
+	a.Meta = withProgramMessages(withTimeBound(encoded(meta), bound), g.programs)
 	g.step(Step{Append: a})
-	g.parent, g.messages, g.recordIDs = a.ID, nil, nil
-	g.turnCount++
+	g.parent, g.messages, g.recordIDs, g.programs = a.ID, nil, nil, nil
 	if g.log != nil {
 		g.log.turnEnds(g.session, a.ID)
 	}
@@ -355,7 +445,7 @@ func (g *geminiCLIReader) response(m *geminiCLIMessage) (response turns.Message,
 	response.Parts = append(response.Parts, g.parts(m)...)
 	for i, c := range m.Calls {
 		if c.ID == "" || slices.Contains(response.Calls(nil), c.ID) {
-			c.ID = fmt.Sprintf("%s-%d", m.ID, i)
+			c.ID = fmt.Sprintf("%s-%d", m.key, i)
 			g.loss.add(g.messageCount, "repaired", "a tool call without an id of its own was given one", m.ID)
 		}
 		c.Name = g.loss.toolName(g.messageCount, c.Name, c.ID)
@@ -416,4 +506,62 @@ func SniffGeminiCLI(head []byte) bool {
 		}
 	}
 	return slices.Contains(names, "sessionId") && slices.Contains(names, "projectHash")
+}
+
+// GeminiCLIHead is what the beginning of a chat of Gemini CLI says of it.
+type GeminiCLIHead struct {
+	Session  string // what Gemini CLI calls it
+	Subagent bool
+	Spawner  string // what Gemini CLI calls the session that started the sub-agent; empty: not said
+}
+
+// ReadGeminiCLIHead reads the members of a chat before its messages. ok is false for another
+// file.
+func ReadGeminiCLIHead(head []byte) (h GeminiCLIHead, ok bool) {
+	d := jsontext.NewDecoder(bytes.NewReader(head))
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return h, false
+	}
+	for d.PeekKind() == '"' {
+		t, err := d.ReadToken()
+		if err != nil || t.String() == "messages" {
+			break
+		}
+		name := t.String()
+		v, err := d.ReadValue()
+		if err != nil {
+			break
+		}
+		switch s, _ := turns.Raw(v).Text(); name {
+		case "sessionId":
+			h.Session = s
+		case "kind":
+			h.Subagent = s == "subagent"
+		case "parentSessionId":
+			h.Spawner = s
+		}
+	}
+	return h, h.Session != ""
+}
+
+// GeminiCLISpawner returns the turn of a chat whose call started a sub-agent, by what Gemini
+// CLI calls the sub-agent's session. The turn is zero if the chat does not say which, and
+// the ref is zero if the chat can't be read.
+func GeminiCLISpawner(chat io.Reader, agent string) (by turns.Ref) {
+	for s, err := range GeminiCLI(chat, Options{Final: true}).Steps() {
+		switch {
+		case err != nil:
+			return by
+		case s.Open != nil && by.IsZero():
+			by.Session = s.Open.ID
+		case s.Append != nil:
+			var m struct {
+				Agents []string `json:"agents"`
+			}
+			if json.Unmarshal(s.Append.Meta, &m) == nil && slices.Contains(m.Agents, agent) {
+				return turns.Ref{Session: s.Append.Session, Turn: s.Append.ID}
+			}
+		}
+	}
+	return by
 }

@@ -2,6 +2,8 @@ package interchange
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"io"
 	"slices"
 	"strconv"
@@ -24,7 +26,6 @@ import (
 type geminiCLILog struct {
 	list []geminiCLIPlaced     // the messages that the model sees, oldest first
 	tips map[turns.ID]turns.ID // last turn of each session
-	sets int                   // compactions so far
 }
 
 // geminiCLIPlaced is a message that was read.
@@ -79,6 +80,7 @@ func (g *geminiCLIReader) logRecord(line int, b []byte) error {
 			g.loss.add(line, "skipped", "a message that can't be read: "+err.Error(), "")
 			return nil
 		}
+		g.keyMessage(m, b)
 		g.addMessage(line, m)
 	case r.Set.Kind() == '{':
 		g.set(line, r.Set)
@@ -94,6 +96,8 @@ type geminiCLIHeader struct {
 	Start    string             `json:"startTime"`
 	Updated  string             `json:"lastUpdated"`
 	Summary  turns.Raw          `json:"summary"`
+	Kind     string             `json:"kind"`
+	Parent   string             `json:"parentSessionId"`
 	Messages []geminiCLIMessage `json:"messages"`
 }
 
@@ -106,7 +110,7 @@ func (g *geminiCLIReader) header(line int, b []byte) {
 		return
 	}
 	if g.source == "" {
-		g.source, g.start = h.Source, parseTime(turns.RawText(h.Start))
+		g.source, g.start, g.subagent, g.spawner = h.Source, parseTime(turns.RawText(h.Start)), h.Kind == "subagent", h.Parent
 	} else if g.source != h.Source {
 		g.loss.add(line, "repaired", "the chat has another session id from here on; it stays one session", h.Source)
 	}
@@ -120,13 +124,16 @@ func (g *geminiCLIReader) set(line int, b jsontext.Value) {
 		g.loss.add(line, "skipped", "a change of the header that can't be read", "")
 		return
 	}
+	for i := range h.Messages {
+		h.Messages[i].key = h.Messages[i].ID
+	}
 	for name := range members {
 		switch name {
 		case "messages":
-			g.replace(line, &h)
+			g.replace(line, &h, b)
 		case "summary":
 			if g.source != "" {
-				g.names.set(turns.DeriveID(g.start, "gemini-cli", g.source), h.Summary, false)
+				g.names.set(g.sessionID(), h.Summary, false)
 			}
 		case "sessionId", "lastUpdated":
 		default:
@@ -137,9 +144,9 @@ func (g *geminiCLIReader) set(line int, b jsontext.Value) {
 
 func (g *geminiCLIReader) addMessage(line int, m *geminiCLIMessage) {
 	switch {
-	case g.last != nil && g.last.ID == m.ID:
+	case g.last != nil && g.last.key == m.key:
 		g.last = m
-	case g.log.index(m.ID) >= 0:
+	case g.log.index(m.key) >= 0:
 		g.loss.add(line, "kept_first", "a message changed after another had followed it", m.ID)
 	default:
 		g.placeLast()
@@ -154,7 +161,7 @@ func (g *geminiCLIReader) placeLast() {
 	}
 	m := g.last
 	g.last = nil
-	g.log.list = append(g.log.list, geminiCLIPlaced{id: m.ID, before: g.geminiCLIPoint})
+	g.log.list = append(g.log.list, geminiCLIPlaced{id: m.key, before: g.geminiCLIPoint})
 	g.messages, g.recordIDs = slices.Clip(g.messages), slices.Clip(g.recordIDs) // a rewind may share them
 	g.place(m)
 }
@@ -194,28 +201,28 @@ func (g *geminiCLIReader) truncate(i int) {
 
 // openSession emits the session of the next turn: that of the chat, a fork where the turn
 // does not follow the last one, a new session where nothing is before it.
-func (g *geminiCLIReader) openSession(at time.Time, key string) {
+// branch is its id if it is not the chat's, and first the turn, zero for a compaction.
+func (g *geminiCLIReader) openSession(at time.Time, branch, first turns.ID) {
 	g.open()
 	if g.log == nil {
 		return
 	}
 	if g.session.IsZero() { // rewound to the beginning
-		g.session = turns.DeriveID(g.start, "gemini-cli", g.source)
+		g.session = g.sessionID()
 	}
 	if g.log.tips[g.session] == g.parent {
 		return
 	}
-	id := turns.DeriveID(at, "gemini-cli branch", g.source, key)
 	if g.parent.IsZero() {
-		g.step(Step{Open: &Open{ID: id, Time: at, Meta: g.sessionMeta()}})
+		g.step(Step{Open: &Open{ID: branch, Time: at, Meta: g.sessionMeta()}})
 	} else {
-		g.step(Step{Fork: &Fork{ID: id, At: turns.Ref{Session: g.session, Turn: g.parent}, Time: at, Meta: g.sessionMeta()}})
+		g.step(Step{Fork: &Fork{ID: branch, At: turns.Ref{Session: g.session, Turn: g.parent}, Time: at, Meta: g.sessionMeta(), First: first}})
 	}
-	g.session, g.log.tips[id] = id, g.parent
+	g.session, g.log.tips[branch] = branch, g.parent
 }
 
 // replace reads the messages that the model sees from here on.
-func (g *geminiCLIReader) replace(line int, h *geminiCLIHeader) {
+func (g *geminiCLIReader) replace(line int, h *geminiCLIHeader, raw []byte) {
 	if len(g.log.list) == 0 && g.last == nil { // the beginning
 		for i := range h.Messages {
 			g.addMessage(line, &h.Messages[i])
@@ -227,7 +234,7 @@ func (g *geminiCLIReader) replace(line int, h *geminiCLIHeader) {
 		ids = append(ids, p.id)
 	}
 	if g.last != nil {
-		ids = append(ids, g.last.ID)
+		ids = append(ids, g.last.key)
 	}
 	common := 0
 	for common < min(len(ids), len(h.Messages)) && ids[common] == h.Messages[common].ID {
@@ -252,27 +259,29 @@ func (g *geminiCLIReader) replace(line int, h *geminiCLIHeader) {
 		return
 	}
 	g.placeLast()
-	g.compact(line, h, kept)
+	g.compact(line, h, kept, sha256.Sum256(raw))
 }
 
-// compact records that messages replace all but the last kept ones.
-func (g *geminiCLIReader) compact(line int, h *geminiCLIHeader, kept int) {
+// compact records that messages replace all but the last kept ones. sum is the digest of
+// the record.
+func (g *geminiCLIReader) compact(line int, h *geminiCLIHeader, kept int, sum [sha256.Size]byte) {
 	if g.parent.IsZero() {
 		g.loss.add(line, "skipped", "a compaction before the first turn", "")
 		return
 	}
-	g.openSession(g.lastTime, "compaction "+strconv.Itoa(g.log.sets))
-	k := &Compaction{Session: g.session, Parent: g.parent, Time: parseTime(turns.RawText(h.Updated)), Trigger: "threshold"}
-	if k.Time.IsZero() {
-		k.Time = g.lastTime
+	key := g.parent.String() + " " + hex.EncodeToString(sum[:])
+	at, bound := parseTime(turns.RawText(h.Updated)), turns.TimeBound("")
+	idTime := at
+	if at.IsZero() {
+		idTime, at, bound = g.start, g.lastTime, turns.TimeNotBefore
 	}
-	k.ID = turns.DeriveID(k.Time, "gemini-cli compaction", g.source, strconv.Itoa(g.log.sets))
-	g.log.sets++
+	g.openSession(at, turns.DeriveID(idTime, "gemini-cli branch", g.source, key), turns.ID{})
+	k := &Compaction{Session: g.session, Parent: g.parent, Time: at, Trigger: "threshold", ID: turns.DeriveID(idTime, "gemini-cli compaction", g.source, key), Meta: withTimeBound(nil, bound)}
 	old := len(g.log.list) - kept
 	if kept > 0 {
 		k.FirstKept = g.log.list[old].turn
 	} else {
-		g.messages, g.recordIDs = nil, nil
+		g.messages, g.recordIDs, g.programs = nil, nil, nil
 	}
 	list := slices.Clone(g.log.list[old:])
 	g.log.list = nil

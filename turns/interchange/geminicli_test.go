@@ -2,6 +2,7 @@ package interchange
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -171,4 +172,51 @@ func FuzzGeminiCLI(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A copy of a chat that Gemini CLI saved under a name is no transcript.
+func TestGeminiCLISavedCopyIsNoTranscript(t *testing.T) {
+	for _, text := range []string{
+		`[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"name":"ls","args":{}}}]}]`,
+		`{"history":[{"role":"user","parts":[{"text":"hello"}]}],"clientHistory":[{"role":"user","parts":[{"text":"hello"}]}],"toolCall":{"name":"ls","args":{}}}`,
+	} {
+		for _, f := range Formats() {
+			if f.Sniff([]byte(text)) {
+				t.Errorf("%s is taken for %s", text, f.Name)
+			}
+		}
+	}
+}
+
+// Ids do not depend on records that are not understood, on notes, or on the order of the
+// document's members; a message without an id or a time is still one.
+func TestGeminiCLIIDsAreNoPositions(t *testing.T) {
+	for name, text := range map[string]string{"log": geminiCLILogText, "without ids of messages": strings.NewReplacer(`"id":"u3",`, `"id":"",`, `"id":"g4","timestamp":"2026-04-11T14:53:08Z",`, `"id":"g4",`).Replace(geminiCLILogText)} {
+		whole := stepsOf(t, "gemini-cli", text, Options{Final: true})
+		index := newStepIndex(whole)
+		var lines []string
+		for line := range strings.Lines(text) {
+			lines = append(lines, line)
+		}
+		for at := 1; at <= len(lines); at++ {
+			for _, unknown := range []string{`{"$note":"x"}`, `{"id":"i` + fmt.Sprint(at) + `","timestamp":"2026-04-11T14:53:01Z","type":"info","content":"shown"}`, `{"id":"torn","ty`} {
+				if strings.HasPrefix(unknown, `{"id":"i`) && (at < 6 || strings.Contains(text[:strings.Index(text, lines[at-1])+1], "$rewindTo") || strings.Contains(lines[min(at, len(lines)-1)], `"$set":{"messages"`)) {
+					continue // between the records of one message, or in a list that is compared
+				}
+				got := stepsOf(t, "gemini-cli", strings.Join(lines[:at], "")+unknown+"\n"+strings.Join(lines[at:], ""), Options{Final: true})
+				if err := index.contains(got); err != nil || len(got) != len(whole) {
+					t.Errorf("%s, %s at %d: %d steps, want %d, %v", name, unknown, at, len(got), len(whole), err)
+				}
+			}
+		}
+	}
+}
+
+// What Gemini CLI writes in the name of the user is marked.
+func TestGeminiCLINotesAreOfAProgram(t *testing.T) {
+	steps := stepsOf(t, "gemini-cli", `{"sessionId":"s","projectHash":"p","startTime":"2026-04-11T14:53:00Z","messages":[{"id":"1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":"<session_context>\nToday is"},{"id":"2","timestamp":"2026-04-11T14:53:02Z","type":"user","content":"hello"},{"id":"3","type":"gemini","content":"hi"}],"summary":"a title"}`, Options{Final: true})
+	a := steps[1].Append
+	if at := turns.ProgramMessages(a.Meta); len(at) != 1 || at[0] != 0 || turns.TimeBoundOf(a.Meta) != turns.TimeNotBefore || a.Time.Second() != 2 {
+		t.Errorf("of programs %v, time %v, meta %s", at, a.Time, a.Meta)
+	}
 }

@@ -21,11 +21,18 @@ type lossReport struct {
 }
 
 func (l *lossReport) add(line int, what, reason, record string) {
+	l.addLoss(Loss{Line: line, Kind: what, Reason: reason, Record: record})
+}
+
+func (l *lossReport) addLoss(x Loss) {
 	if len(l.single) < maxLosses {
-		l.single = append(l.single, Loss{Line: line, Kind: what, Reason: reason, Record: strings.ToValidUTF8(clipped(record, 80), "")})
+		x.Record = strings.ToValidUTF8(clipped(x.Record, 80), "")
+		l.single = append(l.single, x)
 		return
 	}
-	l.count(what, fmt.Sprintf("more defects, after the first %d", maxLosses))
+	for range max(x.Count, 1) {
+		l.count(x.Kind, fmt.Sprintf("more defects, after the first %d", maxLosses))
+	}
 }
 
 // addUsage adds usage that no turn can hold.

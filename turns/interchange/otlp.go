@@ -14,7 +14,9 @@ type otelSpan struct {
 	name     string
 	trace    string
 	id       string
+	parent   string    // id of the span that it is a part of
 	time     time.Time // its end, else its beginning; zero: not known
+	start    time.Time // its beginning, else time
 	attrs    map[string]turns.Raw
 	events   []otelEvent
 	resource map[string]turns.Raw
@@ -30,6 +32,8 @@ type otlpSpan struct {
 	Name     string      `json:"name"`
 	Trace    string      `json:"traceId"`
 	ID       string      `json:"spanId"`
+	Parent   string      `json:"parentSpanId"`
+	ParentID turns.Raw   `json:"parent_id"` // as an SDK prints it; may be null
 	Start    turns.Raw   `json:"startTimeUnixNano"`
 	End      turns.Raw   `json:"endTimeUnixNano"`
 	Attrs    turns.Raw   `json:"attributes"`
@@ -109,13 +113,14 @@ func otelSpans(raw turns.Raw) (out []otelSpan, ok bool, err error) {
 				delete(members, name)
 			}
 		}
+		s.start = s.time
 		return []otelSpan{s}, true, nil
 	}
 	return nil, false, nil
 }
 
 func (s *otlpSpan) span(resource map[string]turns.Raw) otelSpan {
-	out := otelSpan{name: s.Name, trace: s.Trace + s.Context.Trace, id: s.ID + s.Context.ID, attrs: otelAttributes(s.Attrs), resource: resource}
+	out := otelSpan{name: s.Name, trace: s.Trace + s.Context.Trace, id: s.ID + s.Context.ID, parent: s.Parent, attrs: otelAttributes(s.Attrs), resource: resource}
 	for _, t := range []turns.Raw{s.End, s.Observed, s.Start} {
 		if n, err := strconv.ParseInt(jsonText(t), 10, 64); err == nil && n > 0 && out.time.IsZero() {
 			out.time = time.Unix(0, n).UTC()
@@ -125,6 +130,14 @@ func (s *otlpSpan) span(resource map[string]turns.Raw) otelSpan {
 		if out.time.IsZero() {
 			out.time = parseTime(t)
 		}
+	}
+	if p, ok := s.ParentID.Text(); ok && out.parent == "" {
+		out.parent = p
+	}
+	if n, err := strconv.ParseInt(jsonText(s.Start), 10, 64); err == nil && n > 0 {
+		out.start = time.Unix(0, n).UTC()
+	} else if out.start = parseTime(s.Began); out.start.IsZero() {
+		out.start = out.time
 	}
 	if s.Event != "" { // a log record is an event of its own
 		out.name = s.Event

@@ -4,22 +4,44 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"nexus/turns"
 )
 
-// otelHistory is a conversation that is read from spans. Each span is a call of
-// the model with the whole history before it: what of that is a turn already is
-// found by its digest, so that a span adds what is new, and a fork where the
-// history is another from some turn on.
+// otelHistory is a conversation that is read from spans. Each span is a call of the model.
+// Most hold the whole history before it: what of that is a turn already is found by its
+// digest, so that a span adds what is new, and a fork where the history is another from
+// some turn on. A history may have lost its oldest messages: it goes on after the turn that
+// it has in common with the conversation. Some hold only what is new since the last call.
+//
+// The id of a turn is derived from its own messages, and from its occurrence among equal
+// turns on its path. So a file that begins later gives the same ids, whatever of the history
+// its spans hold.
 type otelHistory struct {
 	key           string
+	stated        bool                     // the source states the conversation; else it is a trace
 	turnByHistory map[otelDigest]turns.Ref // the turn that ends with a history
+	turnByAnswer  map[otelDigest]turns.Ref // the last turn with a response
+	turns         map[turns.Ref]otelTurn
+	equal         map[otelDigest]int       // turns by the digest of their own messages
 	tips          map[turns.ID]turns.ID    // last turn of each session
+	last          map[string]turns.Ref     // last turn of each agent
+	open          map[string]*otelCall     // last call of each agent, where it has no answer
+	spans         map[otelDigest]*otelSpan // of turns, by their history
 	called        map[string]bool
-	unanswered    *otelCall // the last call, where it has no answer
+	calls         []*otelCall // read when the file has ended
+}
+
+// otelTurn is a turn of a history.
+type otelTurn struct {
+	before turns.Ref
+	local  otelDigest // of its own messages
+	end    otelDigest // of all messages up to it
 }
 
 // otelDigest is the digest of a history: of all its messages, in order.
@@ -46,13 +68,19 @@ type otelCall struct {
 	messages []turns.Message
 	response *turns.Message // nil: no answer
 	usage    *turns.Usage
+	details  turns.UsageDetails
 
-	continues turns.Ref  // where it goes on, where it has no answer
+	agent     string    // that made the call; empty: not stated
+	more      int       // further choices of the response
+	continues turns.Ref // where it goes on, where it has no answer
+	half      []turns.Message
 	digest    otelDigest // of its history
+	local     otelDigest // of half
 }
 
-// span emits the steps of one span, and counts a span that is no call of a model. in is
-// the digest of the JSON value that holds the span.
+// span keeps a span until the file has ended, since spans are written when they end, and
+// counts one that is no call of a model. in is the digest of the JSON value that holds the
+// span.
 func (c *chatReader) span(s otelSpan, in [sha256.Size]byte) {
 	oldIn, oldOut, others := s.readEvents()
 	op := jsonText(s.remove("gen_ai.operation.name"))
@@ -63,6 +91,12 @@ func (c *chatReader) span(s otelSpan, in [sha256.Size]byte) {
 		return
 	case !held:
 		c.count("spans without messages")
+		if call, err := newOtelCall(s, nil, nil); err == nil && call.usage != nil && s.id != "" {
+			if c.counted == nil {
+				c.counted = make(map[otelSpanKey]*otelCall)
+			}
+			c.counted[otelSpanKey{s.trace, s.id}] = call
+		}
 		return
 	}
 	for _, name := range others {
@@ -70,11 +104,8 @@ func (c *chatReader) span(s otelSpan, in [sha256.Size]byte) {
 	}
 	call, err := newOtelCall(s, oldIn, oldOut)
 	if err != nil {
-		c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "a span that can't be read: " + err.Error(), Record: s.id})
+		c.loss.add(0, "skipped", "a span that can't be read: "+err.Error(), s.id)
 		return
-	}
-	if call.more > 0 {
-		c.count("further choices of a response")
 	}
 	key := jsonText(s.attrs["gen_ai.conversation.id"])
 	for _, k := range []string{"conversation_id", "session_id", "id"} {
@@ -82,6 +113,7 @@ func (c *chatReader) span(s otelSpan, in [sha256.Size]byte) {
 			key = jsonText(v)
 		}
 	}
+	stated := key != ""
 	if key == "" {
 		key = s.trace
 	}
@@ -93,18 +125,60 @@ func (c *chatReader) span(s otelSpan, in [sha256.Size]byte) {
 		if c.histories == nil {
 			c.histories = make(map[string]*otelHistory)
 		}
-		h = &otelHistory{key: key, turnByHistory: make(map[otelDigest]turns.Ref), tips: make(map[turns.ID]turns.ID), called: make(map[string]bool)}
+		h = &otelHistory{key: key, stated: stated, turnByHistory: make(map[otelDigest]turns.Ref), turnByAnswer: make(map[otelDigest]turns.Ref), turns: make(map[turns.Ref]otelTurn), equal: make(map[otelDigest]int),
+			tips: make(map[turns.ID]turns.ID), last: make(map[string]turns.Ref), open: make(map[string]*otelCall), spans: make(map[otelDigest]*otelSpan), called: make(map[string]bool)}
 		c.histories[key], c.order = h, append(c.order, h)
 	}
-	c.call(h, &call.otelCall)
+	h.calls = append(h.calls, call)
 }
 
-type otelRead struct {
-	otelCall
-	more int
+// otelSpanKey names a span.
+type otelSpanKey struct{ trace, id string }
+
+// inOrder returns the calls that are to be read, in the order in which they began. A span that
+// an exporter wrote again counts once. A span of which others are parts that are calls too
+// repeats them.
+func (h *otelHistory) inOrder(count func(string)) (out []*otelCall) {
+	at, parents := make(map[otelSpanKey]int), make(map[otelSpanKey]otelSpanKey)
+	for _, k := range h.calls {
+		id := otelSpanKey{k.span.trace, k.span.id}
+		if id.id == "" {
+			out = append(out, k)
+			continue
+		}
+		parents[id] = otelSpanKey{k.span.trace, k.span.parent}
+		i, again := at[id]
+		switch {
+		case !again:
+			at[id] = len(out)
+			out = append(out, k)
+		case out[i].response == nil && k.response != nil:
+			out[i] = k
+			fallthrough
+		default:
+			count("spans that are in the file before")
+		}
+	}
+	whole := make(map[otelSpanKey]bool) // spans that have calls as parts
+	for id := range parents {
+		for up, n := parents[id], 0; up.id != "" && n < len(parents); n++ {
+			whole[up] = true
+			up = parents[up]
+		}
+	}
+	out = slices.DeleteFunc(out, func(k *otelCall) bool {
+		repeats := k.span.id != "" && whole[otelSpanKey{k.span.trace, k.span.id}]
+		if repeats {
+			count("spans whose calls have spans of their own")
+		}
+		return repeats
+	})
+	slices.SortStableFunc(out, func(a, b *otelCall) int { return a.span.start.Compare(b.span.start) })
+	return out
 }
 
-func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out otelRead, err error) {
+func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out *otelCall, err error) {
+	out = new(otelCall)
 	out.span = s
 	read := func(name string, old []turns.Raw) ([]turns.Message, error) {
 		if v := unquoted(s.remove(name)); v != nil {
@@ -145,6 +219,11 @@ func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out otelRead, err error
 			return out, fmt.Errorf("tools: %w", err)
 		}
 	}
+	for _, name := range []string{"gen_ai.agent.id", "gen_ai.agent.name"} {
+		if v := s.attrs[name]; v != nil && out.agent == "" {
+			out.agent = jsonText(v)
+		}
+	}
 	out.model = jsonText(s.remove("gen_ai.response.model", "gen_ai.request.model"))
 	number := func(names ...string) (n uint64) {
 		_, _ = fmt.Sscan(jsonText(s.remove(names...)), &n)
@@ -154,13 +233,18 @@ func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out otelRead, err error
 		CacheRead: number("gen_ai.usage.cache_read.input_tokens"), CacheCreation: number("gen_ai.usage.cache_creation.input_tokens")}
 	if u != (turns.Usage{}) {
 		out.usage = &u
+		out.details.Reasoning = number("gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.reasoning_tokens")
 	}
 	return out, nil
 }
 
 // call emits the new turns of a call's history, and its response.
 func (c *chatReader) call(h *otelHistory, k *otelCall) {
-	h.unanswered = nil
+	if k.more > 0 {
+		c.count("further choices of a response")
+	}
+	before := h.open[k.agent]
+	delete(h.open, k.agent)
 	known, at, digest := 0, turns.Ref{}, otelDigest{}
 	start := digest
 	for i, m := range k.messages {
@@ -170,48 +254,126 @@ func (c *chatReader) call(h *otelHistory, k *otelCall) {
 		}
 	}
 	if k.response != nil {
-		if _, ok := h.turnByHistory[digest.with(*k.response)]; ok {
+		if was := h.spans[digest.with(*k.response)]; was != nil && (known > 0 || !h.isLater(k, was)) {
+			c.count("calls that are in the file before")
+			return
+		} else if _, ok := h.turnByHistory[digest.with(*k.response)]; ok && was == nil {
 			c.count("calls that are in the file before")
 			return
 		}
 	}
 	var half []turns.Message
+	local := otelDigest{}
+	if last := h.last[k.agent]; known == 0 && len(h.turns) > 0 {
+		switch i := slices.IndexFunc(k.messages, func(m turns.Message) bool { return m.Role == turns.Assistant }); {
+		case i >= 0:
+			if known, at = h.common(k.messages); known > 0 {
+				start = h.turns[at].end
+				c.count("calls whose history lacks the oldest messages of the conversation; the ledger shows them still")
+			}
+		case last.IsZero() || !h.stated && !isResults(k.messages):
+		default: // only what is new
+			at, start = last, h.turns[last].end
+			if before != nil {
+				half, start, local = before.half, before.digest, before.local
+			}
+		}
+	}
 	for _, m := range k.messages[known:] {
-		start = start.with(m)
+		start, local = start.with(m), local.with(m)
 		if m.Role == turns.Assistant {
-			at = c.otelTurn(h, k, at, half, &m, start, false)
-			half = nil
+			at = c.otelTurn(h, k, at, half, &m, start, local, false)
+			half, local = nil, otelDigest{}
 			continue
 		}
 		m.FinishReason = ""
-		half = append(half, c.orphans(m, h.called, h.key)...)
+		half = append(half[:len(half):len(half)], c.orphans(m, h.called, h.key)...)
 	}
 	if k.response != nil {
-		c.otelTurn(h, k, at, half, k.response, start.with(*k.response), true)
+		h.last[k.agent] = c.otelTurn(h, k, at, half, k.response, start.with(*k.response), local.with(*k.response), true)
 		return
 	}
 	if len(half) > 0 {
-		k.messages, h.unanswered = half, k
-		h.unanswered.continues, h.unanswered.digest = at, start
+		k.half, k.continues, k.digest, k.local = half, at, start, local
+		h.open[k.agent] = k
 	}
 }
 
-// otelTurn gives a turn after at; mine says that the span is the one which made
-// it. Ids come from what was said, so that a file that begins later, with a
-// history that another has, gives the same.
-func (c *chatReader) otelTurn(h *otelHistory, k *otelCall, at turns.Ref, half []turns.Message, response *turns.Message, end otelDigest, mine bool) turns.Ref {
-	hash := hex.EncodeToString(end[:])
+// isLater reports whether a call began after the span was had ended, so that it is another
+// call with the same words.
+func (h *otelHistory) isLater(k *otelCall, was *otelSpan) bool {
+	return h.stated && k.span.id != "" && k.span.id != was.id && k.span.start.After(was.time)
+}
+
+// isResults reports whether messages begin with the result of a tool: they go on from the
+// call of it.
+func isResults(ms []turns.Message) bool {
+	return len(ms) > 0 && slices.ContainsFunc(ms[0].Parts, func(p turns.Part) bool { return p.Type == turns.ToolCallResponse })
+}
+
+// common returns how many of the messages the conversation has, and the last turn of them,
+// for a history that has lost its oldest messages. What is left of its first turn is found by
+// the answer; those after it must follow each other.
+func (h *otelHistory) common(ms []turns.Message) (known int, at turns.Ref) {
+	for i := range ms {
+		if ms[i].Role != turns.Assistant {
+			continue
+		}
+		ref, ok := h.turnByAnswer[otelDigest{}.with(ms[i])]
+		if known == 0 && ok {
+			known, at = i+1, ref
+			continue
+		}
+		if known == 0 || !ok || h.turns[ref].before != at {
+			break
+		}
+		known, at = i+1, ref
+	}
+	return known, at
+}
+
+// occurrence returns how many turns with the digest local are on the path up to at, and one
+// more.
+func (h *otelHistory) occurrence(local otelDigest, at turns.Ref) int {
+	n := 1
+	if h.equal[local]++; h.equal[local] == 1 {
+		return n
+	}
+	for ; !at.IsZero(); at = h.turns[at].before {
+		if h.turns[at].local == local {
+			n++
+		}
+	}
+	return n
+}
+
+// otelTurn gives a turn after at; mine says that the span is the one which made it. end is
+// the digest of the history that it ends, and local that of its own messages.
+func (c *chatReader) otelTurn(h *otelHistory, k *otelCall, at turns.Ref, half []turns.Message, response *turns.Message, end, local otelDigest, mine bool) turns.Ref {
+	name := hex.EncodeToString(local[:])
+	if n := h.occurrence(local, at); n > 1 {
+		name += " " + strconv.Itoa(n)
+	}
+	if response == nil {
+		name += " pending"
+	}
+	a := &Append{ID: turns.DeriveID(time.Time{}, "otel turn", h.key, name), Branch: turns.DeriveID(time.Time{}, "otel fork", h.key, name)}
 	session := at.Session
 	switch {
+	case at.IsZero() && h.stated && len(h.turns) == 0:
+		session = turns.DeriveID(time.Time{}, "otel", h.key)
+		a.Continues = true
 	case at.IsZero():
-		session = turns.DeriveID(parseTime(nil), "otel", h.key, hash)
+		session = turns.DeriveID(time.Time{}, "otel", h.key, name)
+	case h.tips[session] != at.Turn:
+		session = a.Branch
+		c.step(Step{Fork: &Fork{ID: session, At: at, Time: k.span.time, Meta: otelMeta(map[string]any{"source": "otel", "conversation": h.key}), First: a.ID}})
+	}
+	if at.IsZero() {
 		o := &Open{ID: session, Time: k.span.time, Model: k.model, System: k.system, Tools: k.tools, Meta: otelMeta(map[string]any{"source": "otel", "conversation": h.key, "resource": k.span.resource})}
 		c.step(Step{Open: o})
-	case h.tips[session] != at.Turn:
-		session = turns.DeriveID(parseTime(nil), "otel fork", h.key, hash)
-		c.step(Step{Fork: &Fork{ID: session, At: at, Time: k.span.time, Meta: otelMeta(map[string]any{"source": "otel", "conversation": h.key})}})
 	}
-	a := &Append{Session: session, ID: turns.DeriveID(parseTime(nil), "otel turn", h.key, hash), Parent: at.Turn, Messages: nonNil(half), Response: response}
+	a.Session, a.Parent, a.Messages, a.Response = session, at.Turn, nonNil(half), response
 	if mine {
 		a.Time, a.Model, a.Usage = k.span.time, k.model, k.usage
 		rest := make(map[string]turns.Raw)
@@ -224,15 +386,22 @@ func (c *chatReader) otelTurn(h *otelHistory, k *otelCall, at turns.Ref, half []
 		if a.Meta == nil {
 			c.count(fmt.Sprintf("attributes of a span, more than the %d bytes that meta holds", maxMeta))
 		}
+		a.Meta = withUsage(a.Meta, k.details)
+		h.spans[end] = &k.span
+	} else if !k.span.start.IsZero() { // it was said before this call
+		a.Time, a.Meta = k.span.start, withTimeBound(nil, turns.TimeNotAfter)
 	}
+	a.Meta = withProgramMessages(a.Meta, orphanMessages(half))
+	ref := turns.Ref{Session: session, Turn: a.ID}
 	if response != nil {
 		for _, id := range response.Calls(nil) {
 			h.called[id] = true
 		}
+		h.turnByAnswer[otelDigest{}.with(*response)] = ref
 	}
 	c.step(Step{Append: a})
-	ref := turns.Ref{Session: session, Turn: a.ID}
 	h.turnByHistory[end], h.tips[session] = ref, a.ID
+	h.turns[ref] = otelTurn{at, local, end}
 	return ref
 }
 
@@ -254,28 +423,35 @@ func otelMeta(m map[string]any) turns.Raw {
 	return b
 }
 
-// endSpans reads the end of the file: calls without a response.
+// endSpans reads the end of the file: the calls of each conversation, then those without a
+// response.
 func (c *chatReader) endSpans() {
 	for _, h := range c.order {
-		k := h.unanswered
-		switch h.unanswered = nil; {
-		case k == nil:
-		case c.opt.Final:
+		for _, k := range h.inOrder(c.count) {
+			// The messages may stand in a record of the log, and the usage in its span.
+			if counted := c.counted[otelSpanKey{k.span.trace, k.span.id}]; counted != nil && k.usage == nil {
+				k.usage, k.details = counted.usage, counted.details
+				if k.model == "" {
+					k.model = counted.model
+				}
+			}
+			c.call(h, k)
+		}
+		h.calls = nil
+		for _, agent := range slices.Sorted(maps.Keys(h.open)) {
+			k := h.open[agent]
+			if !c.opt.Final {
+				c.loss.addLoss(Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(k.half), Record: h.key})
+				continue
+			}
 			k.response = nil
-			c.otelTurn(h, k, k.continues, k.messages, nil, k.digest, true)
-		default:
-			c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(k.messages), Record: h.key})
+			c.otelTurn(h, k, k.continues, k.half, nil, k.digest, k.local, true)
 		}
 	}
-	c.order = nil
+	c.order, c.histories, c.counted = nil, nil, nil
 }
 
 // count adds to the loss report, by reason.
 func (c *chatReader) count(reason string) {
-	l := &c.loss.single
-	i := slices.IndexFunc(*l, func(l Loss) bool { return l.Reason == reason && l.Record == "" })
-	if i < 0 {
-		i, *l = len(*l), append(*l, Loss{Kind: "skipped", Reason: strings.ToValidUTF8(reason, "")})
-	}
-	(*l)[i].Count++
+	c.loss.count("skipped", strings.ToValidUTF8(reason, ""))
 }

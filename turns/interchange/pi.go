@@ -3,13 +3,16 @@ package interchange
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 
 	"nexus/turns"
 )
@@ -19,20 +22,33 @@ type piReader struct {
 	Reader
 	opt Options
 
-	source        string // the session's id
-	session       turns.ID
-	start         time.Time
-	cwd           string
-	thinkingLevel string    // thinking level in force
-	recordedLevel string    // thinking level that the last turn has
-	entries       []*piNode // in the order in which they were placed
-	last          *piNode   // of the entry read last
-	byID          map[string]*piNode
-	tips          map[turns.ID]turns.ID // last turn of each session
-	calls         callIDs
-	seen          map[string][sha256.Size]byte // entries read, by id
-	waiting       []piWaiting                  // for their parent, in the file's order
-	entryCount    int                          // entries read
+	source     string // the session's id
+	session    turns.ID
+	start      time.Time
+	lastTime   time.Time // of the entries that were read: the last that one states
+	meta       piMeta    // of the session
+	parent     piParent  // the session that the file was forked from
+	open       Open      // the session, until it is emitted
+	opened     bool
+	ownBegan   bool      // an entry was read that is not copied
+	entries    []*piNode // in the order in which they were placed
+	last       *piNode   // of the entry read last
+	byID       map[string]*piNode
+	tips       map[turns.ID]turns.ID // last turn of each session
+	calls      callIDs
+	seen       map[string][sha256.Size]byte // entries read, by id
+	equal      map[[sha256.Size]byte]int    // entries without an id, by their bytes
+	waiting    []piWaiting                  // for their parent, in the file's order
+	entryCount int                          // entries read
+}
+
+// piParent is the session that a file was forked from. The zero session: the file is no
+// fork, or does not say well enough what it was forked from.
+type piParent struct {
+	source  string
+	session turns.ID
+	start   time.Time
+	opened  bool
 }
 
 // piLate is how many entries an entry waits for its parent.
@@ -54,8 +70,13 @@ type piNode struct {
 	lastTurn   turns.Ref    // last turn on the path; zero: none
 	messages   *messageList // the messages since, that of this entry included; nil: none
 	time       time.Time
-	completes  turns.ID // the turn that this entry completes
-	beginsTurn bool     // this entry is the first of its half
+	bound      turns.TimeBound // of time
+	completes  turns.ID        // the turn that this entry completes
+	branch     turns.ID        // the session of that turn if another follows its parent already
+	beginsTurn bool            // this entry is the first of its half
+	copied     bool            // from the session that the file was forked from
+	level      string          // thinking level in force
+	recorded   string          // thinking level that the last turn on the path has
 }
 
 // messageList is a linked list of messages, newest first. Entries share it: a branch can
@@ -65,18 +86,33 @@ type messageList struct {
 	n       int          // messages, this one included
 	message turns.Message
 	record  string // of the entry
+	program bool   // a program wrote the message in the name of the user
+	node    *piNode
+	inTurn  bool // a turn holds it
 }
 
-// all returns the messages and their records, oldest first; empty for nil.
-func (h *messageList) all() (messages []turns.Message, records []string) {
+// markInTurn notes that a turn holds the messages.
+func (h *messageList) markInTurn() {
+	for ; h != nil && !h.inTurn; h = h.before {
+		h.inTurn = true
+	}
+}
+
+// all returns the messages and their records, oldest first, and the indexes of those that a
+// program wrote; empty for nil.
+func (h *messageList) all() (messages []turns.Message, records []string, programs []int) {
 	if h == nil {
-		return []turns.Message{}, nil
+		return []turns.Message{}, nil, nil
 	}
 	messages, records = make([]turns.Message, h.n), make([]string, h.n)
 	for ; h != nil; h = h.before {
 		messages[h.n-1], records[h.n-1] = h.message, h.record
+		if h.program {
+			programs = append(programs, h.n-1)
+		}
 	}
-	return messages, records
+	slices.Reverse(programs)
+	return messages, records, programs
 }
 
 // Pi reads a session of the pi coding agent (JSON lines, versions 1 to
@@ -91,11 +127,18 @@ func (h *messageList) all() (messages []turns.Message, records []string) {
 //
 // A parent may stand up to [maxWaitingEntries] entries behind its child, which waits for it.
 //
+// A fork is a file of its own, whose header names the parent's file. It begins with
+// entries of the parent, under their ids and times. Those are turns of the parent, which
+// [Options].Copied emits; what is later than the fork's header is a fork at the last of
+// them. So the id of a turn does not name the file: it is derived from the entry's time,
+// id and message.
+//
 // Held in memory are the entries' places (about 200 bytes each) and what was
 // said since the last turn.
 func Pi(r io.Reader, opt Options) *Reader {
-	p := &piReader{opt: opt, byID: make(map[string]*piNode), tips: make(map[turns.ID]turns.ID), seen: make(map[string][sha256.Size]byte)}
+	p := &piReader{opt: opt, byID: make(map[string]*piNode), tips: make(map[turns.ID]turns.ID), seen: make(map[string][sha256.Size]byte), equal: make(map[[sha256.Size]byte]int)}
 	p.readLines(r, opt, lineFormat{"pi session", p.entry, p.end})
+	p.torn = p.tornEntry
 	return &p.Reader
 }
 
@@ -112,8 +155,8 @@ func (p *piReader) entry(line int, b []byte) error {
 	case !p.session.IsZero():
 		p.loss.add(line, "skipped", "a second session header", e.ID)
 	default:
-		p.open(e)
-		p.last = &piNode{}
+		p.header(e)
+		p.last = &piNode{level: e.Level, recorded: e.Level}
 		p.entries = append(p.entries, p.last)
 	}
 	return nil
@@ -122,7 +165,11 @@ func (p *piReader) entry(line int, b []byte) error {
 // queueEntry reads an entry, or lets it wait for its parent.
 func (p *piReader) queueEntry(line int, e *piEntry, sum [sha256.Size]byte) {
 	p.entryCount++
-	if e.ID != "" {
+	e.digest = hex.EncodeToString(sum[:8])
+	if e.ID == "" {
+		p.equal[sum]++
+		e.occurrence = p.equal[sum]
+	} else {
 		switch before, seen := p.seen[e.ID]; {
 		case seen && before == sum:
 			p.loss.add(line, "skipped", "the entry stands in the file a second time", e.ID)
@@ -133,7 +180,7 @@ func (p *piReader) queueEntry(line int, e *piEntry, sum [sha256.Size]byte) {
 		}
 		p.seen[e.ID] = sum
 	}
-	w := piWaiting{line, *e, &piNode{time: parseTime(turns.RawText(e.Time))}, p.last, p.entryCount + maxWaitingEntries}
+	w := piWaiting{line, *e, p.newNode(e), p.last, p.entryCount + maxWaitingEntries}
 	p.last = w.node
 	if e.ID == "" || p.parentIsRead(e) {
 		p.readEntry(&w)
@@ -142,6 +189,36 @@ func (p *piReader) queueEntry(line int, e *piEntry, sum [sha256.Size]byte) {
 	}
 	p.settle(false)
 }
+
+// newNode returns the node of an entry, without its place. What is older than the fork was
+// copied, up to the first entry that is not.
+func (p *piReader) newNode(e *piEntry) *piNode {
+	n := &piNode{time: e.time()}
+	switch {
+	case n.time.IsZero(): // it was written after the entry before it
+		n.time, n.bound = p.lastTime, turns.TimeNotBefore
+	default:
+		p.lastTime = n.time
+	}
+	n.copied = !p.parent.session.IsZero() && !p.ownBegan && n.time.Before(p.start)
+	p.ownBegan = !n.copied
+	return n
+}
+
+// tornEntry reads what is left of an entry whose line is torn: its place, so that what
+// follows it stays on its branch.
+func (p *piReader) tornEntry(line int, b []byte) {
+	var e piEntry
+	e.Type, e.ID, e.Parent, e.Time = tornMember(b, "type"), tornMember(b, "id"), tornMember(b, "parentId"), tornMember(b, "timestamp")
+	if e.ID == "" || e.Type == "" || p.session.IsZero() || p.byID[e.ID] != nil || e.Parent == "" && !bytes.Contains(b, []byte(`"parentId":null`)) && !bytes.Contains(b, []byte(`"parentId": null`)) {
+		return
+	}
+	e.Type = tornPiEntry
+	p.queueEntry(line, &e, sha256.Sum256(b))
+}
+
+// tornPiEntry is the type of an entry of which only the place is known.
+const tornPiEntry = "torn"
 
 // parentIsRead reports whether the parent that e names was read.
 func (p *piReader) parentIsRead(e *piEntry) bool { return e.Parent == "" || p.byID[e.Parent] != nil }
@@ -168,38 +245,110 @@ func (p *piReader) readEntry(w *piWaiting) {
 	line, n, e := w.line, w.node, &w.entry
 	p.place(w)
 	p.entries = append(p.entries, n)
+	if !n.copied && !p.opened {
+		p.emitOwn(n)
+	}
 	switch e.Type {
 	case "message":
 		p.message(line, n, e)
 	case "custom_message":
-		p.addMessage(n, e.record(line), turns.Message{Role: turns.User, Parts: piParts(e.Content, &p.loss, line)})
+		p.addProgramMessage(n, e.record(), turns.Message{Role: turns.User, Parts: piParts(e.Content, &p.loss, line)})
 	case "branch_summary":
-		p.addMessage(n, e.record(line), turns.TextMessage(turns.User, "[summary of a branch that was left]\n"+e.Summary))
+		p.addProgramMessage(n, e.record(), turns.TextMessage(turns.User, "[summary of a branch that was left]\n"+e.Summary))
 		p.loss.count("repaired", "summaries of branches that were left are kept as user text")
+		p.uncounted(line, n, e.Usage, "usage of the summary of a branch that was left")
 	case "compaction":
 		p.compaction(line, n, e)
+		if len(e.System) > 0 && e.System.Kind() != 'n' {
+			p.loss.add(line, "skipped", "the system text that the model had after a compaction", e.ID)
+		}
 	case "thinking_level_change":
-		p.thinkingLevel = e.Level
+		n.level = e.Level
 	case "session_info":
 		p.names.set(p.session, e.Name, true)
-	case "model_change": // each response names its model
+	case "usage":
+		p.uncounted(line, n, e.Usage, "usage of a call outside the conversation")
+	case "context_edit":
+		p.loss.add(line, "skipped", "an edit of what the model sees; the entry "+strconv.Quote(clipped(e.Target, 80))+" is stored as it was", e.ID)
+	case "context_transform":
+		p.loss.add(line, "skipped", "a change of what the model sees, which an extension made", e.ID)
+	case "ephemeral":
+		p.loss.add(line, "skipped", "messages that the model saw in one call only", e.ID)
+	case "model_change", tornPiEntry: // each response names its model
 	default:
 		p.loss.count("skipped", "entries of type "+strconv.Quote(e.Type))
 	}
 }
 
-func (p *piReader) open(e *piEntry) {
-	p.source, p.start, p.cwd, p.thinkingLevel = e.ID, parseTime(turns.RawText(e.Time)), e.Cwd, e.Level
-	p.session = turns.DeriveID(p.start, "pi", p.source)
+// uncounted reports usage that no turn can hold, unless the entry is the parent's.
+func (p *piReader) uncounted(line int, n *piNode, u *piUsage, what string) {
+	if used := u.counts(); used != nil && !n.copied {
+		p.loss.addUsage(line, what, used)
+	}
+}
+
+// header reads the session's header. A session that is no fork is emitted at once.
+func (p *piReader) header(e *piEntry) {
+	p.source, p.start = e.ID, e.time()
+	p.lastTime = p.start
+	p.session = piSession(p.source, p.start)
 	from := e.BranchedFrom
 	if from == "" {
 		from = e.ParentSession
 	}
-	if from != "" {
-		p.loss.add(1, "repaired", "branched from another session's file; the history copied from there is this session's own", e.ID)
+	p.meta = piMeta{Source: "pi", Session: p.source, Cwd: e.Cwd, BranchedFrom: from, Level: e.Level}
+	p.open = Open{ID: p.session, Time: p.start, Model: e.Model, Exported: exportedFrom(e.ID, e.Mark), Meta: p.meta.raw()}
+	if from == "" {
+		p.emitOpen()
+		return
 	}
-	p.step(Step{Open: &Open{ID: p.session, Time: p.start, Model: e.Model, Exported: exportedFrom(e.ID, e.Mark), Meta: piMeta{Source: "pi", Session: p.source, Cwd: p.cwd, BranchedFrom: from, Level: p.thinkingLevel}.raw()}})
-	p.recordedLevel = p.thinkingLevel
+	if source, start, ok := piFileOf(from); ok && source != p.source {
+		p.parent = piParent{source: source, session: piSession(source, start), start: start}
+		return
+	}
+	p.loss.add(1, "repaired", "branched from another session's file, whose name does not say which session it is; the history copied from there is this session's own", from)
+	p.emitOpen()
+}
+
+func (p *piReader) emitOpen() {
+	o := p.open
+	p.opened = true
+	p.step(Step{Open: &o})
+}
+
+// piSession returns the id of the session that pi calls source.
+func piSession(source string, start time.Time) turns.ID {
+	if at := uuidTime(source); !at.IsZero() {
+		start = at
+	}
+	return turns.DeriveID(start, "pi", source)
+}
+
+// uuidTime returns the time in a UUID of version 7, the zero Time for any other text.
+func uuidTime(s string) time.Time {
+	u, err := uuid.Parse(s)
+	if err != nil || u.Version() != 7 {
+		return time.Time{}
+	}
+	return time.Unix(u.Time().UnixTime()).UTC().Truncate(time.Millisecond)
+}
+
+// piFileOf returns the id and the beginning of the session that a file of pi holds, by the
+// file's name: 2026-04-11T14-53-07-660Z_ID.jsonl. The name of a session whose id holds its
+// time may be the id alone.
+func piFileOf(name string) (source string, start time.Time, ok bool) {
+	name = name[strings.LastIndexAny(name, `/\`)+1:]
+	for _, ext := range []string{".gz", ".zst", ".jsonl"} {
+		name = strings.TrimSuffix(name, ext)
+	}
+	if at, id, found := strings.Cut(name, "_"); found && id != "" {
+		const layout = "2006-01-02T15-04-05-000Z"
+		if t, err := time.Parse("2006-01-02T15-04-05.000Z", at[:min(len(at), len(layout)-5)]+strings.Replace(at[min(len(at), len(layout)-5):], "-", ".", 1)); err == nil {
+			return id, t, true
+		}
+		name = id
+	}
+	return name, uuidTime(name), !uuidTime(name).IsZero()
 }
 
 // place finds an entry's parent: the one that it names, else the entry before.
@@ -221,11 +370,22 @@ func (p *piReader) place(w *piWaiting) {
 	}
 	n.parent.children++
 	n.lastTurn, n.messages = n.parent.lastTurn, n.parent.messages
+	n.level, n.recorded = n.parent.level, n.parent.recorded
 }
 
 // addMessage adds a message to those since the last turn.
 func (p *piReader) addMessage(n *piNode, record string, m turns.Message) {
 	h := &messageList{before: n.messages, n: 1, message: m, record: record}
+	p.addToList(n, h)
+}
+
+// addProgramMessage adds a message that a program wrote in the name of the user.
+func (p *piReader) addProgramMessage(n *piNode, record string, m turns.Message) {
+	p.addToList(n, &messageList{before: n.messages, n: 1, message: m, record: record, program: true})
+}
+
+func (p *piReader) addToList(n *piNode, h *messageList) {
+	h.node = n
 	if n.beginsTurn = n.messages == nil; !n.beginsTurn {
 		h.n += n.messages.n
 	}
@@ -238,80 +398,169 @@ func (p *piReader) message(line int, n *piNode, e *piEntry) {
 		p.loss.add(line, "skipped", "a message that can't be read: "+err.Error(), e.ID)
 		return
 	}
-	record := e.record(line)
+	record := e.record()
 	switch m.Role {
 	case "assistant":
 		r := p.response(line, &m)
-		p.turn(n, record, &r, &m)
+		p.turn(n, record, &r, &m, e.Message)
 	case "user":
 		p.addMessage(n, record, turns.Message{Role: turns.User, Parts: piParts(m.Content, &p.loss, line)})
 	case "toolResult":
-		p.addMessage(n, record, p.result(line, &m))
+		p.uncounted(line, n, m.Usage, "usage of calls that a tool made")
+		if r := p.result(line, &m); r.Role == turns.User {
+			p.addProgramMessage(n, record, r)
+		} else {
+			p.addMessage(n, record, r)
+		}
 	case "bashExecution":
-		p.addMessage(n, record, turns.TextMessage(turns.User, m.bash()))
+		if m.Excluded {
+			p.loss.count("skipped", "commands that the user ran, which the model does not see")
+			return
+		}
+		p.addProgramMessage(n, record, turns.TextMessage(turns.User, m.bash()))
 		p.loss.count("repaired", "commands that the user ran are kept as user text")
+	case "system":
+		parts := piParts(m.Content, &p.loss, line)
+		if len(parts) == 0 {
+			p.loss.add(line, "skipped", "a system message in a form that can't be read", e.ID)
+			return
+		}
+		p.addMessage(n, record, turns.Message{Role: turns.System, Parts: parts})
 	default:
 		parts := piParts(m.Content, &p.loss, line)
 		if len(parts) == 0 {
 			p.loss.add(line, "skipped", "a message of role "+strconv.Quote(m.Role), e.ID)
 			return
 		}
-		p.addMessage(n, record, turns.Message{Role: turns.User, Parts: parts})
+		p.addProgramMessage(n, record, turns.Message{Role: turns.User, Parts: parts})
 		p.loss.count("repaired", "messages of role "+strconv.Quote(m.Role)+" are kept as user text")
 	}
 }
 
-// turn emits the turn that a response, or the end of a branch, completes.
-func (p *piReader) turn(n *piNode, record string, response *turns.Message, m *piMessage) {
-	session := p.sessionAfter(n)
+// turn emits the turn that a response, or the end of a branch, completes. content is the
+// JSON of the response's message.
+func (p *piReader) turn(n *piNode, record string, response *turns.Message, m *piMessage, content []byte) {
 	key := record
 	if response == nil {
 		key += " pending"
+	} else {
+		sum := sha256.Sum256(content)
+		key += " " + hex.EncodeToString(sum[:])
 	}
-	messages, records := n.messages.all()
-	a := &Append{Session: session, ID: turns.DeriveID(n.time, "pi", p.source, key), Parent: n.lastTurn.Turn, Time: n.time, Messages: messages, Response: response}
+	at := n.time
+	if n.bound != "" { // the time of another entry
+		at = time.Time{}
+	}
+	n.branch = p.branchID(n, at, key)
+	id := turns.DeriveID(at, "pi turn", key)
+	session := p.sessionAfter(n, id)
+	messages, records, programs := n.messages.all()
+	a := &Append{Session: session, ID: id, Parent: n.lastTurn.Turn, Time: n.time, Messages: messages, Response: response, Branch: n.branch}
 	meta := piMeta{Messages: records}
-	if p.thinkingLevel != p.recordedLevel {
-		meta.Level, p.recordedLevel = p.thinkingLevel, p.thinkingLevel
+	if n.level != n.recorded {
+		meta.Level, n.recorded = n.level, n.level
 	}
 	if m != nil {
-		a.Model, a.Usage = m.Model, m.usage()
-		meta.Record, meta.Error, meta.Provider = record, m.Error, m.Provider
+		a.Model, a.Usage = m.Model, m.Usage.counts()
+		meta.Record, meta.Error, meta.Provider, meta.Response = record, m.Error, m.Provider, m.ResponseID
 		if m.Usage != nil && !isUnknownPiCost(m.Usage.Cost) {
 			meta.Cost = turns.Raw(m.Usage.Cost)
 		}
 	}
-	a.Meta = meta.raw()
-	p.step(Step{Append: a})
+	a.Meta = withProgramMessages(withTimeBound(meta.raw(), n.bound), programs)
+	p.emit(n, Step{Append: a})
+	n.messages.markInTurn()
 	n.completes = a.ID
 	n.lastTurn, n.messages = turns.Ref{Session: session, Turn: a.ID}, nil
 	p.tips[session] = a.ID
 }
 
+// emit emits a step of an entry, unless the ledger has it from the session that the entry
+// was copied from.
+func (p *piReader) emit(n *piNode, s Step) {
+	if !n.copied || p.opt.Copied {
+		p.step(s)
+	}
+}
+
+// branchID returns the id of the session that an entry begins if another one follows its
+// last turn.
+func (p *piReader) branchID(n *piNode, at time.Time, key string) turns.ID {
+	source := p.source
+	if n.copied {
+		source = p.parent.source
+	}
+	return turns.DeriveID(at, "pi branch", source, key)
+}
+
 // sessionAfter returns the session of the turn after n's last turn: the same session if
 // nothing follows that turn yet, else a fork, and a new session if the branch begins
-// before the first turn.
-func (p *piReader) sessionAfter(n *piNode) turns.ID {
-	from := n.lastTurn.Session
-	if from.IsZero() {
+// before the first turn. It emits that session first. first is the turn, zero for a compaction.
+func (p *piReader) sessionAfter(n *piNode, first turns.ID) turns.ID {
+	from, meta := n.lastTurn.Session, piMeta{Source: "pi", Session: p.source}
+	if n.copied {
+		meta.Session = p.parent.source
+		if p.opt.Copied && !p.parent.opened { // its own file says the rest
+			m := piMeta{Source: "pi", Session: p.parent.source, Cwd: p.meta.Cwd, StandIn: true}
+			p.step(Step{Open: &Open{ID: p.parent.session, Time: p.parent.start, Meta: m.raw()}})
+			p.parent.opened = true
+			p.loss.add(1, "repaired", "the file of the session that it was forked from was not read; what was copied from there is stored as that session's", p.parent.source)
+		}
+	}
+	switch {
+	case from.IsZero() && n.copied:
+		from = p.parent.session
+	case from.IsZero(), !n.copied && p.tips[p.session] == n.lastTurn.Turn: // the fork's first turn follows one of its parent
 		from = p.session
 	}
-	if p.tips[from] == n.lastTurn.Turn {
+	if tip, own := p.tips[from]; tip == n.lastTurn.Turn && (own || n.lastTurn.IsZero()) {
 		return from
 	}
-	id := turns.DeriveID(n.time, "pi branch", p.source, strconv.Itoa(len(p.entries)))
-	meta := piMeta{Source: "pi", Session: p.source}.raw()
+	id := n.branch
 	if n.lastTurn.IsZero() {
-		p.step(Step{Open: &Open{ID: id, Time: n.time, Meta: meta}})
+		p.emit(n, Step{Open: &Open{ID: id, Time: n.time, Meta: meta.raw()}})
 	} else {
-		p.step(Step{Fork: &Fork{ID: id, At: n.lastTurn, Time: n.time, Meta: meta}})
+		f := &Fork{ID: id, At: n.lastTurn, Time: n.time, Meta: meta.raw(), First: first}
+		if !n.copied {
+			f.Else = p.otherPlaces(n)
+		}
+		p.emit(n, Step{Fork: f})
 	}
 	return id
+}
+
+// emitOwn emits the session of the file if it was forked: as a fork at the last turn that
+// was copied.
+func (p *piReader) emitOwn(n *piNode) {
+	if n.lastTurn.IsZero() { // nothing was copied
+		p.emitOpen()
+		return
+	}
+	p.opened = true
+	p.tips[p.session] = n.lastTurn.Turn
+	p.step(Step{Fork: &Fork{ID: p.session, At: n.lastTurn, Time: p.start, Meta: p.open.Meta, Else: p.otherPlaces(n)}})
+}
+
+// otherPlaces returns where the ledger may have n's last turn if it is a copied one. Only
+// the parent's own file says on which of its branches the turn is. A branch has the id that
+// its first turn gives it.
+func (p *piReader) otherPlaces(n *piNode) (out []turns.Ref) {
+	turn := n.lastTurn.Turn
+	for x := n.parent; x != nil; x = x.parent {
+		if x.copied && !x.completes.IsZero() && x.branch != n.lastTurn.Session {
+			out = append(out, turns.Ref{Session: x.branch, Turn: turn})
+		}
+	}
+	if len(out) > 0 && n.lastTurn.Session != p.parent.session {
+		out = append(out, turns.Ref{Session: p.parent.session, Turn: turn})
+	}
+	return out
 }
 
 func (p *piReader) compaction(line int, n *piNode, e *piEntry) {
 	if n.lastTurn.IsZero() {
 		p.loss.add(line, "skipped", "a compaction before the first turn", e.ID)
+		p.uncounted(line, n, e.Usage, "usage of a compaction before the first turn")
 		return
 	}
 	var first *piNode
@@ -321,10 +570,16 @@ func (p *piReader) compaction(line int, n *piNode, e *piEntry) {
 	case e.FirstKept != nil && *e.FirstKept > 0 && *e.FirstKept < len(p.entries):
 		first = p.entries[*e.FirstKept]
 	}
-	session := p.sessionAfter(n)
+	at := n.time
+	if n.bound != "" {
+		at = time.Time{}
+	}
+	n.branch = p.branchID(n, at, e.record())
+	session := p.sessionAfter(n, turns.ID{})
 	n.lastTurn.Session, p.tips[session] = session, n.lastTurn.Turn // what follows goes on there
-	k := &Compaction{Session: session, ID: turns.DeriveID(n.time, "pi", p.source, e.record(line)), Parent: n.lastTurn.Turn, Time: n.time,
-		Trigger: "threshold", Summary: e.Summary, TokensBefore: e.TokensBefore, Meta: piMeta{Record: e.record(line), Details: turns.Raw(e.Details)}.raw()}
+	k := &Compaction{Session: session, ID: turns.DeriveID(at, "pi compaction", e.record(), n.lastTurn.Turn.String()), Parent: n.lastTurn.Turn, Time: n.time,
+		Trigger: "threshold", Summary: e.Summary, TokensBefore: e.TokensBefore, Meta: withTimeBound(piMeta{Record: e.record(), Details: turns.Raw(e.Details)}.raw(), n.bound)}
+	k.Usage = e.Usage.counts()
 	switch {
 	case first == nil:
 		p.loss.add(line, "repaired", "the first entry that the compaction keeps is not in the file; it keeps nothing", e.ID)
@@ -334,7 +589,7 @@ func (p *piReader) compaction(line int, n *piNode, e *piEntry) {
 			p.loss.add(line, "repaired", "the compaction keeps a part of a turn; the ledger keeps the whole turn", e.ID)
 		}
 	}
-	p.step(Step{Compaction: k})
+	p.emit(n, Step{Compaction: k})
 }
 
 // keptFrom returns the turn on the path to n that holds the entry first. If first belongs
@@ -356,7 +611,7 @@ func keptFrom(n, first *piNode) (id turns.ID, whole bool) {
 // end reads the end of the file. With Final it emits the messages of each branch that have
 // no response.
 func (p *piReader) end(int) {
-	pending := func(n *piNode) bool { return n.children == 0 && n.messages != nil && n.completes.IsZero() }
+	pending := func(n *piNode) bool { return n.children == 0 && n.messages != nil && !n.messages.inTurn && !n.copied }
 	if !p.opt.Final {
 		held := 0
 		for _, n := range p.entries {
@@ -371,8 +626,15 @@ func (p *piReader) end(int) {
 	p.settle(true)
 	for _, n := range p.entries {
 		if pending(n) {
-			p.turn(n, n.messages.record, nil, nil)
+			at := n.messages.node
+			if at.copied { // the parent has the messages, and this session's turn begins with them
+				at = n
+			}
+			p.turn(at, n.messages.record, nil, nil, nil)
 		}
+	}
+	if !p.opened && p.last != nil {
+		p.emitOwn(p.last)
 	}
 }
 

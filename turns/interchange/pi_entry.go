@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -26,6 +27,9 @@ type piEntry struct {
 	FirstKeptID  string         `json:"firstKeptEntryId"`
 	TokensBefore uint64         `json:"tokensBefore"`
 	Details      jsontext.Value `json:"details"`
+	Usage        *piUsage       `json:"usage"`         // of a compaction, a branch summary or a call outside the conversation
+	System       jsontext.Value `json:"systemMessage"` // after a compaction
+	Target       string         `json:"targetId"`      // of an edit
 
 	Cwd           string `json:"cwd"`
 	Model         string `json:"modelId"`
@@ -36,19 +40,40 @@ type piEntry struct {
 	Name turns.Raw      `json:"name"`  // session_info
 	Mark jsontext.Value `json:"nexus"` // of the header; see exportMark
 
-	idReused bool // another entry has this id
+	idReused   bool   // another entry has this id
+	digest     string // of the line
+	occurrence int    // among the lines with the same bytes, for an entry without an id
 }
 
-// record returns the entry's id, or its line if the format has no ids, and both if
-// another entry has the same id.
-func (e *piEntry) record(line int) string {
+// record returns the entry's id. It is derived from the entry's bytes if the format has no
+// ids, and from both if another entry has the same id.
+func (e *piEntry) record() string {
 	switch {
 	case e.idReused:
-		return e.ID + " " + strconv.Itoa(line)
+		return e.ID + " " + e.digest
 	case e.ID != "":
 		return e.ID
+	case e.occurrence > 1:
+		return e.digest + " " + strconv.Itoa(e.occurrence)
 	}
-	return strconv.Itoa(line)
+	return e.digest
+}
+
+// time returns the entry's time, else that of its message; zero if neither states one.
+func (e *piEntry) time() time.Time {
+	if t := parseTime(turns.RawText(e.Time)); !t.IsZero() {
+		return t
+	}
+	var m struct {
+		Time turns.Raw `json:"timestamp"` // ms
+	}
+	if e.Message.Kind() != '{' || decodeLoose(e.Message, &m) != nil {
+		return time.Time{}
+	}
+	if t := parseTime(m.Time); t.Year() > 2000 {
+		return t
+	}
+	return time.Time{}
 }
 
 type piMessage struct {
@@ -71,6 +96,9 @@ type piMessage struct {
 	ExitCode  *int   `json:"exitCode"`
 	Cancelled bool   `json:"cancelled"`
 	Truncated bool   `json:"truncated"`
+	Excluded  bool   `json:"excludeFromContext"`
+
+	ResponseID string `json:"responseId"`
 }
 
 type piUsage struct {
@@ -113,8 +141,8 @@ func (m *piMessage) ext(member string, v jsontext.Value) turns.Raw {
 	return providerExt(provider, member, turns.Raw(v))
 }
 
-func (m *piMessage) usage() *turns.Usage {
-	u := m.Usage
+// counts returns the usage; nil if there is none.
+func (u *piUsage) counts() *turns.Usage {
 	if u == nil || u.Input+u.Output+u.CacheRead+u.CacheWrite == 0 {
 		return nil
 	}
@@ -147,8 +175,10 @@ type piMeta struct {
 	Provider     string    `json:"provider,omitzero"`
 	Level        string    `json:"thinking_level,omitzero"`
 	Error        string    `json:"error,omitzero"`
+	Response     string    `json:"response_id,omitzero"`
 	Cost         turns.Raw `json:"cost,omitzero"`
 	Details      turns.Raw `json:"details,omitzero"`
+	StandIn      bool      `json:"stand_in,omitzero"` // the session's own file was not read
 }
 
 func (m piMeta) raw() turns.Raw {

@@ -109,7 +109,7 @@ func TestPi(t *testing.T) {
 		t.Errorf("meta of the aborted answer: %s", m)
 	}
 	wantLoss := []Loss{
-		{Line: 1, Kind: "repaired", Reason: "branched from another session's file; the history copied from there is this session's own", Record: "s1"},
+		{Line: 1, Kind: "repaired", Reason: "branched from another session's file, whose name does not say which session it is; the history copied from there is this session's own", Record: "/x.jsonl"},
 		{Kind: "repaired", Reason: "commands that the user ran are kept as user text", Count: 1},
 		{Kind: "skipped", Reason: "details of tool results, which the model does not see; the results are stored", Count: 1},
 	}
@@ -239,7 +239,10 @@ func TestPiReal(t *testing.T) {
 		}
 		want["user"] += want["bashExecution"]
 		delete(want, "bashExecution")
-		steps, losses := readPi(t, string(b), true)
+		read := func(text string, final bool) ([]Step, []Loss) { // the file is a fork whose parent is not there
+			return readAll(t, Pi(strings.NewReader(text), Options{Final: final, Copied: true}))
+		}
+		steps, losses := read(string(b), true)
 		seen := map[turns.ID]bool{}
 		for _, s := range steps {
 			switch {
@@ -275,10 +278,10 @@ func TestPiReal(t *testing.T) {
 			t.Errorf("%s (-count of the source +steps):\n%s", filepath.Base(name), d)
 		}
 		t.Logf("%s: %v; losses %+v", filepath.Base(name), got, losses)
-		growing, _ := readPi(t, string(b), false)
+		growing, _ := read(string(b), false)
 		for n := 1000; n < len(b); n += 150_000 {
-			short, _ := readPi(t, string(b[:n]), false)
-			if !reflect.DeepEqual(short, growing[:len(short)]) {
+			short, _ := read(string(b[:n]), false)
+			if len(short) > 0 && !reflect.DeepEqual(short, growing[:len(short)]) {
 				t.Errorf("cut at %d: %s", n, cmp.Diff(growing[:len(short)], short))
 			}
 		}
@@ -288,8 +291,11 @@ func TestPiReal(t *testing.T) {
 func FuzzPi(f *testing.F) {
 	f.Add([]byte(piV1))
 	f.Add([]byte(piV3))
+	for _, text := range piFamily() {
+		f.Add([]byte(text))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p := Pi(bytes.NewReader(b), Options{Final: true})
+		p := Pi(bytes.NewReader(b), Options{Final: true, Copied: true})
 		turnsOf := map[turns.ID]bool{}
 		sessions := map[turns.ID]bool{}
 		for s, err := range p.Steps() {

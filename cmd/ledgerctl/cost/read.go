@@ -35,7 +35,7 @@ func Read(ctx context.Context, c *api.Client, scope Scope) (found *Found, calls 
 		scope.Now = time.Now()
 	}
 	r := &reading{c: c, scope: scope, picked: make(map[turns.ID]*api.Session), found: &Found{Sessions: make(map[turns.ID]*api.Session)}, trees: make(map[turns.ID]*api.TreeSession),
-		wanted: make(map[turns.ID]bool), contexts: make(map[turns.ID]turns.WorkContext)}
+		wanted: make(map[turns.ID]bool), contexts: make(map[turns.ID]turns.WorkContext), counted: make(map[turns.Ref]bool)}
 	return r.found, func(yield func(Call, error) bool) {
 		if err := r.read(ctx, func(c Call) bool { return yield(c, nil) }); err != nil && !errors.Is(err, errStopped) {
 			yield(Call{}, err)
@@ -55,6 +55,7 @@ type reading struct {
 	picked   map[turns.ID]*api.Session      // those in scope, also where nothing was stored since
 	wanted   map[turns.ID]bool              // turns that a branch or a fork begins at
 	contexts map[turns.ID]turns.WorkContext // at those turns
+	counted  map[turns.Ref]bool             // turns that were read, with their parents: two files may have one, in sessions of their own
 }
 
 func (r *reading) read(ctx context.Context, yield func(Call) bool) error {
@@ -185,13 +186,21 @@ func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own
 		if r.wanted[t.ID] {
 			r.contexts[t.ID] = where
 		}
+		once := turns.Ref{Turn: t.ID}
+		if t.Parent != nil {
+			once.Session = *t.Parent
+		}
 		switch {
 		case t.Session != s.ID || t.Depth < b.From || !r.scope.Turn.IsZero() && t.ID != r.scope.Turn:
+			continue
+		case r.counted[once]:
+			own.add(&t, where)
 			continue
 		case t.Error != "" && t.Usage == nil:
 			r.found.Unread++
 			continue
 		}
+		r.counted[once] = true
 		own.add(&t, where)
 		call, ok := callOf(s, &t, where)
 		if t.ID == b.Tip && !r.wanted[t.ID] && isUnanswered(&t, r.scope.Now) {

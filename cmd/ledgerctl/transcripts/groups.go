@@ -43,7 +43,7 @@ func (im *Importer) Files(ctx context.Context, files []File) iter.Seq2[int, Outc
 			wg.Go(func() {
 				for group := range groups {
 					own := *im
-					own.splits = nil
+					own.splits, own.placed = nil, placement{}
 					for _, i := range group {
 						var o Outcome
 						if o.Err = ctx.Err(); o.Err == nil {

@@ -115,7 +115,7 @@ func (im *Importer) append(ctx context.Context, a *interchange.Append, rep *Repo
 // for any other session or turn. The append of a first turn names no parent, so the
 // ledger would put it after that head.
 func (im *Importer) otherHead(ctx context.Context, a *interchange.Append) (head turns.ID, err error) {
-	if !a.Parent.IsZero() {
+	if !a.Parent.IsZero() || a.Continues {
 		return turns.ID{}, nil
 	}
 	s, err := im.Client.Session(ctx, a.Session)

@@ -69,6 +69,7 @@ type Importer struct {
 	Window uint64        // context window of the sessions that it opens, in tokens; 0: the default
 	Read   func(int)     // called with the number of bytes that were read; nil: not called
 	splits splitTurns
+	placed placement
 }
 
 // File imports one file. It reads a fork of a session that the ledger lacks again, with
@@ -104,7 +105,7 @@ func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, er
 	if in.Format.Open == nil {
 		return r, ImportExport(ctx, im.Client, in.Reader, r)
 	}
-	return r, im.steps(ctx, in.Format.Open(in, interchange.Options{Final: how.final, Copied: how.copied}), how.grown || isStream(how.name), r)
+	return r, im.steps(ctx, in.Format.Open(in, ReadOptions(how.name, in.Format.Name, interchange.Options{Final: how.final, Copied: how.copied})), how.grown || isStream(how.name), r)
 }
 
 // ErrNoParent: the session that a transcript was forked from is not in the ledger.
@@ -392,25 +393,21 @@ func (im *Importer) step(ctx context.Context, st interchange.Step, rep *Report) 
 	case st.Open != nil:
 		rep.Sessions = append(rep.Sessions, st.Open.ID)
 		had, err := im.has(ctx, st.Open.ID)
+		if had && err == nil {
+			if done, err := im.openStandIn(ctx, st.Open); done || err != nil {
+				return true, err
+			}
+		}
 		if err == nil {
 			err = im.ownID(ctx, st.Open.ID, im.open(ctx, st.Open, rep))
 		}
 		return had, err
 	case st.Fork != nil:
 		rep.Forks++
-		rep.Sessions = append(rep.Sessions, st.Fork.ID)
-		had, err := im.has(ctx, st.Fork.ID)
-		if err != nil {
-			return false, err
-		}
-		_, err = im.Client.Fork(ctx, st.Fork.At.Session, api.CreateFork{ID: st.Fork.ID, Turn: im.splits.last(st.Fork.At.Turn), Meta: st.Fork.Meta})
-		if coded(err, api.NotFound) {
-			err = fmt.Errorf("%w: %w", ErrNoParent, err)
-		}
-		return had, im.ownID(ctx, st.Fork.ID, err)
+		return im.fork(ctx, st.Fork, rep)
 	case st.Append != nil:
 		rep.Turns++
-		dup, err := im.append(ctx, st.Append, rep)
+		dup, err := im.place(ctx, st.Append, rep)
 		if p, split := im.splits[st.Append.ID]; split && p.first != p.last {
 			rep.Split++
 		}
@@ -498,7 +495,7 @@ func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, r
 		}
 		r.Cleared = append(r.Cleared, api.ClearedResult{Turn: at, Call: x.Call})
 	}
-	t, err := im.Client.Record(ctx, k.Session, r)
+	t, err := im.Client.Record(ctx, im.placed.of(k.Parent, k.Session), r)
 	reason := ""
 	switch {
 	case err == nil:

@@ -159,6 +159,7 @@ func TestMomentsOfRealTranscriptsAreThoseOfTheirTurns(t *testing.T) {
 					t.Fatal(err)
 				}
 				text = bytes.Join(bytes.SplitAfterN(text, []byte("\n"), 201)[:min(200, bytes.Count(text, []byte("\n")))], nil)
+				text = bytes.Replace(text, []byte(`"branchedFrom"`), []byte(`"was"`), 1) // what a fork copied is its parent's
 				file := filepath.Join(t.TempDir(), "rollout-x.jsonl")
 				cfg := configOf(l, t.TempDir())
 				cfg.Sources, cfg.ClosedWithin = []Source{{x.agent, filepath.Dir(file)}}, time.Hour

@@ -275,7 +275,7 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 	}
 	final := false
 	if ended && !l.intake.Own() {
-		if err := w.end(ctx, l, in, format, st.Copied); err != nil {
+		if err := w.end(ctx, l, in, format, transcripts.ReadOptions(f.path, format.Name, interchange.Options{Copied: st.Copied})); err != nil {
 			return err
 		}
 		final = true
@@ -302,7 +302,7 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 // begin returns a reading of a file. Without all, the steps of the first st.Offset bytes
 // are read and not done: the ledger has them.
 func (w *Watcher) begin(ctx context.Context, f *file, st *FileState, in *os.File, format interchange.Format, all, everything bool) (*live, error) {
-	l := &live{format: format, sum: sha256.New(), follower: format.Follow(interchange.Options{Copied: st.Copied})}
+	l := &live{format: format, sum: sha256.New(), follower: format.Follow(transcripts.ReadOptions(f.path, format.Name, interchange.Options{Copied: st.Copied}))}
 	l.intake = transcripts.Intake{Importer: &transcripts.Importer{Client: w.client, Format: "auto"}, Report: &transcripts.Report{Format: format.Name}, All: everything}
 	if all || st.Offset == 0 {
 		return l, nil
@@ -353,13 +353,13 @@ func (l *live) drain(do func(interchange.Step) error) error {
 // end does the steps that a file has because it has ended: turns without a response, a
 // last line without its line break. They are those of a reading with Final which one
 // without it does not give.
-func (w *Watcher) end(ctx context.Context, l *live, in *os.File, format interchange.Format, copied bool) error {
+func (w *Watcher) end(ctx context.Context, l *live, in *os.File, format interchange.Format, opt interchange.Options) error {
 	done := make(map[[sha256.Size]byte]bool)
 	sum := func(s interchange.Step) (sum [sha256.Size]byte, err error) {
 		b, err := turns.EncodeJSON(s)
 		return sha256.Sum256(b), err
 	}
-	for s, err := range format.Open(io.NewSectionReader(in, 0, l.offset), interchange.Options{Copied: copied}).Steps() {
+	for s, err := range format.Open(io.NewSectionReader(in, 0, l.offset), opt).Steps() {
 		if err != nil {
 			return err
 		}
@@ -369,7 +369,8 @@ func (w *Watcher) end(ctx context.Context, l *live, in *os.File, format intercha
 		}
 		done[k] = true
 	}
-	for s, err := range format.Open(io.NewSectionReader(in, 0, l.scanned), interchange.Options{Copied: copied, Final: true}).Steps() {
+	opt.Final = true
+	for s, err := range format.Open(io.NewSectionReader(in, 0, l.scanned), opt).Steps() {
 		if err != nil {
 			return err
 		}
