@@ -29,6 +29,23 @@ func TimeBoundOf(meta Raw) TimeBound {
 	return ""
 }
 
+// SupersededBy returns the member "superseded_by" of a session's meta: the session that an
+// import made in its place. A meta belongs to the client; what is no id names none.
+func SupersededBy(meta Raw) ID {
+	var m struct {
+		By Raw `json:"superseded_by"`
+	}
+	if meta.Kind() != '{' || json.Unmarshal(meta, &m) != nil {
+		return ID{}
+	}
+	s, _ := m.By.Text()
+	id, err := ParseID(s)
+	if err != nil {
+		return ID{}
+	}
+	return id
+}
+
 // ProgramMessages returns the member "program_messages" of a turn's meta: the indexes of
 // the turn's messages that have the role of the user and that a program wrote (a hook, a
 // skill, the agent's own notes), not a person. Sorted as they stand there; nil for
