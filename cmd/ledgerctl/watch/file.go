@@ -174,7 +174,7 @@ func (w *Watcher) follow(ctx context.Context, f *file, st FileState, in *os.File
 		w.commit(f, st)
 		return nil
 	}
-	for everything := false; ; {
+	for everything, superseded := false, false; ; {
 		err := w.lines(ctx, f, &st, in, info, format, all, ended, everything)
 		switch {
 		case err == nil:
@@ -192,6 +192,8 @@ func (w *Watcher) follow(ctx context.Context, f *file, st FileState, in *os.File
 				return errLater
 			}
 			st.Copied, all = true, true
+		case errors.Is(err, transcripts.ErrSuperseded) && !superseded: // an import --refresh ran
+			f.live, superseded, all = nil, true, true
 		case errors.Is(err, transcripts.ErrGrown) && !everything:
 			f.live, everything, all = nil, true, true
 		case f.live != nil && f.live.resumed: // an earlier reading stored other turns than the steps name
@@ -290,7 +292,7 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 	st.note(info)
 	st.Offset, st.Prefix, st.Final = l.offset, hex.EncodeToString(l.sum.Sum(nil)), final || ended
 	r := *l.intake.Report
-	l.intake.Report.Stored, l.intake.Report.Losses = 0, nil
+	l.intake.Report.Clear()
 	w.delivered(f, *st, &r)
 	w.closed(ctx, f, info)
 	if ended {
@@ -480,6 +482,9 @@ func (w *Watcher) fail(ctx context.Context, f *file, st FileState, err error) er
 	text := err.Error()
 	if errors.As(err, &typed) {
 		text = string(typed.Code) + ": " + typed.Message
+	}
+	if typed != nil && typed.Code == api.Conflict { // what to do about it stands before the cause
+		text = err.Error()
 	}
 	if st.Failed != text {
 		w.cfg.Log("%s: not imported: %s", f.path, text)

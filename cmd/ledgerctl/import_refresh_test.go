@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/cmd/ledgerctl/local"
+	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/ledgerctl/watch"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// piSession is a session of pi with an exchange for each answer. An entry's id and time do
+// not depend on what it says.
+func piSession(id string, answers ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"type":"session","version":3,"id":%q,"timestamp":"2025-12-09T00:53:29.825Z","cwd":"/w"}`+"\n", id)
+	parent := "null"
+	for i, a := range answers {
+		fmt.Fprintf(&b, `{"type":"message","id":"u%d","parentId":%s,"timestamp":"2025-12-09T00:%02d:00Z","message":{"role":"user","content":"question %d"}}`+"\n", i, parent, i, i)
+		fmt.Fprintf(&b, `{"type":"message","id":"a%d","parentId":"u%d","timestamp":"2025-12-09T00:%02d:10Z","message":{"role":"assistant","content":[{"type":"text","text":%q}],"model":"m","usage":{"input":10,"output":2,"cacheRead":0,"cacheWrite":0}}}`+"\n", i, i, i, a)
+		parent = fmt.Sprintf(`"a%d"`, i)
+	}
+	return b.String()
+}
+
+// refresher imports one file, again and again.
+type refresher struct {
+	*testing.T
+	c    *api.Client
+	file string
+}
+
+func newRefresher(t *testing.T) *refresher {
+	c, stop, err := local.Start(t.Context(), newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard}).Terminal, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop() })
+	return &refresher{t, c, filepath.Join(t.TempDir(), "session.jsonl")}
+}
+
+func (r *refresher) write(text string) {
+	r.Helper()
+	if err := os.WriteFile(r.file, []byte(text), 0o600); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *refresher) read(refresh bool) *transcripts.Report {
+	r.Helper()
+	im := transcripts.Importer{Client: r.c, Format: "auto", Final: true, Refresh: refresh}
+	rep, err := im.File(r.Context(), r.file)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return rep
+}
+
+// listed returns the answers of the sessions of a list, by session.
+func (r *refresher) listed(all bool) map[turns.ID]string {
+	r.Helper()
+	out := make(map[turns.ID]string)
+	for s, err := range r.c.ListSessions(r.Context(), api.ListSessions{Superseded: all}) {
+		if err != nil {
+			r.Fatal(err)
+		}
+		var said []string
+		for t, err := range r.c.Turns(r.Context(), s.ID, api.ListTurns{Full: true}) {
+			if err != nil {
+				r.Fatal(err)
+			}
+			said = append(said, t.Response.Parts[0].Content)
+		}
+		out[s.ID] = strings.Join(said, " ")
+	}
+	return out
+}
+
+func (r *refresher) only() (turns.ID, string) {
+	r.Helper()
+	all := r.listed(false)
+	if len(all) != 1 {
+		r.Fatalf("listed: %v", all)
+	}
+	for id, said := range all {
+		return id, said
+	}
+	return turns.ID{}, ""
+}
+
+// What reads differently gets a successor, once. The old session stays, closed, marked and
+// out of lists, and the file goes on in the successor, through import and watch.
+func TestRefreshMakesASuccessorOfWhatReadsDifferently(t *testing.T) {
+	const id = "01234567-89ab-4def-8123-456789abcdef"
+	r := newRefresher(t)
+	r.write(piSession(id, "one", "two", "three"))
+	first := r.read(false)
+	old := first.Sessions[0]
+	r.write(piSession(id, "one", "another", "three"))
+	if again := r.read(false); again.KeptFirst != 1 {
+		t.Errorf("the other answer: %+v", again)
+	}
+	if got := r.read(true); got.Renewed != 1 {
+		t.Errorf("refreshed: %+v", got)
+	}
+	next, said := r.only()
+	if next == old || said != "one another three" {
+		t.Errorf("listed is %s: %s", next, said)
+	}
+	was, err := r.c.Session(t.Context(), old)
+	if err != nil || was.SupersededBy != next || was.State != "closed" {
+		t.Errorf("the old session: %+v, %v", was, err)
+	}
+	if all := r.listed(true); all[old] != "one two three" {
+		t.Errorf("with all: %v", all)
+	}
+	for range 2 {
+		if got := r.read(true); got.Renewed+got.Stored+got.KeptFirst != 0 {
+			t.Errorf("refreshed again: %+v", got)
+		}
+	}
+	r.write(piSession(id, "one", "another", "three", "four"))
+	if got := r.read(false); got.Stored != 1 || got.Sessions[0] != next {
+		t.Errorf("grown: %+v", got)
+	}
+	r.write(piSession(id, "one", "another", "three", "four", "five"))
+	if err := r.watch(); err != nil {
+		t.Error(err)
+	}
+	if now, said := r.only(); now != next || said != "one another three four five" {
+		t.Errorf("after the watch: %s: %s", now, said)
+	}
+}
+
+// watch does what "ledgerctl watch --once" does with the file.
+func (r *refresher) watch() error {
+	cfg := watch.Config{Sources: []watch.Source{{Agent: "pi", Root: filepath.Dir(r.file)}}, State: r.TempDir(), Once: true,
+		Connect: watch.Dialed(r.c), Log: r.Logf}
+	w, err := watch.New(cfg)
+	if err != nil {
+		return err
+	}
+	if err := w.Run(context.WithoutCancel(r.Context())); err != nil {
+		return err
+	}
+	s, err := watch.ReadStatus(cfg.State, cfg.Sources)
+	if err == nil && len(s.Failed) > 0 {
+		return fmt.Errorf("failed: %+v", s.Failed)
+	}
+	return err
+}
+
+// A file that its agent wrote anew, without turns that the ledger has, goes on in a fork at
+// the last turn that both have, or in a session of its own. Nothing of the old is hidden.
+func TestRefreshKeepsWhatAFileHasLost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		now  []string
+		want []string
+	}{
+		"a common beginning": {[]string{"one", "two", "later"}, []string{"one two three four five", "one two later"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const id = "11234567-89ab-4def-8123-456789abcdef"
+			r := newRefresher(t)
+			r.write(piSession(id, "one", "two", "three", "four", "five"))
+			r.read(false)
+			text := strings.ReplaceAll(piSession(id, tc.now...), `"u2"`, `"w2"`)
+			text = strings.ReplaceAll(text, `"a2"`, `"b2"`)
+			text = strings.ReplaceAll(text, "2025-12-09T00:02", "2025-12-10T00:02")
+			r.write(text)
+			if got := r.read(true); got.Renewed != 1 {
+				t.Errorf("refreshed: %+v", got)
+			}
+			got := slices.Sorted(maps.Values(r.listed(false)))
+			if want := slices.Sorted(slices.Values(tc.want)); !slices.Equal(got, want) {
+				t.Errorf("listed: %q, want %q", got, want)
+			}
+			if got := r.read(true); got.Renewed+got.Stored != 0 {
+				t.Errorf("refreshed again: %+v", got)
+			}
+			r.write(strings.TrimSuffix(text, "\n") + "\n" + `{"type":"message","id":"u9","parentId":"b2","timestamp":"2025-12-11T00:00:00Z","message":{"role":"user","content":"on"}}` + "\n" +
+				`{"type":"message","id":"a9","parentId":"u9","timestamp":"2025-12-11T00:00:01Z","message":{"role":"assistant","content":"more"}}` + "\n")
+			if got := r.read(false); got.Stored != 1 || got.KeptFirst != 0 {
+				t.Errorf("grown: %+v", got)
+			}
+		})
+	}
+}
+
+// A session that was imported without a version of the reader is reported. A refresh renews
+// the mark of one that reads the same, and nothing else.
+func TestSessionOfAnOlderReaderIsReported(t *testing.T) {
+	r := newRefresher(t)
+	r.write(piSession("21234567-89ab-4def-8123-456789abcdef", "one", "two"))
+	id := r.read(false).Sessions[0]
+	mark := func() string {
+		s, err := r.c.Session(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m map[string]turns.Raw
+		if err := json.Unmarshal(s.Meta, &m); err != nil {
+			t.Fatal(err)
+		}
+		return string(m["reader"])
+	}
+	if got := mark(); got != `{"format":"pi","version":1}` {
+		t.Errorf("reader: %s", got)
+	}
+	if got := r.read(false); got.Older != 0 {
+		t.Errorf("by the present reader: %+v", got)
+	}
+	var set api.SetSession
+	set.Meta = turns.Raw(`{"source":"pi"}`)
+	if _, err := r.c.Set(t.Context(), id, set); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.read(false); got.Older != 1 || got.KeptFirst != 0 {
+		t.Errorf("without a version: %+v", got)
+	}
+	if got := r.read(true); got.Same != 1 || got.Renewed != 0 || mark() == "" {
+		t.Errorf("refreshed: %+v, %s", got, mark())
+	}
+	if got := r.read(false); got.Older != 0 || got.Stored != 0 {
+		t.Errorf("after that: %+v", got)
+	}
+}
