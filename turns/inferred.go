@@ -1,6 +1,10 @@
 package turns
 
-import "github.com/go-json-experiment/json"
+import (
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
 
 // What an importer inferred about a turn stands in the turn's meta, so that no view
 // takes it for what the source states.
@@ -28,6 +32,10 @@ func TimeBoundOf(meta Raw) TimeBound {
 	}
 	return ""
 }
+
+// IsTimeKnown reports whether a time says anything: importers give a turn the year 1970 as
+// its bound where the source has no time at all.
+func IsTimeKnown(t time.Time) bool { return t.Unix() > 0 }
 
 // SupersededBy returns the member "superseded_by" of a session's meta: the session that an
 // import made in its place. A meta belongs to the client; what is no id names none.

@@ -68,7 +68,7 @@ func saidAt(s *api.Session) time.Time {
 func pickerItem(s *api.Session) picker.Item {
 	m := transcripts.WrittenSession(s)
 	title := cmp.Or(prose.Clip(s.Label+" "+s.Title, 200), "(no title)")
-	said := saidAt(s).UTC()
-	about := fmt.Sprintf("%s  %s  %-11s  %11s  %s", prose.Short(s.ID), said.Format(time.DateOnly), prose.Clip(prose.Source(s.Meta), 11), prose.Plural(s.Turns, "turn"), title)
-	return picker.Item{ID: s.ID.String(), Line: about, Less: said.Format(time.DateOnly) + "  " + title, Find: s.ID.String() + " " + prose.Clip(s.Agent+" "+m.Cwd+" "+m.Branch, 400)}
+	said := prose.At(saidAt(s), s.HeadTimeBound, time.DateOnly)
+	about := fmt.Sprintf("%s  %s  %-11s  %11s  %s", prose.Short(s.ID), said, prose.Clip(prose.Source(s.Meta), 11), prose.Plural(s.Turns, "turn"), title)
+	return picker.Item{ID: s.ID.String(), Line: about, Less: said + "  " + title, Find: s.ID.String() + " " + prose.Clip(s.Agent+" "+m.Cwd+" "+m.Branch, 400)}
 }

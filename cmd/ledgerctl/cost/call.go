@@ -32,7 +32,8 @@ type Call struct {
 	Session turns.ID
 	Turn    turns.ID // zero: of a flush or an extraction
 	Depth   uint64
-	Time    time.Time // when it was said; else when it was stored
+	Time    time.Time       // when it was said; else when it was stored
+	Bound   turns.TimeBound // of Time, where the source does not state it
 	Agent   string
 	Source  string // the program whose transcript it is from, such as claude-code; "": none
 	Project string // the working folder; "": not stated
@@ -67,7 +68,7 @@ func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) 
 		Model: cmp.Or(t.Model, s.Model), Usage: t.Usage, Details: turns.UsageDetailsOf(t.Meta), Message: messageID(t.Meta),
 	}
 	if t.Time != nil {
-		c.Time = time.Time(*t.Time)
+		c.Time, c.Bound = time.Time(*t.Time), turns.TimeBoundOf(t.Meta)
 	}
 	if k := t.Compaction; k != nil {
 		c.Kind, c.Message, c.Model, c.Usage = Compaction, "", k.Model, k.Usage
@@ -138,16 +139,21 @@ func requestOf(meta turns.Raw) request {
 const maxLost = 1 << 20
 
 // messageID returns the provider's id of a response, as importers and /v1 write it into
-// meta.
+// meta: as message_id, or response_id where the source calls it so.
 func messageID(meta turns.Raw) string {
 	var m struct {
-		Message turns.Raw `json:"message_id"`
+		Message  turns.Raw `json:"message_id"`
+		Response turns.Raw `json:"response_id"`
 	}
 	if meta.Kind() != '{' || json.Unmarshal(meta, &m) != nil {
 		return ""
 	}
-	id, _ := m.Message.Text()
-	return id
+	for _, raw := range []turns.Raw{m.Message, m.Response} {
+		if id, ok := raw.Text(); ok && id != "" {
+			return id
+		}
+	}
+	return ""
 }
 
 const (

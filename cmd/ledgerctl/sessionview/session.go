@@ -45,7 +45,7 @@ func Table(term *terminal.Terminal, list []api.Session) string {
 		}
 		said := ""
 		if s.HeadTime != nil {
-			said = day(time.Time(*s.HeadTime))
+			said = day(time.Time(*s.HeadTime), s.HeadTimeBound)
 		}
 		rows = append(rows, []string{id, s.Agent, state(s), said, prose.Grouped(s.Turns), prose.Grouped(s.Compactions), prose.Grouped(s.Tokens),
 			fmt.Sprintf("%.0f %%", 100*s.Pressure), terminal.Gauge(s.Pressure, 10), prose.Source(s.Meta), Title(term, s)})
@@ -70,9 +70,9 @@ func Title(term *terminal.Terminal, s *api.Session) string {
 }
 
 // day formats the time of a turn: how long ago, or the day.
-func day(t time.Time) string {
-	if d := time.Since(t); d < 0 || d >= 24*time.Hour {
-		return t.UTC().Format(time.DateOnly)
+func day(t time.Time, b turns.TimeBound) string {
+	if d := time.Since(t); d < 0 || d >= 24*time.Hour || b != "" {
+		return prose.At(t, b, time.DateOnly)
 	}
 	return humanize.Time(t)
 }
@@ -113,11 +113,18 @@ func Print(term *terminal.Terminal, s *api.Session) error {
 	if !s.Successor.IsZero() {
 		row("successor", "%s", s.Successor)
 	}
+	if !s.SupersededBy.IsZero() {
+		row("superseded", "by %s, which reads its transcript as import does now", s.SupersededBy)
+	}
 	if f := s.ForkedFrom; f != nil {
 		row("forked from", "%s at turn %s (%s)", f.Session, f.Turn, f.Mode)
 	}
 	if sp := s.SpawnedBy; sp != nil {
-		row("spawned by", "%s turn %s", sp.Session, sp.Turn)
+		at := ""
+		if !sp.Turn.IsZero() {
+			at = " turn " + sp.Turn.String()
+		}
+		row("spawned by", "%s%s", sp.Session, at)
 	}
 	if s.Head != nil {
 		row("head", "%s at depth %s", s.Head, prose.Grouped(s.Depth))
@@ -134,7 +141,7 @@ func Print(term *terminal.Terminal, s *api.Session) error {
 	row("policy", "%s%s %s", prose.Printable(s.Policy.Name), versioned(s.Policy.Version), prose.Printable(string(s.Policy.Set)))
 	row("used", "%s tokens in, %s out", prose.Grouped(s.Usage.InputTokens), prose.Grouped(s.Usage.OutputTokens))
 	if s.HeadTime != nil {
-		row("said", "%s", time.Time(*s.HeadTime).UTC().Format(time.DateTime))
+		row("said", "%s", prose.At(time.Time(*s.HeadTime), s.HeadTimeBound, time.DateTime))
 	}
 	row("opened", "%s", time.Time(s.Created).UTC().Format(time.DateTime))
 	row("changed", "%s", time.Time(s.Updated).UTC().Format(time.DateTime))
