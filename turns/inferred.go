@@ -37,6 +37,21 @@ func TimeBoundOf(meta Raw) TimeBound {
 // its bound where the source has no time at all.
 func IsTimeKnown(t time.Time) bool { return t.Unix() > 0 }
 
+// UncountedCalls returns how many calls an import found whose tokens no turn of the session
+// has: the member "calls" of "uncounted" in the session's meta.
+func UncountedCalls(meta Raw) uint64 {
+	var m struct {
+		Uncounted Raw `json:"uncounted"`
+	}
+	var u struct {
+		Calls uint64 `json:"calls"`
+	}
+	if meta.Kind() != '{' || json.Unmarshal(meta, &m) != nil || m.Uncounted.Kind() != '{' || json.Unmarshal(m.Uncounted, &u) != nil {
+		return 0
+	}
+	return min(u.Calls, MaxCount)
+}
+
 // SupersededBy returns the member "superseded_by" of a session's meta: the session that an
 // import made in its place. A meta belongs to the client; what is no id names none.
 func SupersededBy(meta Raw) ID {

@@ -19,6 +19,7 @@ import (
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/interchange"
 )
 
 // piSession is a session of pi with an exchange for each answer. An entry's id and time do
@@ -235,5 +236,67 @@ func TestSessionOfAnOlderReaderIsReported(t *testing.T) {
 	}
 	if got := r.read(false); got.Older != 0 || got.Stored != 0 {
 		t.Errorf("after that: %+v", got)
+	}
+}
+
+// A watch of a file that was written anew says what it could not store, each time, until a
+// refresh has stored it.
+func TestWatchOfARewrittenFileFailsUntilARefresh(t *testing.T) {
+	const id = "51234567-89ab-4def-8123-456789abcdef"
+	r := newRefresher(t)
+	state := t.TempDir()
+	once := func() (failed int) {
+		cfg := watch.Config{Sources: []watch.Source{{Agent: "pi", Root: filepath.Dir(r.file)}}, State: state, Once: true, Connect: watch.Dialed(r.c), Log: t.Logf}
+		w, err := watch.New(cfg)
+		if err == nil {
+			err = w.Run(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := watch.ReadStatus(cfg.State, cfg.Sources)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(s.Failed)
+	}
+	r.write(piSession(id, "one", "two"))
+	if n := once(); n != 0 {
+		t.Fatalf("%d failed", n)
+	}
+	r.write(piSession(id, "one", "a longer one", "three"))
+	for range 2 {
+		if n := once(); n != 1 {
+			t.Errorf("written anew: %d failed", n)
+		}
+	}
+	if got := r.read(true); got.Renewed != 1 {
+		t.Errorf("refreshed: %+v", got)
+	}
+	r.write(piSession(id, "one", "a longer one", "three", "four"))
+	if n := once(); n != 0 {
+		t.Errorf("after the refresh: %d failed", n)
+	}
+	if _, said := r.only(); said != "one a longer one three four" {
+		t.Errorf("listed: %s", said)
+	}
+}
+
+// A report does not grow with what it reports.
+func TestReportOfAMillionLossesIsBounded(t *testing.T) {
+	var sum transcripts.Report
+	for i := range 1000 {
+		var one transcripts.Report
+		for j := range 1000 {
+			one.Losses = append(one.Losses, interchange.Loss{Line: j + 1, Kind: "skipped", Reason: fmt.Sprintf("reason %d", i*j%3000)})
+		}
+		sum.Add(&one)
+	}
+	n := 0
+	for _, l := range sum.Losses {
+		n += l.Count
+	}
+	if len(sum.Losses) > 1001 || n != 1_000_000 {
+		t.Errorf("%d lines, %d losses", len(sum.Losses), n)
 	}
 }

@@ -50,6 +50,9 @@ type Call struct {
 	Flushes uint64
 	// Missing counts the answers that were asked for through /v1 and did not arrive.
 	Missing uint64
+	// Uncounted counts calls whose tokens an import could give to no turn; the call is nothing
+	// else then.
+	Uncounted uint64
 	// Step is set where the call is a further step of a response, which is counted as the
 	// call of that response.
 	Step bool

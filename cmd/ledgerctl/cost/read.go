@@ -160,11 +160,24 @@ func (r *reading) session(ctx context.Context, s *api.Session, yield func(Call) 
 			return err
 		}
 	}
+	if n := turns.UncountedCalls(s.Meta); n > 0 && r.scope.Turn.IsZero() && !yield(uncounted(s, n)) {
+		return errStopped
+	}
 	isWhole := r.found.Unread == before.Unread && t.BranchCount <= uint64(len(t.Branches)) && r.scope.Turn.IsZero()
 	if call, ok := own.flushes(s); ok && isWhole && !yield(call) {
 		return errStopped
 	}
 	return nil
+}
+
+// uncounted returns the calls of a session that no turn has.
+func uncounted(s *api.Session, n uint64) Call {
+	w := turns.WorkContextOf(s.Meta)
+	c := Call{Kind: Answer, Session: s.ID, Time: s.ID.Time(), Bound: turns.TimeNotBefore, Agent: s.Agent, Source: w.Source, Project: w.Cwd, Model: s.Model, Uncounted: n}
+	if s.HeadTime != nil {
+		c.Time, c.Bound = time.Time(*s.HeadTime), s.HeadTimeBound
+	}
+	return c
 }
 
 // tree returns a session of the tree that it belongs to.

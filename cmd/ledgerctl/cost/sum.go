@@ -290,6 +290,10 @@ func (s *Sum) isInAFile(c *Call) bool {
 }
 
 func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
+	if c.Uncounted > 0 {
+		a.Uncounted = c.Uncounted
+		return a
+	}
 	if repeated {
 		if !c.Step {
 			a.Repeated = 1

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -36,6 +37,7 @@ func Table(term *terminal.Terminal, list []api.Session) string {
 	if term.Width >= 120 {
 		cols[len(cols)-1].Least = 50
 	}
+	list, depth := WithParts(list)
 	var rows [][]string
 	for i := range list {
 		s := &list[i]
@@ -48,9 +50,54 @@ func Table(term *terminal.Terminal, list []api.Session) string {
 			said = day(time.Time(*s.HeadTime), s.HeadTimeBound)
 		}
 		rows = append(rows, []string{id, s.Agent, state(s), said, prose.Grouped(s.Turns), prose.Grouped(s.Compactions), prose.Grouped(s.Tokens),
-			fmt.Sprintf("%.0f %%", 100*s.Pressure), terminal.Gauge(s.Pressure, 10), prose.Source(s.Meta), Title(term, s)})
+			fmt.Sprintf("%.0f %%", 100*s.Pressure), terminal.Gauge(s.Pressure, 10), prose.Source(s.Meta), Part(depth[i]) + Title(term, s)})
 	}
 	return term.Table(cols, rows)
+}
+
+// WithParts returns sessions with those that serve one behind it: sub-agents are parts of the
+// session that started them. depth is how far each is from a session of its own.
+func WithParts(list []api.Session) (out []api.Session, depth []int) {
+	at := make(map[turns.ID]bool, len(list))
+	for i := range list {
+		at[list[i].ID] = true
+	}
+	parts := make(map[turns.ID][]int)
+	for i := range list {
+		if by := list[i].SpawnedBy; by != nil && at[by.Session] {
+			parts[by.Session] = append(parts[by.Session], i)
+		}
+	}
+	done := make(map[turns.ID]bool, len(list))
+	var add func(i, d int)
+	add = func(i, d int) {
+		id := list[i].ID
+		if done[id] {
+			return
+		}
+		done[id] = true
+		out, depth = append(out, list[i]), append(depth, d)
+		for _, p := range parts[id] {
+			add(p, d+1)
+		}
+	}
+	for i := range list {
+		if by := list[i].SpawnedBy; by == nil || !at[by.Session] {
+			add(i, 0)
+		}
+	}
+	for i := range list { // of a ring, which clients can make
+		add(i, 0)
+	}
+	return out, depth
+}
+
+// Part is the mark before the title of a session that is a part of the one above it.
+func Part(depth int) string {
+	if depth == 0 {
+		return ""
+	}
+	return strings.Repeat("  ", min(depth, 8)-1) + "↳ "
 }
 
 // Title is what a person knows a session by.

@@ -223,6 +223,9 @@ func (im *Importer) steps(ctx context.Context, r *interchange.Reader, all bool, 
 	for _, l := range r.Losses() {
 		rep.lose(l)
 	}
+	if err := im.noteUncounted(ctx, rep); err != nil {
+		return err
+	}
 	return im.Titles(ctx, r.Titles(), rep)
 }
 

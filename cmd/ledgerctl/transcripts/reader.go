@@ -78,3 +78,22 @@ func (im *Importer) linkSpawner(ctx context.Context, s *api.Session, by turns.Re
 	}
 	return err
 }
+
+// noteUncounted puts into the meta of the first session of a file how many calls of it have
+// usage that no turn could take, so that cost can say that a sum is too low.
+func (im *Importer) noteUncounted(ctx context.Context, rep *Report) error {
+	n := 0
+	for _, l := range rep.Losses {
+		if l.Usage != nil {
+			n += max(l.Count, 1)
+		}
+	}
+	if n == 0 || len(rep.Sessions) == 0 {
+		return nil
+	}
+	s, err := im.Client.Session(ctx, rep.Sessions[0])
+	if err != nil || turns.UncountedCalls(s.Meta) == uint64(n) {
+		return err
+	}
+	return im.setMeta(ctx, s, "uncounted", map[string]turns.Raw{"uncounted": turns.Raw(fmt.Sprintf(`{"calls":%d}`, n))})
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"io/fs"
@@ -150,6 +151,10 @@ func (w *Watcher) whole(ctx context.Context, f *file, st FileState, in *os.File,
 	}
 	w.step("imported")
 	st.note(info)
+	if st.Rewritten && r.KeptFirst > 0 {
+		return w.fail(ctx, f, st, rewrittenError(r.KeptFirst))
+	}
+	st.Rewritten = false
 	st.Format, st.Offset, st.Prefix, st.Final = r.Format, offset, sum, ended
 	w.delivered(f, st, r)
 	return nil
@@ -161,7 +166,7 @@ func (w *Watcher) follow(ctx context.Context, f *file, st FileState, in *os.File
 	if what := w.changed(f, &st, in, info); what != "" {
 		w.event(what, f.path, "what the ledger has of it stays; it is read again from its beginning")
 		f.live, st.Offset, st.Prefix, st.Final, st.Copied = nil, 0, "", false, false
-		all = true
+		st.Rewritten, all = true, true
 	}
 	if f.live == nil && st.Offset > 0 && !w.has(ctx, st.Session) {
 		if ctx.Err() != nil {
@@ -290,6 +295,11 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 	}
 	w.step("titled")
 	st.note(info)
+	if n := l.intake.Report.KeptFirst; st.Rewritten && n > 0 {
+		f.live, st.Offset, st.Prefix, st.Final = nil, 0, "", false
+		return w.fail(ctx, f, *st, rewrittenError(n))
+	}
+	st.Rewritten = false
 	st.Offset, st.Prefix, st.Final = l.offset, hex.EncodeToString(l.sum.Sum(nil)), final || ended
 	r := *l.intake.Report
 	l.intake.Report.Clear()
@@ -299,6 +309,12 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 		f.live = nil // what is added later is read again from the beginning
 	}
 	return nil
+}
+
+// rewrittenError is why a file that was written anew is not in the ledger: records of it have
+// the ids of others there.
+func rewrittenError(n int) error {
+	return fmt.Errorf("the file was written anew, and %d of its records stand otherwise in the ledger: \"ledgerctl import --refresh FILE\" stores what it holds now, and what is in the ledger stays", n)
 }
 
 // begin returns a reading of a file. Without all, the steps of the first st.Offset bytes
