@@ -440,10 +440,15 @@ func (c *comparer) compaction(ctx context.Context, k *interchange.Compaction) er
 		if up := x.turns[parent]; up != nil && up.child {
 			x.skipped = true
 		}
-		c.im.addSplit(id, parent, parent)
+		if !parent.IsZero() {
+			c.im.addSplit(id, parent, parent)
+		}
 		return nil
 	}
 	t.named = true
+	if k.Parent.IsZero() { // the file begins with it: it stands after what the ledger had, or for it
+		return nil
+	}
 	c.settle(x, id, x.above(t.parent) == x.above(parent) && (k.Summary == "" || t.sum == sumOf("compaction", k.Summary)))
 	return nil
 }
