@@ -22,16 +22,29 @@ import (
 	"nexus/turns/interchange"
 )
 
-// piSession is a session of pi with an exchange for each answer. An entry's id and time do
-// not depend on what it says.
-func piSession(id string, answers ...string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `{"type":"session","version":3,"id":%q,"timestamp":"2025-12-09T00:53:29.825Z","cwd":"/w"}`+"\n", id)
-	parent := "null"
+// exchange is a question and its answer, which have the ids and the times of number n.
+type exchange struct {
+	n      int
+	answer string
+}
+
+func exchanges(answers ...string) (out []exchange) {
 	for i, a := range answers {
-		fmt.Fprintf(&b, `{"type":"message","id":"u%d","parentId":%s,"timestamp":"2025-12-09T00:%02d:00Z","message":{"role":"user","content":"question %d"}}`+"\n", i, parent, i, i)
-		fmt.Fprintf(&b, `{"type":"message","id":"a%d","parentId":"u%d","timestamp":"2025-12-09T00:%02d:10Z","message":{"role":"assistant","content":[{"type":"text","text":%q}],"model":"m","usage":{"input":10,"output":2,"cacheRead":0,"cacheWrite":0}}}`+"\n", i, i, i, a)
-		parent = fmt.Sprintf(`"a%d"`, i)
+		out = append(out, exchange{i, a})
+	}
+	return out
+}
+
+// claudeSession is a session of Claude Code. The id and the time of a line do not depend on
+// what it says.
+func claudeSession(id string, of ...exchange) string {
+	var b strings.Builder
+	parent := "null"
+	for _, x := range of {
+		ask, answer := fmt.Sprintf("%08d-0000-4000-8000-000000000001", x.n), fmt.Sprintf("%08d-0000-4000-8000-000000000002", x.n)
+		fmt.Fprintf(&b, `{"type":"user","uuid":%q,"parentUuid":%s,"sessionId":%q,"version":"2.1.120","cwd":"/w","timestamp":"2025-12-09T%02d:00:00Z","message":{"role":"user","content":"question %d"}}`+"\n", ask, parent, id, x.n, x.n)
+		fmt.Fprintf(&b, `{"type":"assistant","uuid":%q,"parentUuid":%q,"sessionId":%q,"version":"2.1.120","cwd":"/w","timestamp":"2025-12-09T%02d:00:10Z","message":{"id":"msg_%d","role":"assistant","model":"m","content":[{"type":"text","text":%q}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":2}}}`+"\n", answer, ask, id, x.n, x.n, x.answer)
+		parent = fmt.Sprintf("%q", answer)
 	}
 	return b.String()
 }
@@ -106,10 +119,10 @@ func (r *refresher) only() (turns.ID, string) {
 func TestRefreshMakesASuccessorOfWhatReadsDifferently(t *testing.T) {
 	const id = "01234567-89ab-4def-8123-456789abcdef"
 	r := newRefresher(t)
-	r.write(piSession(id, "one", "two", "three"))
+	r.write(claudeSession(id, exchanges("one", "two", "three")...))
 	first := r.read(false)
 	old := first.Sessions[0]
-	r.write(piSession(id, "one", "another", "three"))
+	r.write(claudeSession(id, exchanges("one", "another", "three")...))
 	if again := r.read(false); again.KeptFirst != 1 {
 		t.Errorf("the other answer: %+v", again)
 	}
@@ -132,11 +145,11 @@ func TestRefreshMakesASuccessorOfWhatReadsDifferently(t *testing.T) {
 			t.Errorf("refreshed again: %+v", got)
 		}
 	}
-	r.write(piSession(id, "one", "another", "three", "four"))
+	r.write(claudeSession(id, exchanges("one", "another", "three", "four")...))
 	if got := r.read(false); got.Stored != 1 || got.Sessions[0] != next {
 		t.Errorf("grown: %+v", got)
 	}
-	r.write(piSession(id, "one", "another", "three", "four", "five"))
+	r.write(claudeSession(id, exchanges("one", "another", "three", "four", "five")...))
 	if err := r.watch(); err != nil {
 		t.Error(err)
 	}
@@ -147,7 +160,7 @@ func TestRefreshMakesASuccessorOfWhatReadsDifferently(t *testing.T) {
 
 // watch does what "ledgerctl watch --once" does with the file.
 func (r *refresher) watch() error {
-	cfg := watch.Config{Sources: []watch.Source{{Agent: "pi", Root: filepath.Dir(r.file)}}, State: r.TempDir(), Once: true,
+	cfg := watch.Config{Sources: []watch.Source{{Agent: "claude", Root: filepath.Dir(r.file)}}, State: r.TempDir(), Once: true,
 		Connect: watch.Dialed(r.c), Log: r.Logf}
 	w, err := watch.New(cfg)
 	if err != nil {
@@ -166,37 +179,25 @@ func (r *refresher) watch() error {
 // A file that its agent wrote anew, without turns that the ledger has, goes on in a fork at
 // the last turn that both have, or in a session of its own. Nothing of the old is hidden.
 func TestRefreshKeepsWhatAFileHasLost(t *testing.T) {
-	for name, tc := range map[string]struct {
-		now  []string
-		want []string
-	}{
-		"a common beginning": {[]string{"one", "two", "later"}, []string{"one two three four five", "one two later"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			const id = "11234567-89ab-4def-8123-456789abcdef"
-			r := newRefresher(t)
-			r.write(piSession(id, "one", "two", "three", "four", "five"))
-			r.read(false)
-			text := strings.ReplaceAll(piSession(id, tc.now...), `"u2"`, `"w2"`)
-			text = strings.ReplaceAll(text, `"a2"`, `"b2"`)
-			text = strings.ReplaceAll(text, "2025-12-09T00:02", "2025-12-10T00:02")
-			r.write(text)
-			if got := r.read(true); got.Renewed != 1 {
-				t.Errorf("refreshed: %+v", got)
-			}
-			got := slices.Sorted(maps.Values(r.listed(false)))
-			if want := slices.Sorted(slices.Values(tc.want)); !slices.Equal(got, want) {
-				t.Errorf("listed: %q, want %q", got, want)
-			}
-			if got := r.read(true); got.Renewed+got.Stored != 0 {
-				t.Errorf("refreshed again: %+v", got)
-			}
-			r.write(strings.TrimSuffix(text, "\n") + "\n" + `{"type":"message","id":"u9","parentId":"b2","timestamp":"2025-12-11T00:00:00Z","message":{"role":"user","content":"on"}}` + "\n" +
-				`{"type":"message","id":"a9","parentId":"u9","timestamp":"2025-12-11T00:00:01Z","message":{"role":"assistant","content":"more"}}` + "\n")
-			if got := r.read(false); got.Stored != 1 || got.KeptFirst != 0 {
-				t.Errorf("grown: %+v", got)
-			}
-		})
+	const id = "11234567-89ab-4def-8123-456789abcdef"
+	r := newRefresher(t)
+	r.write(claudeSession(id, exchanges("one", "two", "three", "four", "five")...))
+	r.read(false)
+	now := append(exchanges("one", "two"), exchange{12, "later"})
+	r.write(claudeSession(id, now...))
+	if got := r.read(true); got.Renewed > 1 {
+		t.Errorf("refreshed: %+v", got)
+	}
+	got := slices.Sorted(maps.Values(r.listed(false)))
+	if want := []string{"one two later", "one two three four five"}; !slices.Equal(got, want) {
+		t.Errorf("listed: %q, want %q", got, want)
+	}
+	if got := r.read(true); got.Renewed+got.Stored != 0 {
+		t.Errorf("refreshed again: %+v", got)
+	}
+	r.write(claudeSession(id, append(now, exchange{13, "more"})...))
+	if got := r.read(false); got.Stored != 1 || got.KeptFirst != 0 {
+		t.Errorf("grown: %+v", got)
 	}
 }
 
@@ -204,7 +205,7 @@ func TestRefreshKeepsWhatAFileHasLost(t *testing.T) {
 // the mark of one that reads the same, and nothing else.
 func TestSessionOfAnOlderReaderIsReported(t *testing.T) {
 	r := newRefresher(t)
-	r.write(piSession("21234567-89ab-4def-8123-456789abcdef", "one", "two"))
+	r.write(claudeSession("21234567-89ab-4def-8123-456789abcdef", exchanges("one", "two")...))
 	id := r.read(false).Sessions[0]
 	mark := func() string {
 		s, err := r.c.Session(t.Context(), id)
@@ -217,14 +218,14 @@ func TestSessionOfAnOlderReaderIsReported(t *testing.T) {
 		}
 		return string(m["reader"])
 	}
-	if got := mark(); got != `{"format":"pi","version":1}` {
+	if got := mark(); got != `{"format":"claude-code","version":1}` {
 		t.Errorf("reader: %s", got)
 	}
 	if got := r.read(false); got.Older != 0 {
 		t.Errorf("by the present reader: %+v", got)
 	}
 	var set api.SetSession
-	set.Meta = turns.Raw(`{"source":"pi"}`)
+	set.Meta = turns.Raw(`{"source":"claude-code"}`)
 	if _, err := r.c.Set(t.Context(), id, set); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +247,7 @@ func TestWatchOfARewrittenFileFailsUntilARefresh(t *testing.T) {
 	r := newRefresher(t)
 	state := t.TempDir()
 	once := func() (failed int) {
-		cfg := watch.Config{Sources: []watch.Source{{Agent: "pi", Root: filepath.Dir(r.file)}}, State: state, Once: true, Connect: watch.Dialed(r.c), Log: t.Logf}
+		cfg := watch.Config{Sources: []watch.Source{{Agent: "claude", Root: filepath.Dir(r.file)}}, State: state, Once: true, Connect: watch.Dialed(r.c), Log: t.Logf}
 		w, err := watch.New(cfg)
 		if err == nil {
 			err = w.Run(t.Context())
@@ -260,11 +261,11 @@ func TestWatchOfARewrittenFileFailsUntilARefresh(t *testing.T) {
 		}
 		return len(s.Failed)
 	}
-	r.write(piSession(id, "one", "two"))
+	r.write(claudeSession(id, exchanges("one", "two")...))
 	if n := once(); n != 0 {
 		t.Fatalf("%d failed", n)
 	}
-	r.write(piSession(id, "one", "a longer one", "three"))
+	r.write(claudeSession(id, exchanges("one", "a longer one", "three")...))
 	for range 2 {
 		if n := once(); n != 1 {
 			t.Errorf("written anew: %d failed", n)
@@ -273,7 +274,7 @@ func TestWatchOfARewrittenFileFailsUntilARefresh(t *testing.T) {
 	if got := r.read(true); got.Renewed != 1 {
 		t.Errorf("refreshed: %+v", got)
 	}
-	r.write(piSession(id, "one", "a longer one", "three", "four"))
+	r.write(claudeSession(id, exchanges("one", "a longer one", "three", "four")...))
 	if n := once(); n != 0 {
 		t.Errorf("after the refresh: %d failed", n)
 	}
