@@ -97,7 +97,7 @@ func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) 
 // the cost of all.
 func furtherCalls(c *Call, meta turns.Raw) (out []Call) {
 	for i, x := range turns.ModelCallsOf(meta) {
-		f := Call{Kind: c.Kind, Session: c.Session, Turn: c.Turn, Depth: c.Depth, Time: c.Time, Agent: c.Agent, Source: c.Source, Project: c.Project,
+		f := Call{Kind: c.Kind, Session: c.Session, Turn: c.Turn, Depth: c.Depth, Time: c.Time, Bound: c.Bound, Agent: c.Agent, Source: c.Source, Project: c.Project,
 			Model: cmp.Or(x.Model, c.Model), Usage: &x.Usage, Details: turns.UsageDetails{CacheHour: x.CacheHour}, HasRecorded: c.HasRecorded}
 		if c.Message != "" {
 			f.Message = c.Message + "#" + strconv.Itoa(i)

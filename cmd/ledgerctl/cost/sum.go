@@ -117,7 +117,9 @@ func (a *Amount) IsLowerBound() bool {
 }
 
 // IsInferred reports whether anything of the amount is other than its sources state it.
-func (a *Amount) IsInferred() bool { return a.IsLowerBound() || a.Bounded+a.Repeated+a.OtherTier > 0 }
+func (a *Amount) IsInferred() bool {
+	return a.IsLowerBound() || a.Bounded+a.Repeated+a.OtherTier+a.OtherPlace > 0
+}
 
 // IsKnown reports whether anything of the cost is known.
 func (a *Amount) IsKnown() bool { return a.Picos() > 0 || !a.IsLowerBound() }
@@ -305,7 +307,7 @@ func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
 	} else if !c.Step {
 		a.Calls = max(1, c.Flushes)
 	}
-	if c.Bound != "" && !repeated {
+	if c.Bound != "" && !repeated && !c.Step {
 		a.Bounded = 1
 	}
 	if a.Missing = c.Missing; c.Unanswered {

@@ -672,7 +672,7 @@ func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, r
 		return t.Duplicate, nil
 	case k.Parent.IsZero() && im.isFirst(ctx, k, err):
 		if k.Usage != nil {
-			rep.Losses = append(rep.Losses, interchange.Loss{Kind: "skipped", Reason: "usage of a compaction, which is stored as a turn", Record: k.ID.String(), Usage: k.Usage})
+			rep.lose(interchange.Loss{Kind: "skipped", Reason: "usage of a compaction, which is stored as a turn", Record: k.ID.String(), Usage: k.Usage})
 		}
 		return im.append(ctx, replacementTurn(k), rep)
 	case errors.Is(err, api.ErrNothing):
