@@ -14,6 +14,7 @@ type Settings struct {
 	User         string    `cbor:"6,keyasint,omitempty"`
 	Reset        Raw       `cbor:"7,keyasint,omitempty"` // a JSON object: the rule of its resets, in place of the policy's
 	PreambleBlob *BlobRef  `cbor:"8,keyasint,omitempty"` // the preamble's encoding, where that is a blob of the tree; Preamble is empty then
+	SpawnedBy    Ref       `cbor:"9,keyasint,omitzero"`  // what the session serves, where that was not known when it was opened; the turn may be zero
 }
 
 // PolicyRef names a policy and pins its content.

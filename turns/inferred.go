@@ -1,6 +1,10 @@
 package turns
 
-import "github.com/go-json-experiment/json"
+import (
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
 
 // What an importer inferred about a turn stands in the turn's meta, so that no view
 // takes it for what the source states.
@@ -27,6 +31,42 @@ func TimeBoundOf(meta Raw) TimeBound {
 		}
 	}
 	return ""
+}
+
+// IsTimeKnown reports whether a time says anything: importers give a turn the year 1970 as
+// its bound where the source has no time at all.
+func IsTimeKnown(t time.Time) bool { return t.Unix() > 0 }
+
+// UncountedCalls returns how many calls an import found whose tokens no turn of the session
+// has: the member "calls" of "uncounted" in the session's meta.
+func UncountedCalls(meta Raw) uint64 {
+	var m struct {
+		Uncounted Raw `json:"uncounted"`
+	}
+	var u struct {
+		Calls uint64 `json:"calls"`
+	}
+	if meta.Kind() != '{' || json.Unmarshal(meta, &m) != nil || m.Uncounted.Kind() != '{' || json.Unmarshal(m.Uncounted, &u) != nil {
+		return 0
+	}
+	return min(u.Calls, MaxCount)
+}
+
+// SupersededBy returns the member "superseded_by" of a session's meta: the session that an
+// import made in its place. A meta belongs to the client; what is no id names none.
+func SupersededBy(meta Raw) ID {
+	var m struct {
+		By Raw `json:"superseded_by"`
+	}
+	if meta.Kind() != '{' || json.Unmarshal(meta, &m) != nil {
+		return ID{}
+	}
+	s, _ := m.By.Text()
+	id, err := ParseID(s)
+	if err != nil {
+		return ID{}
+	}
+	return id
 }
 
 // ProgramMessages returns the member "program_messages" of a turn's meta: the indexes of

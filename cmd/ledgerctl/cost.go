@@ -24,6 +24,7 @@ import (
 type costFlags struct {
 	by, since, until, zone, prices string
 	limit                          int
+	all                            bool
 }
 
 func costCmd(e *env) *cobra.Command {
@@ -36,6 +37,7 @@ func costCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&f.until, "until", "", "calls before a day, time or age")
 	c.Flags().StringVar(&f.zone, "zone", "", "zone of days (this machine's)")
 	c.Flags().StringVar(&f.prices, "prices", "", "file with prices of your own")
+	c.Flags().BoolVar(&f.all, "all", false, "count sessions too that import --refresh replaced")
 	c.Flags().IntVarP(&f.limit, "limit", "n", 20, "at most so many rows; 0: all")
 	var keys []string
 	for _, k := range cost.Keys() {
@@ -80,7 +82,7 @@ func (e *env) cost(cmd *cobra.Command, args []string, f costFlags) error {
 	if err != nil {
 		return err
 	}
-	scope := cost.Scope{Since: opt.Since}
+	scope := cost.Scope{Since: opt.Since, Superseded: f.all}
 	for _, name := range args {
 		p, err := e.Find(cmd.Context(), name)
 		if err != nil {

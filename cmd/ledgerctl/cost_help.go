@@ -13,7 +13,8 @@ from the table that comes with ledgerctl. Below are its sources and days. ≥
 stands before a cost that is higher, and the lines below say why: the source
 has no usage, or a wrong one, no price of the model is known, the call was of a
 tier or a place that costs more, or searched the web. – is unknown. What one
-answer used of several models, as of an advisor, is a call of each.
+answer used of several models, as of an advisor, is a call of each. A day with ≤
+or ≥ is a bound: the source does not state the time of those calls.
 
 Counted are answers, summaries of compactions, memory flushes, and extractions
 of memories at resets; --by kind tells them apart. Of an answer of /v1 that was
@@ -35,6 +36,7 @@ written to it. Reasoning is a part of the output, where the source tells it.
   --zone ZONE    where days begin: UTC, Europe/Paris (else: as on this machine)
   --prices FILE  prices of your own: TOML with rows [[model]], as nexusd's
                  configuration has them
+  --all          sessions that import --refresh replaced too
   -n, --limit N  at most N rows, the costliest or newest (20; 0: all), and one
                  for the rest: above the newest, below the costliest. With
                  --json all

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"strings"
+	"sync"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 func importCmd(e *env) *cobra.Command {
 	im := transcripts.Importer{Stdin: e.In}
 	var losses bool
+	var bar sync.Mutex // of the bar: 24 workers add to it, and Clear reads what Add writes
 	c := verb("import FILE|DIR…", "bring transcripts in; again stores nothing twice", 1, -1, func(cmd *cobra.Command, args []string) (err error) {
 		if err := transcripts.CheckFormat(im.Format); err != nil {
 			return err
@@ -31,10 +34,20 @@ func importCmd(e *env) *cobra.Command {
 		if !cmd.Flags().Changed("final") {
 			im.Settle = transcripts.SettleTime
 		}
-		bar := e.Progress(size, "importing", progressbar.OptionShowBytes(true))
-		im.Read = func(n int) { _ = bar.Add(n) }
-		defer bar.Close()
-		all := importreport.Report{Terminal: e.Terminal, Each: losses, Files: len(files)}
+		shown := e.Progress(size, "importing", progressbar.OptionShowBytes(true))
+		im.Read = func(n int) {
+			bar.Lock()
+			defer bar.Unlock()
+			_ = shown.Add(n)
+		}
+		defer shown.Close()
+		for _, f := range files {
+			if f.Waits() {
+				e.Say("%s is no regular file: the import reads it until its writer ends", prose.Printable(f.Name))
+			}
+		}
+		all := importreport.Report{Terminal: e.Terminal, Each: losses, Refresh: im.Refresh, Files: len(files)}
+		var stopped error
 		for i, o := range im.Files(cmd.Context(), files) {
 			f, r, err := files[i], o.Report, o.Err
 			if f.Special {
@@ -42,12 +55,18 @@ func importCmd(e *env) *cobra.Command {
 				all.Files--
 				continue
 			}
-			_ = bar.Clear()
+			bar.Lock()
+			_ = shown.Clear()
+			bar.Unlock()
 			var unknown transcripts.UnknownFormat
 			switch {
-			case cmd.Context().Err() != nil, fault.HasCode(err, api.Unavailable) && len(files) > 1:
-				e.Say("stopped after %s of %s; the same command goes on from here", prose.Grouped(uint64(i)), prose.Plural(uint64(len(files)), "file"))
-				return err
+			case stopped != nil, cmd.Context().Err() != nil, fault.HasCode(err, api.Unavailable) && len(files) > 1:
+				if stopped == nil {
+					stopped = cmp.Or(err, cmd.Context().Err())
+					im.Stop()
+				}
+				all.Stopped(r, err)
+				err = nil
 			case f.Searched && errors.As(err, &unknown):
 				all.Unrecognized, err = append(all.Unrecognized, f.Name), nil
 			case err != nil:
@@ -59,9 +78,14 @@ func importCmd(e *env) *cobra.Command {
 				return err
 			}
 		}
+		if stopped != nil {
+			e.Say("%s; the same command goes on from here", all.StoppedText())
+			return stopped
+		}
 		return all.End()
 	})
 	c.Flags().BoolVar(&im.Final, "final", false, "the files will not grow: take the turns at their ends too")
+	c.Flags().BoolVar(&im.Refresh, "refresh", false, "read again what an older reader read, or what a file lost since")
 	c.Flags().BoolVar(&losses, "losses", false, "list each loss")
 	c.Flags().StringVar(&im.Format, "format", "auto", transcripts.FormatNames())
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(strings.Split(transcripts.FormatNames(), ", "), cobra.ShellCompDirectiveNoFileComp))

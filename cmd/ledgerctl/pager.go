@@ -12,6 +12,7 @@ import (
 
 	"nexus/cmd/ledgerctl/picker"
 	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/ledgerctl/sessionview"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 )
@@ -39,8 +40,9 @@ func (e *env) pick(ctx context.Context, verb func(args ...string) error) (shown 
 		}
 	}
 	slices.SortStableFunc(list, func(a, b api.Session) int { return saidAt(&b).Compare(saidAt(&a)) })
+	list, depth := sessionview.WithParts(list)
 	for i := range list {
-		p.Items = append(p.Items, pickerItem(&list[i]))
+		p.Items = append(p.Items, pickerItem(&list[i], sessionview.Part(depth[i])))
 	}
 	if len(p.Items) == 0 {
 		return false, nil
@@ -65,10 +67,10 @@ func saidAt(s *api.Session) time.Time {
 	return time.Time(s.Created)
 }
 
-func pickerItem(s *api.Session) picker.Item {
+func pickerItem(s *api.Session, mark string) picker.Item {
 	m := transcripts.WrittenSession(s)
-	title := cmp.Or(prose.Clip(s.Label+" "+s.Title, 200), "(no title)")
-	said := saidAt(s).UTC()
-	about := fmt.Sprintf("%s  %s  %-11s  %11s  %s", prose.Short(s.ID), said.Format(time.DateOnly), prose.Clip(prose.Source(s.Meta), 11), prose.Plural(s.Turns, "turn"), title)
-	return picker.Item{ID: s.ID.String(), Line: about, Less: said.Format(time.DateOnly) + "  " + title, Find: s.ID.String() + " " + prose.Clip(s.Agent+" "+m.Cwd+" "+m.Branch, 400)}
+	title := mark + cmp.Or(prose.Clip(s.Label+" "+s.Title, 200), "(no title)")
+	said := prose.At(saidAt(s), s.HeadTimeBound, time.DateOnly)
+	about := fmt.Sprintf("%s  %s  %-11s  %11s  %s", prose.Short(s.ID), said, prose.Clip(prose.Source(s.Meta), 11), prose.Plural(s.Turns, "turn"), title)
+	return picker.Item{ID: s.ID.String(), Line: about, Less: said + "  " + title, Find: s.ID.String() + " " + prose.Clip(s.Agent+" "+m.Cwd+" "+m.Branch, 400)}
 }

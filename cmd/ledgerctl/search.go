@@ -155,7 +155,7 @@ func (e *env) grepSessions(ctx context.Context, g *searchview.Filter) error {
 	}
 	var rows [][]string
 	for _, m := range list {
-		rows = append(rows, []string{terminal.ID.Render(fmt.Sprintf("%s@%d", prose.Short(m.Best.Session), m.Best.Depth)), time.Time(m.Best.Time).Format(time.DateOnly), prose.Grouped(uint64(m.Hits)),
+		rows = append(rows, []string{terminal.ID.Render(fmt.Sprintf("%s@%d", prose.Short(m.Best.Session), m.Best.Depth)), prose.At(time.Time(m.Best.Time), m.Best.TimeBound, time.DateOnly), prose.Grouped(uint64(m.Hits)),
 			prose.Source(m.Session.Meta), terminal.Cut(sessionview.Title(e.Terminal, &m.Session), 40), searchview.Snippet(m.Best)})
 	}
 	cols := []terminal.Column{{Head: "where"}, {Head: "day", Drop: 2}, {Head: "hits", Right: true, Drop: 3}, {Head: "source", Drop: 4}, {Head: "title", Drop: 1}, {Head: "text"}}

@@ -39,7 +39,7 @@ func sessionsCmd(e *env) *cobra.Command {
 	lister := verb("list", "the sessions, oldest first", 0, 0, list)
 	for _, v := range []*cobra.Command{c, lister} {
 		g.Flags(v.Flags())
-		v.Flags().BoolVar(&all, "all", false, "list imported sessions without a turn too")
+		v.Flags().BoolVar(&all, "all", false, "list imported sessions without a turn too, and those that import --refresh replaced")
 	}
 	c.AddCommand(lister, showSessionCmd(e), newSessionCmd(e), setSessionCmd(e), resetSessionCmd(e), closeSessionCmd(e))
 	return c
@@ -59,7 +59,7 @@ func (e *env) listSessions(ctx context.Context, all bool, g *searchview.Filter) 
 	e.sayTimes(since, nil)
 	var list []api.Session
 	empty, others := uint64(0), false
-	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
+	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}, Superseded: all}) {
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -9,8 +11,11 @@ import (
 	"nexus/cmd/ledgerctl/export"
 	"nexus/cmd/ledgerctl/fault"
 	"nexus/cmd/ledgerctl/plot"
+	"nexus/cmd/ledgerctl/prose"
 	"nexus/cmd/ledgerctl/sessionview"
+	"nexus/cmd/ledgerctl/terminal"
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 func treeCmd(e *env) *cobra.Command {
@@ -41,9 +46,33 @@ func treeCmd(e *env) *cobra.Command {
 			return e.Print(t)
 		}
 		sessionview.PrintTree(e.Terminal, t, s.ID)
-		return nil
+		return e.printParts(cmd.Context(), c, t)
 	})
 	v.Flags().BoolVar(&svg, "svg", false, "print a picture, as SVG")
 	v.Flags().StringVarP(&file, "output", "o", "", "file to write")
 	return v
+}
+
+// printParts prints the sub-agents of the sessions of a tree: they are no forks of it, but
+// parts of the sessions that started them.
+func (e *env) printParts(ctx context.Context, c *api.Client, t *api.Tree) error {
+	in := make(map[turns.ID]bool)
+	for _, s := range t.Sessions {
+		in[s.ID] = true
+	}
+	var parts []api.Session
+	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
+		if err != nil {
+			return err
+		}
+		if s.SpawnedBy != nil && in[s.SpawnedBy.Session] && !in[s.ID] {
+			parts = append(parts, s)
+		}
+	}
+	for i := range parts {
+		s := &parts[i]
+		e.Tell("%s %s  %s", terminal.Faint.Render("↳"), terminal.ID.Render(prose.Short(s.ID)),
+			terminal.Faint.Render(fmt.Sprintf("%s, sub-agent of %s", prose.Plural(s.Turns, "turn"), prose.Short(s.SpawnedBy.Session)))+"  "+sessionview.Title(e.Terminal, s))
+	}
+	return nil
 }

@@ -10,6 +10,8 @@ type CreateFork struct {
 	Label  *string   `json:"label,omitempty,omitzero"`
 	Policy *Policy   `json:"policy,omitempty,omitzero"`
 	Meta   turns.Raw `json:"meta,omitzero"`
+	// SpawnedBy is what the fork serves, as of session.create.
+	SpawnedBy *SpawnedBy `json:"spawned_by,omitempty,omitzero"`
 }
 
 // GetPath is lineage.path.

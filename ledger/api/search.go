@@ -44,11 +44,13 @@ type SearchHit struct {
 	Some  bool    `json:"some,omitempty,omitzero"` // it has some of the words, not all
 	// State says what a model sees of it now: live, elided, compacted, archived,
 	// other_branch.
-	State    string   `json:"state"`
-	Time     Time     `json:"time"`
-	Position string   `json:"position"`
-	Snippet  string   `json:"snippet"` // hidden characters are U+FFFD, line ends are spaces
-	Matches  [][2]int `json:"matches"` // characters of the snippet, [from, to)
+	State string `json:"state"`
+	Time  Time   `json:"time"`
+	// TimeBound is how Time relates to the true one, where the source does not state that.
+	TimeBound turns.TimeBound `json:"time_bound,omitempty,omitzero"`
+	Position  string          `json:"position"`
+	Snippet   string          `json:"snippet"` // hidden characters are U+FFFD, line ends are spaces
+	Matches   [][2]int        `json:"matches"` // characters of the snippet, [from, to)
 
 	Session turns.ID `json:"session,omitzero"`
 	Turn    turns.ID `json:"turn,omitzero"`

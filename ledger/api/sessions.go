@@ -30,9 +30,11 @@ type SpawnedBy struct {
 	Turn    turns.ID `json:"turn,omitzero"`
 }
 
-// SetSession is session.set.
+// SetSession is session.set. SpawnedBy may be set once, on a session that was opened
+// without one.
 type SetSession struct {
-	ID turns.ID `json:"id,omitzero"`
+	ID        turns.ID   `json:"id,omitzero"`
+	SpawnedBy *SpawnedBy `json:"spawned_by,omitempty,omitzero"`
 	SessionSettings
 }
 
@@ -80,8 +82,14 @@ type Session struct {
 	Position    string            `json:"position"`
 	Title       string            `json:"title,omitempty,omitzero"` // with about only: meta.title, else the first words of a user
 	HeadTime    *Time             `json:"head_time,omitempty"`      // with about only: when the newest turn on the path of the head was said
-	Mode        string            `json:"mode,omitempty,omitzero"`  // fork.create only
-	Error       Code              `json:"error,omitempty,omitzero"` // lists only: why the session can't be read; then nothing that its content says is here
+	// HeadTimeBound is "not_after" or "not_before" where the source of that turn does not
+	// state the time, and HeadTime is a bound of it.
+	HeadTimeBound turns.TimeBound `json:"head_time_bound,omitempty,omitzero"`
+	// SupersededBy is the session that an import made in place of this one: it reads the
+	// same transcript better. Lists leave this one out.
+	SupersededBy turns.ID `json:"superseded_by,omitzero"`
+	Mode         string   `json:"mode,omitempty,omitzero"`  // fork.create only
+	Error        Code     `json:"error,omitempty,omitzero"` // lists only: why the session can't be read; then nothing that its content says is here
 
 	MissingKey turns.ID `json:"missing_key,omitzero"` // lists only, with error: the content key that is not in the key store
 }
@@ -109,6 +117,8 @@ type ListSessions struct {
 	About
 	Page
 	Order string `json:"order,omitempty,omitzero"` // id (default), updated: the one that changed last first
+	// Superseded lists the sessions too that another one supersedes.
+	Superseded bool `json:"superseded,omitzero"`
 	Read
 }
 

@@ -38,6 +38,9 @@ type Format struct {
 	Name  string
 	Sniff func(head []byte) bool // reports whether a file that begins with head is of it
 	Open  func(io.Reader, Options) *Reader
+	// Version is that of the reader, from 1. It is raised with a change after which files
+	// read differently, so that what was imported before can be read again.
+	Version int
 
 	lines func(io.Reader, Options) *Reader // reads a file of one object a line; nil: the format has none
 	grows func(head []byte) bool           // reports whether a file is one of those; nil: each is
@@ -47,13 +50,13 @@ type Format struct {
 // takes it.
 func Formats() []Format {
 	fs := []Format{
-		{Name: "claude-code", Sniff: SniffClaudeCode, Open: ClaudeCode, lines: ClaudeCode},
-		{Name: "codex", Sniff: SniffCodex, Open: Codex, lines: Codex},
-		{Name: "pi", Sniff: SniffPi, Open: Pi, lines: Pi},
-		{Name: "gemini-cli", Sniff: SniffGeminiCLI, Open: GeminiCLI, lines: geminiCLILines, grows: isGeminiCLILog},
+		{Name: "claude-code", Version: 1, Sniff: SniffClaudeCode, Open: ClaudeCode, lines: ClaudeCode},
+		{Name: "codex", Version: 1, Sniff: SniffCodex, Open: Codex, lines: Codex},
+		{Name: "pi", Version: 1, Sniff: SniffPi, Open: Pi, lines: Pi},
+		{Name: "gemini-cli", Version: 1, Sniff: SniffGeminiCLI, Open: GeminiCLI, lines: geminiCLILines, grows: isGeminiCLILog},
 	}
 	for _, form := range []ChatForm{ChatOTel, ChatAnthropic, ChatOpenAI} {
-		fs = append(fs, Format{Name: string(form), Sniff: func(head []byte) bool { return SniffChat(head, form) }, Open: func(r io.Reader, opt Options) *Reader {
+		fs = append(fs, Format{Name: string(form), Version: 1, Sniff: func(head []byte) bool { return SniffChat(head, form) }, Open: func(r io.Reader, opt Options) *Reader {
 			opt.Form = form
 			return Chat(r, opt)
 		}})

@@ -103,11 +103,8 @@ func printRecorded(ctx context.Context, term *terminal.Terminal, p names.Place, 
 		return err
 	}
 	row := term.Rows(9)
-	at := time.Time(t.Recorded)
-	if t.Time != nil {
-		at = time.Time(*t.Time)
-	}
-	row("call", "%s@%d, %s, %s", prose.Short(t.Session), t.Depth, cmp.Or(prose.Printable(t.Model), "no model named"), at.UTC().Format(time.DateTime))
+	at, bound := prose.TurnTime(t)
+	row("call", "%s@%d, %s, %s", prose.Short(t.Session), t.Depth, cmp.Or(prose.Printable(t.Model), "no model named"), prose.At(at, bound, time.DateTime))
 	what := "what the model was given for it, and what it answered"
 	if f.Before {
 		what = "what the model was given for it"

@@ -32,7 +32,8 @@ type Call struct {
 	Session turns.ID
 	Turn    turns.ID // zero: of a flush or an extraction
 	Depth   uint64
-	Time    time.Time // when it was said; else when it was stored
+	Time    time.Time       // when it was said; else when it was stored
+	Bound   turns.TimeBound // of Time, where the source does not state it
 	Agent   string
 	Source  string // the program whose transcript it is from, such as claude-code; "": none
 	Project string // the working folder; "": not stated
@@ -49,6 +50,9 @@ type Call struct {
 	Flushes uint64
 	// Missing counts the answers that were asked for through /v1 and did not arrive.
 	Missing uint64
+	// Uncounted counts calls whose tokens an import could give to no turn; the call is nothing
+	// else then.
+	Uncounted uint64
 	// Step is set where the call is a further step of a response, which is counted as the
 	// call of that response.
 	Step bool
@@ -67,7 +71,7 @@ func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) 
 		Model: cmp.Or(t.Model, s.Model), Usage: t.Usage, Details: turns.UsageDetailsOf(t.Meta), Message: messageID(t.Meta),
 	}
 	if t.Time != nil {
-		c.Time = time.Time(*t.Time)
+		c.Time, c.Bound = time.Time(*t.Time), turns.TimeBoundOf(t.Meta)
 	}
 	if k := t.Compaction; k != nil {
 		c.Kind, c.Message, c.Model, c.Usage = Compaction, "", k.Model, k.Usage
@@ -93,7 +97,7 @@ func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) 
 // the cost of all.
 func furtherCalls(c *Call, meta turns.Raw) (out []Call) {
 	for i, x := range turns.ModelCallsOf(meta) {
-		f := Call{Kind: c.Kind, Session: c.Session, Turn: c.Turn, Depth: c.Depth, Time: c.Time, Agent: c.Agent, Source: c.Source, Project: c.Project,
+		f := Call{Kind: c.Kind, Session: c.Session, Turn: c.Turn, Depth: c.Depth, Time: c.Time, Bound: c.Bound, Agent: c.Agent, Source: c.Source, Project: c.Project,
 			Model: cmp.Or(x.Model, c.Model), Usage: &x.Usage, Details: turns.UsageDetails{CacheHour: x.CacheHour}, HasRecorded: c.HasRecorded}
 		if c.Message != "" {
 			f.Message = c.Message + "#" + strconv.Itoa(i)
@@ -138,16 +142,21 @@ func requestOf(meta turns.Raw) request {
 const maxLost = 1 << 20
 
 // messageID returns the provider's id of a response, as importers and /v1 write it into
-// meta.
+// meta: as message_id, or response_id where the source calls it so.
 func messageID(meta turns.Raw) string {
 	var m struct {
-		Message turns.Raw `json:"message_id"`
+		Message  turns.Raw `json:"message_id"`
+		Response turns.Raw `json:"response_id"`
 	}
 	if meta.Kind() != '{' || json.Unmarshal(meta, &m) != nil {
 		return ""
 	}
-	id, _ := m.Message.Text()
-	return id
+	for _, raw := range []turns.Raw{m.Message, m.Response} {
+		if id, ok := raw.Text(); ok && id != "" {
+			return id
+		}
+	}
+	return ""
 }
 
 const (

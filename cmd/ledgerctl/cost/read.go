@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"time"
 
 	"nexus/ledger/api"
@@ -16,6 +17,9 @@ type Scope struct {
 	Turn     turns.ID   // only this one
 	Since    time.Time  // sessions that nothing was stored in since then are not read
 	Now      time.Time  // what is older than a call takes has ended; zero: now
+	// Superseded reads the sessions too whose transcripts were read anew. Those that are
+	// named are read in any case.
+	Superseded bool
 }
 
 // Found says what a reading met besides calls.
@@ -25,7 +29,9 @@ type Found struct {
 	Branches  uint64                    // branches that no tree lists
 	Foreign   uint64                    // compactions that other programs made; no source has their calls
 	Inherited uint64                    // sessions that begin with turns of another, where those are counted
-	Channels  uint64                    // records of extractions that can't be read, by agent
+	// Superseded counts sessions that are left out, since their transcripts were read anew.
+	Superseded uint64
+	Channels   uint64 // records of extractions that can't be read, by agent
 }
 
 // Read reads the calls of a ledger, each once: a session's own turns, on every branch,
@@ -87,25 +93,38 @@ func (r *reading) sessions(ctx context.Context) (out []api.Session, err error) {
 		picked[id] = true
 	}
 	var all []api.Session
-	for s, err := range r.c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
+	by := make(map[turns.ID]turns.ID) // the session that supersedes one
+	for s, err := range r.c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}, Superseded: true}) {
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, s)
-		if s.ForkedFrom != nil {
+		if by[s.ID] = s.SupersededBy; s.ForkedFrom != nil {
 			r.wanted[s.ForkedFrom.Turn] = true
 		}
 	}
+	named := maps.Clone(picked)
 	for grew := len(picked) > 0; grew; { // a session may be older than the one that spawned it
 		grew = false
 		for i := range all {
-			if sp := all[i].SpawnedBy; sp != nil && picked[sp.Session] && !picked[all[i].ID] {
-				picked[all[i].ID], grew = true, true
+			sp := all[i].SpawnedBy
+			if sp == nil || picked[all[i].ID] {
+				continue
+			}
+			for up, n := sp.Session, 0; !up.IsZero() && n < len(all); up, n = by[up], n+1 {
+				if picked[up] {
+					picked[all[i].ID], grew = true, true
+					break
+				}
 			}
 		}
 	}
 	for i := range all {
 		if len(picked) > 0 && !picked[all[i].ID] {
+			continue
+		}
+		if !all[i].SupersededBy.IsZero() && !named[all[i].ID] && !r.scope.Superseded {
+			r.found.Superseded++
 			continue
 		}
 		if r.picked[all[i].ID] = &all[i]; time.Time(all[i].Updated).Before(r.scope.Since) {
@@ -142,11 +161,24 @@ func (r *reading) session(ctx context.Context, s *api.Session, yield func(Call) 
 			return err
 		}
 	}
+	if n := turns.UncountedCalls(s.Meta); n > 0 && r.scope.Turn.IsZero() && !yield(uncounted(s, n)) {
+		return errStopped
+	}
 	isWhole := r.found.Unread == before.Unread && t.BranchCount <= uint64(len(t.Branches)) && r.scope.Turn.IsZero()
 	if call, ok := own.flushes(s); ok && isWhole && !yield(call) {
 		return errStopped
 	}
 	return nil
+}
+
+// uncounted returns the calls of a session that no turn has.
+func uncounted(s *api.Session, n uint64) Call {
+	w := turns.WorkContextOf(s.Meta)
+	c := Call{Kind: Answer, Session: s.ID, Time: s.ID.Time(), Bound: turns.TimeNotBefore, Agent: s.Agent, Source: w.Source, Project: w.Cwd, Model: s.Model, Uncounted: n}
+	if s.HeadTime != nil {
+		c.Time, c.Bound = time.Time(*s.HeadTime), s.HeadTimeBound
+	}
+	return c
 }
 
 // tree returns a session of the tree that it belongs to.

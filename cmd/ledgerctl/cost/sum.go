@@ -91,6 +91,8 @@ type Amount struct {
 	Unpriced     uint64 `json:"tokens_without_price,omitzero"`  // of models that the table does not have
 	WithoutUsage uint64 `json:"calls_without_usage,omitzero"`   // their source does not tell it
 	AtStart      uint64 `json:"calls_output_too_low,omitzero"`  // their source has the output as it was when the stream began
+	Bounded      uint64 `json:"calls_of_bounded_time,omitzero"` // their source does not state the time, and it is a bound of it
+	Uncounted    uint64 `json:"calls_not_stored,omitzero"`      // whose tokens an import could not give to a turn
 	Repeated     uint64 `json:"repeated_records,omitzero"`      // of a response that is counted already; not in Calls
 	OtherTier    uint64 `json:"calls_of_other_tier,omitzero"`   // of a service tier other than the standard one, whose prices they have
 	Missing      uint64 `json:"missing_answers,omitzero"`       // of /v1: they failed or were lost, and may be billed; not in Calls
@@ -111,7 +113,12 @@ func micros(picos uint64) uint64 { return plus(picos, picosInMicro/2) / picosInM
 
 // IsLowerBound reports whether the true cost is higher, or may be.
 func (a *Amount) IsLowerBound() bool {
-	return a.Unpriced+a.WithoutUsage+a.AtStart+a.Missing+a.dearer > 0
+	return a.Unpriced+a.WithoutUsage+a.AtStart+a.Missing+a.Uncounted+a.dearer > 0
+}
+
+// IsInferred reports whether anything of the amount is other than its sources state it.
+func (a *Amount) IsInferred() bool {
+	return a.IsLowerBound() || a.Bounded+a.Repeated+a.OtherTier+a.OtherPlace > 0
 }
 
 // IsKnown reports whether anything of the cost is known.
@@ -126,6 +133,8 @@ func (a *Amount) add(o *Amount) {
 	a.WithoutUsage += o.WithoutUsage
 	a.AtStart += o.AtStart
 	a.Repeated += o.Repeated
+	a.Bounded += o.Bounded
+	a.Uncounted = plus(a.Uncounted, o.Uncounted)
 	a.OtherTier += o.OtherTier
 	a.OtherPlace += o.OtherPlace
 	a.Missing = plus(a.Missing, o.Missing)
@@ -136,8 +145,9 @@ func (a *Amount) add(o *Amount) {
 type Group struct {
 	Session turns.ID
 	Turn    turns.ID
-	Depth   uint64 // of Turn
-	Day     string // as in 2026-11-22
+	Depth   uint64          // of Turn
+	Day     string          // as in 2026-11-22; "" where nothing is known of it
+	Bound   turns.TimeBound // of Day
 	Model   string
 	Project string
 	Agent   string
@@ -282,6 +292,10 @@ func (s *Sum) isInAFile(c *Call) bool {
 }
 
 func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
+	if c.Uncounted > 0 {
+		a.Uncounted = c.Uncounted
+		return a
+	}
 	if repeated {
 		if !c.Step {
 			a.Repeated = 1
@@ -292,6 +306,9 @@ func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
 		c.HasRecorded, c.Details = false, turns.UsageDetails{}
 	} else if !c.Step {
 		a.Calls = max(1, c.Flushes)
+	}
+	if c.Bound != "" && !repeated && !c.Step {
+		a.Bounded = 1
 	}
 	if a.Missing = c.Missing; c.Unanswered {
 		a.Calls = 0
@@ -346,7 +363,9 @@ func (s *Sum) groupOf(c *Call) (g Group) {
 		case BySession:
 			g.Session = c.Session
 		case ByDay:
-			g.Day = c.Time.In(s.opt.Zone).Format(time.DateOnly)
+			if g.Bound = c.Bound; turns.IsTimeKnown(c.Time) {
+				g.Day = c.Time.In(s.opt.Zone).Format(time.DateOnly)
+			}
 		case ByModel:
 			g.Model = c.Model
 		case ByProject:
@@ -385,7 +404,7 @@ func (s *Sum) Rows() []Row {
 		if slices.Contains(s.opt.By, ByTurn) {
 			byTime = a.First.Compare(b.First)
 		} else if timed {
-			byTime = cmp.Compare(a.Day, b.Day)
+			byTime = cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Bound, b.Bound))
 		}
 		return cmp.Or(byTime, cmp.Compare(b.Picos(), a.Picos()), cmp.Compare(b.Tokens.All(), a.Tokens.All()), compareGroups(&a.Group, &b.Group))
 	})

@@ -123,7 +123,10 @@ func (x *Report) cell(term *terminal.Terminal, k cost.Key, r *cost.Row) string {
 	case cost.BySession:
 		return terminal.ID.Render(prose.Short(r.Session))
 	case cost.ByDay:
-		return r.Day
+		if r.Day == "" {
+			return "unknown"
+		}
+		return prose.Bound(r.Bound) + r.Day
 	case cost.ByModel:
 		return dash(r.Model)
 	case cost.ByProject:
@@ -184,8 +187,10 @@ func (x *Report) notes() (out []string) {
 	dollars := func(micros uint64) string { return fmt.Sprintf("$%.2f", float64(micros)/1e6) }
 	switch {
 	case all == 0:
-	case priced == 0:
+	case priced == 0 && !t.IsInferred() && !x.isPartial():
 		add("All of it is as the sources recorded it.")
+	case priced == 0:
+		add("%s as the sources recorded it.", dollars(recorded))
 	case recorded == 0:
 		add("By the prices of %s.", x.priceSources())
 	default:
@@ -216,6 +221,12 @@ func (x *Report) notes() (out []string) {
 	if t.Repeated > 0 {
 		add("%s a response that is counted already, in a copy of a history or a later part of the response, and counted once.", map[bool]string{true: "1 turn repeats", false: prose.Grouped(t.Repeated) + " turns repeat"}[t.Repeated == 1])
 	}
+	if t.Uncounted > 0 {
+		add("≥: of %s an import found the tokens and no turn to give them to; the report of the import has them.", prose.Plural(t.Uncounted, "call"))
+	}
+	if t.Bounded > 0 {
+		add("Of %s the source does not state the time: ≤ and ≥ stand before the nearest that it has, by which --since and --until go.", prose.Plural(t.Bounded, "call"))
+	}
 	if t.OtherTier > 0 {
 		add("%s of another service tier (batch, priority, fast) than the one that the prices are of; ≥ unless that is cheaper.", prose.Plural(t.OtherTier, "call"))
 	}
@@ -230,6 +241,9 @@ func (x *Report) notes() (out []string) {
 	}
 	if n := x.Found.Inherited; n > 0 {
 		add("%s with turns of another; those are counted there.", map[bool]string{true: "1 session begins", false: prose.Grouped(n) + " sessions begin"}[n == 1])
+	}
+	if n := x.Found.Superseded; n > 0 {
+		add("%s left out, since the transcript was read anew and a successor has what it holds; --all counts both.", map[bool]string{true: "1 session is", false: prose.Grouped(n) + " sessions are"}[n == 1])
 	}
 	if n := x.Found.Channels; n > 0 {
 		add("≥: you may not read what the extractions of memories of %s cost.", prose.Plural(n, "agent"))
@@ -295,21 +309,23 @@ type ReportJSON struct {
 	Shared   uint64                    `json:"sessions_that_begin_in_another,omitzero"`
 	Unread   uint64                    `json:"unreadable,omitzero"`
 	Unlisted uint64                    `json:"branches_not_read,omitzero"`
+	Replaced uint64                    `json:"superseded_sessions_left_out,omitzero"`
 	Denied   uint64                    `json:"agents_whose_extractions_are_not_read,omitzero"`
 }
 
 // rowJSON has the keys that the sums are by; the others are empty.
 type rowJSON struct {
-	Turn      turns.ID  `json:"turn,omitzero"`
-	Session   turns.ID  `json:"session,omitzero"`
-	SpawnedBy turns.ID  `json:"spawned_by,omitzero"`
-	Title     string    `json:"title,omitempty,omitzero"`
-	Day       string    `json:"day,omitempty,omitzero"`
-	Model     string    `json:"model,omitempty,omitzero"`
-	Project   string    `json:"project,omitempty,omitzero"`
-	Agent     string    `json:"agent,omitempty,omitzero"`
-	Source    string    `json:"source,omitempty,omitzero"`
-	Kind      cost.Kind `json:"kind,omitempty,omitzero"`
+	Turn      turns.ID        `json:"turn,omitzero"`
+	Session   turns.ID        `json:"session,omitzero"`
+	SpawnedBy turns.ID        `json:"spawned_by,omitzero"`
+	Title     string          `json:"title,omitempty,omitzero"`
+	Day       string          `json:"day,omitempty,omitzero"` // without a day where it is the key: nothing is known of the time
+	DayBound  turns.TimeBound `json:"day_bound,omitempty,omitzero"`
+	Model     string          `json:"model,omitempty,omitzero"`
+	Project   string          `json:"project,omitempty,omitzero"`
+	Agent     string          `json:"agent,omitempty,omitzero"`
+	Source    string          `json:"source,omitempty,omitzero"`
+	Kind      cost.Kind       `json:"kind,omitempty,omitzero"`
 	amountsJSON
 }
 
@@ -332,7 +348,7 @@ func amountJSON(a cost.Amount) amountsJSON {
 func (x *Report) JSON() ReportJSON {
 	shown, rest := x.rows()
 	out := ReportJSON{By: x.By, Zone: x.Zone.String(), Prices: x.Sum.Sources(), Rows: []rowJSON{}, More: len(rest), Total: amountJSON(x.Sum.Total()), Unknown: x.Sum.UnknownModels(),
-		Foreign: x.Found.Foreign, Shared: x.Found.Inherited, Unread: x.Found.Unread, Unlisted: x.Found.Branches, Denied: x.Found.Channels, Kinds: make(map[cost.Kind]amountsJSON)}
+		Foreign: x.Found.Foreign, Shared: x.Found.Inherited, Unread: x.Found.Unread, Unlisted: x.Found.Branches, Replaced: x.Found.Superseded, Denied: x.Found.Channels, Kinds: make(map[cost.Kind]amountsJSON)}
 	for _, k := range cost.Kinds() {
 		if a := x.Sum.OfKind(k); a.Calls+a.Missing > 0 {
 			out.Kinds[k] = amountJSON(a)
@@ -350,7 +366,7 @@ func (x *Report) JSON() ReportJSON {
 	}
 	for i := range shown {
 		r := &shown[i]
-		j := rowJSON{Turn: r.Turn, Session: r.Session, Day: r.Day, Model: r.Model, Project: r.Project, Agent: r.Agent, Source: r.Source, Kind: r.Kind, amountsJSON: amountJSON(r.Amount)}
+		j := rowJSON{Turn: r.Turn, Session: r.Session, Day: r.Day, DayBound: r.Bound, Model: r.Model, Project: r.Project, Agent: r.Agent, Source: r.Source, Kind: r.Kind, amountsJSON: amountJSON(r.Amount)}
 		if s := x.Found.Sessions[r.Session]; s != nil && slices.Contains(x.By, cost.BySession) {
 			j.Title = cmp.Or(s.Label, s.Title)
 			if s.SpawnedBy != nil {

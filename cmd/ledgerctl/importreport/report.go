@@ -19,6 +19,7 @@ import (
 type Report struct {
 	Terminal     *terminal.Terminal
 	Each         bool // list each loss
+	Refresh      bool // sessions are read again
 	Files        int  // to be imported
 	done         int
 	Unrecognized []string // files of a folder that are no transcripts
@@ -26,6 +27,37 @@ type Report struct {
 	failed       []failure
 	sum          transcripts.Report
 	sessions     map[turns.ID]bool // several files may be of one
+}
+
+// Stopped records what became of a file of an import that stops before its end.
+func (a *Report) Stopped(r *transcripts.Report, err error) {
+	if r == nil {
+		return
+	}
+	a.note(r)
+	a.sum.Stored += r.Stored
+	if err == nil {
+		a.done++
+	}
+}
+
+// StoppedText says how far an import came that stops before its end.
+func (a *Report) StoppedText() string {
+	text := fmt.Sprintf("stopped after %s of %s", prose.Grouped(uint64(a.done)), prose.Plural(uint64(a.Files), "file"))
+	if a.sum.Stored == 0 {
+		return text + "; nothing new is stored"
+	}
+	return text + fmt.Sprintf("; %s of %s are stored, in files that are whole and in some that are not", prose.Plural(uint64(a.sum.Stored), "event"), prose.Plural(uint64(len(a.sessions)), "session"))
+}
+
+// note notes the sessions of a file.
+func (a *Report) note(r *transcripts.Report) {
+	if a.sessions == nil {
+		a.sessions = make(map[turns.ID]bool)
+	}
+	for _, s := range r.Sessions {
+		a.sessions[s] = true
+	}
 }
 
 // failure is a file whose import ended before its end, and why.
@@ -52,12 +84,7 @@ func (a *Report) Fail(name string, r *transcripts.Report, err error, why string)
 }
 
 func (a *Report) Add(r *transcripts.Report, final bool) error {
-	if a.sessions == nil {
-		a.sessions = make(map[turns.ID]bool)
-	}
-	for _, s := range r.Sessions {
-		a.sessions[s] = true
-	}
+	a.note(r)
 	a.done++
 	a.sum.Add(r)
 	if a.Terminal.JSON {
@@ -81,6 +108,7 @@ func (a *Report) End() error {
 	if !a.Terminal.JSON {
 		a.printAll()
 	}
+	a.sayReread()
 	if len(a.failed) == 0 {
 		return nil
 	}
@@ -89,6 +117,21 @@ func (a *Report) End() error {
 	}
 	err := failed{fmt.Sprintf("%s of %s failed", prose.Grouped(uint64(len(a.failed))), prose.Plural(uint64(a.Files), "file")), a.failed[0].err}
 	return fault.WithHint(err, "the other files are in; the same command tries these again")
+}
+
+// sayReread says what an older reader read, and what a refresh found.
+func (a *Report) sayReread() {
+	s := &a.sum
+	switch {
+	case a.Refresh && s.Renewed == 0:
+		a.Terminal.Say("no session reads differently now")
+	case a.Refresh:
+		a.Terminal.Say("%s differently now: each has a successor, which lists and costs show in its place, and stays (sessions --all)", map[bool]string{true: "1 session reads", false: prose.Grouped(uint64(s.Renewed)) + " sessions read"}[s.Renewed == 1])
+	case s.Older > 0:
+		a.Terminal.Say("%s read by an older reader; ledgerctl import --refresh FILE reads %s again", map[bool]string{true: "1 session was", false: prose.Grouped(uint64(s.Older)) + " sessions were"}[s.Older == 1], map[bool]string{true: "it", false: "them"}[s.Older == 1])
+	case s.KeptFirst > 0:
+		a.Terminal.Say("%s otherwise in the ledger than in the file now; ledgerctl import --refresh FILE stores what the file holds, and what is there stays", map[bool]string{true: "1 record stands", false: prose.Grouped(uint64(s.KeptFirst)) + " records stand"}[s.KeptFirst == 1])
+	}
 }
 
 // failed says that some files of an import failed. Its exit status is that of the first.
@@ -264,8 +307,17 @@ func PrintKinds(term *terminal.Terminal, losses []interchange.Loss) {
 
 // printEach prints every loss with its line.
 func printEach(term *terminal.Terminal, losses []interchange.Loss) {
+	const most = 1000
 	var rows [][]string
-	for _, l := range losses {
+	for i, l := range losses {
+		if i == most {
+			n := 0
+			for _, l := range losses[i:] {
+				n += max(l.Count, 1)
+			}
+			rows = append(rows, []string{"  …", prose.Grouped(uint64(n)), "", "", "more, not listed"})
+			break
+		}
 		line := ""
 		if l.Line > 0 {
 			line = fmt.Sprint(l.Line)

@@ -189,7 +189,7 @@ func (f Finder) byTranscript(ctx context.Context, c *api.Client, name string) (f
 func line(s *api.Session) string {
 	parts := []string{s.ID.String(), "no turn yet"}
 	if s.HeadTime != nil {
-		parts = []string{s.ID.String(), time.Time(*s.HeadTime).UTC().Format("2006-01-02 15:04"), prose.Plural(s.Turns, "turn")}
+		parts = []string{s.ID.String(), prose.At(time.Time(*s.HeadTime), s.HeadTimeBound, "2006-01-02 15:04"), prose.Plural(s.Turns, "turn")}
 	}
 	for _, p := range []string{prose.Source(s.Meta), terminal.Cut(prose.Printable(s.Label), 40)} {
 		if p != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/go-json-experiment/json/jsontext"
 
+	views "nexus/cmd/ledgerctl/prose"
 	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -185,16 +186,13 @@ func New(s *api.Session, ts iter.Seq2[api.Turn, error], opt Options) (*Page, err
 
 // turn reads one turn.
 func (r *reader) turn(session turns.ID, t *api.Turn) error {
-	at := time.Time(t.Recorded)
-	if t.Time != nil {
-		at = time.Time(*t.Time)
-	}
+	at, bound := views.TurnTime(t)
 	at = at.UTC()
-	day := at.Format("2 January 2006")
+	day := views.At(at, bound, "2 January 2006")
 	same := r.To == day
 	r.From, r.To = cmp.Or(r.From, day), day
-	e := &entry{Anchor: fmt.Sprintf("t%d", t.Depth), Depth: t.Depth, ID: t.ID.String(), id: t.ID, Time: at.Format("2006-01-02 15:04"), Stamp: at.Format(time.RFC3339),
-		Clock: at.Format("15:04"), SameDay: same,
+	e := &entry{Anchor: fmt.Sprintf("t%d", t.Depth), Depth: t.Depth, ID: t.ID.String(), id: t.ID, Time: views.At(at, bound, "2006-01-02 15:04"), Stamp: at.Format(time.RFC3339),
+		Clock: views.At(at, bound, "15:04"), SameDay: same,
 		Pending: t.Pending, Error: string(t.Error)}
 	if t.Session != session {
 		e.Inherited = t.Session.String()

@@ -3,6 +3,7 @@ package prose
 import (
 	"math"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/dustin/go-humanize"
@@ -79,4 +80,34 @@ func Plural(n uint64, what string) string {
 		return "1 " + what
 	}
 	return Grouped(n) + " " + what + "s"
+}
+
+// Bound is the mark before a time that its source does not state: ≤ before one that the true
+// time is not after, ≥ before one that it is not before, "" before any other.
+func Bound(b turns.TimeBound) string {
+	switch b {
+	case turns.TimeNotAfter:
+		return "≤"
+	case turns.TimeNotBefore:
+		return "≥"
+	}
+	return ""
+}
+
+// At is a time as a view shows it, in UTC, behind the mark of its bound; "unknown" where the
+// source says nothing of it.
+func At(t time.Time, b turns.TimeBound, layout string) string {
+	if !turns.IsTimeKnown(t) {
+		return "unknown"
+	}
+	return Bound(b) + t.UTC().Format(layout)
+}
+
+// TurnTime returns when a turn was said, with the bound that it is: as its source states it,
+// else when it was stored.
+func TurnTime(t *api.Turn) (time.Time, turns.TimeBound) {
+	if t.Time != nil {
+		return time.Time(*t.Time), turns.TimeBoundOf(t.Meta)
+	}
+	return time.Time(t.Recorded), ""
 }

@@ -122,7 +122,7 @@ func Print(term *terminal.Terminal, hits []api.SearchHit) error {
 		default:
 			where = prose.Printable(h.Channel)
 		}
-		rows[i] = []string{terminal.ID.Render(where), time.Time(h.Time).Format(time.DateOnly), h.Kind, h.State, Snippet(h)}
+		rows[i] = []string{terminal.ID.Render(where), prose.At(time.Time(h.Time), h.TimeBound, time.DateOnly), h.Kind, h.State, Snippet(h)}
 	}
 	cols := []terminal.Column{{Head: "where"}, {Head: "day", Drop: 2}, {Head: "kind", Drop: 1}, {Head: "state", Drop: 3}, {Head: "text"}}
 	_, err := io.WriteString(term.Out, term.Table(cols, rows))

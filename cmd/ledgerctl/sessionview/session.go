@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -36,6 +37,7 @@ func Table(term *terminal.Terminal, list []api.Session) string {
 	if term.Width >= 120 {
 		cols[len(cols)-1].Least = 50
 	}
+	list, depth := WithParts(list)
 	var rows [][]string
 	for i := range list {
 		s := &list[i]
@@ -45,12 +47,57 @@ func Table(term *terminal.Terminal, list []api.Session) string {
 		}
 		said := ""
 		if s.HeadTime != nil {
-			said = day(time.Time(*s.HeadTime))
+			said = day(time.Time(*s.HeadTime), s.HeadTimeBound)
 		}
 		rows = append(rows, []string{id, s.Agent, state(s), said, prose.Grouped(s.Turns), prose.Grouped(s.Compactions), prose.Grouped(s.Tokens),
-			fmt.Sprintf("%.0f %%", 100*s.Pressure), terminal.Gauge(s.Pressure, 10), prose.Source(s.Meta), Title(term, s)})
+			fmt.Sprintf("%.0f %%", 100*s.Pressure), terminal.Gauge(s.Pressure, 10), prose.Source(s.Meta), Part(depth[i]) + Title(term, s)})
 	}
 	return term.Table(cols, rows)
+}
+
+// WithParts returns sessions with those that serve one behind it: sub-agents are parts of the
+// session that started them. depth is how far each is from a session of its own.
+func WithParts(list []api.Session) (out []api.Session, depth []int) {
+	at := make(map[turns.ID]bool, len(list))
+	for i := range list {
+		at[list[i].ID] = true
+	}
+	parts := make(map[turns.ID][]int)
+	for i := range list {
+		if by := list[i].SpawnedBy; by != nil && at[by.Session] {
+			parts[by.Session] = append(parts[by.Session], i)
+		}
+	}
+	done := make(map[turns.ID]bool, len(list))
+	var add func(i, d int)
+	add = func(i, d int) {
+		id := list[i].ID
+		if done[id] {
+			return
+		}
+		done[id] = true
+		out, depth = append(out, list[i]), append(depth, d)
+		for _, p := range parts[id] {
+			add(p, d+1)
+		}
+	}
+	for i := range list {
+		if by := list[i].SpawnedBy; by == nil || !at[by.Session] {
+			add(i, 0)
+		}
+	}
+	for i := range list { // of a ring, which clients can make
+		add(i, 0)
+	}
+	return out, depth
+}
+
+// Part is the mark before the title of a session that is a part of the one above it.
+func Part(depth int) string {
+	if depth == 0 {
+		return ""
+	}
+	return strings.Repeat("  ", min(depth, 8)-1) + "↳ "
 }
 
 // Title is what a person knows a session by.
@@ -70,9 +117,9 @@ func Title(term *terminal.Terminal, s *api.Session) string {
 }
 
 // day formats the time of a turn: how long ago, or the day.
-func day(t time.Time) string {
-	if d := time.Since(t); d < 0 || d >= 24*time.Hour {
-		return t.UTC().Format(time.DateOnly)
+func day(t time.Time, b turns.TimeBound) string {
+	if d := time.Since(t); d < 0 || d >= 24*time.Hour || b != "" {
+		return prose.At(t, b, time.DateOnly)
 	}
 	return humanize.Time(t)
 }
@@ -113,11 +160,18 @@ func Print(term *terminal.Terminal, s *api.Session) error {
 	if !s.Successor.IsZero() {
 		row("successor", "%s", s.Successor)
 	}
+	if !s.SupersededBy.IsZero() {
+		row("superseded", "by %s, which reads its transcript as import does now", s.SupersededBy)
+	}
 	if f := s.ForkedFrom; f != nil {
 		row("forked from", "%s at turn %s (%s)", f.Session, f.Turn, f.Mode)
 	}
 	if sp := s.SpawnedBy; sp != nil {
-		row("spawned by", "%s turn %s", sp.Session, sp.Turn)
+		at := ""
+		if !sp.Turn.IsZero() {
+			at = " turn " + sp.Turn.String()
+		}
+		row("spawned by", "%s%s", sp.Session, at)
 	}
 	if s.Head != nil {
 		row("head", "%s at depth %s", s.Head, prose.Grouped(s.Depth))
@@ -134,7 +188,7 @@ func Print(term *terminal.Terminal, s *api.Session) error {
 	row("policy", "%s%s %s", prose.Printable(s.Policy.Name), versioned(s.Policy.Version), prose.Printable(string(s.Policy.Set)))
 	row("used", "%s tokens in, %s out", prose.Grouped(s.Usage.InputTokens), prose.Grouped(s.Usage.OutputTokens))
 	if s.HeadTime != nil {
-		row("said", "%s", time.Time(*s.HeadTime).UTC().Format(time.DateTime))
+		row("said", "%s", prose.At(time.Time(*s.HeadTime), s.HeadTimeBound, time.DateTime))
 	}
 	row("opened", "%s", time.Time(s.Created).UTC().Format(time.DateTime))
 	row("changed", "%s", time.Time(s.Updated).UTC().Format(time.DateTime))

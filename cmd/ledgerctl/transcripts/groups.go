@@ -31,6 +31,7 @@ type Outcome struct {
 func (im *Importer) Files(ctx context.Context, files []File) iter.Seq2[int, Outcome] {
 	return func(yield func(int, Outcome) bool) {
 		ctx, stop := context.WithCancel(ctx)
+		im.stop = stop
 		results := make([]chan Outcome, len(files))
 		for i := range results {
 			results[i] = make(chan Outcome, 1)
@@ -44,13 +45,7 @@ func (im *Importer) Files(ctx context.Context, files []File) iter.Seq2[int, Outc
 				for group := range groups {
 					own := *im
 					own.splits, own.placed = nil, placement{}
-					for _, i := range group {
-						var o Outcome
-						if o.Err = ctx.Err(); o.Err == nil {
-							o.Report, o.Err = own.File(ctx, files[i].Name)
-						}
-						results[i] <- o
-					}
+					own.group(ctx, files, group, results)
 				}
 			})
 		}
@@ -71,6 +66,46 @@ func (im *Importer) Files(ctx context.Context, files []File) iter.Seq2[int, Outc
 				return
 			}
 		}
+	}
+}
+
+// Stop ends the imports of [Importer.Files] that have begun: it yields what became of each
+// file up to there. The caller of Files calls it.
+func (im *Importer) Stop() { im.stop() }
+
+// group imports files one after the other. A file waits for the session that it was forked
+// from, as long as another file may bring that.
+func (im *Importer) group(ctx context.Context, files []File, group []int, results []chan Outcome) {
+	stored := make(map[int]int) // by files that wait: what was stored of them
+	for waits := len(group) > 1; len(group) > 0; {
+		var later []int
+		for _, i := range group {
+			var o Outcome
+			if o.Err = ctx.Err(); o.Err == nil {
+				o.Report, o.Err = im.file(ctx, files[i].Name, waits)
+			}
+			if o.Report != nil {
+				o.Report.Stored, o.Report.Existing = o.Report.Stored+stored[i], o.Report.Existing-min(o.Report.Existing, stored[i])
+			}
+			if waits && errors.Is(o.Err, ErrNoParent) {
+				if later = append(later, i); o.Report != nil {
+					stored[i] = o.Report.Stored
+				}
+				continue
+			}
+			results[i] <- o
+		}
+		if len(later) == len(group) { // nothing brings their parents
+			for _, i := range later[:1] { // what it copied may be what the others wait for
+				o := Outcome{Err: ctx.Err()}
+				if o.Err == nil {
+					o.Report, o.Err = im.File(ctx, files[i].Name)
+				}
+				results[i] <- o
+			}
+			later = later[1:]
+		}
+		group = later
 	}
 }
 

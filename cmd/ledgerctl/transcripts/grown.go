@@ -268,9 +268,11 @@ func sameMessage(a, b turns.Message) bool {
 // changedFileError adds to a conflict what to do about it: another turn stands in the
 // place of a.
 func changedFileError(err error, a *interchange.Append) error {
-	if !coded(err, api.Conflict) || a.Parent.IsZero() {
+	if !coded(err, api.Conflict) {
 		return err
 	}
-	return fmt.Errorf("%w: something else follows %s in the ledger, perhaps from an import while the file was still being written; \"ledgerctl rewind %s %s\", then import again: what is there now stays on a branch",
-		err, a.Parent, a.Session, a.Parent)
+	if a.Parent.IsZero() {
+		return fmt.Errorf("%w: the file was written anew, or an older reader read it; \"ledgerctl import --refresh FILE\" stores what it holds now, and what is in the ledger stays", err)
+	}
+	return fmt.Errorf("%w: something else follows %s in the ledger: the file was written anew, or an older reader read it; \"ledgerctl import --refresh FILE\" stores what it holds now, and what is in the ledger stays", err, a.Parent)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -31,23 +32,70 @@ type Report struct {
 	Stored      int                `json:"stored"`
 	Existing    int                `json:"existing"`
 	KeptFirst   int                `json:"kept_first"`
+	Older       int                `json:"older_reader,omitzero"` // sessions that an older reader read, or one that left no version
+	Renewed     int                `json:"renewed,omitzero"`      // by a refresh: sessions that read differently, and have a successor now
+	Same        int                `json:"same,omitzero"`         // by a refresh: sessions of an older reader that read the same
 	Losses      []interchange.Loss `json:"losses"`
 	Error       string             `json:"error,omitzero"` // why it ended before the end of the file
+
+	kinds map[lossKind]int // by kind and reason: the index in Losses of what stands for several
 }
 
-// Add adds what another import did.
+// lossKind is what losses that are counted together have in common.
+type lossKind struct{ what, reason string }
+
+// maxLosses is how many losses a report has, at most: further ones are counted by what
+// they are.
+const maxLosses = 1000
+
+// Add adds what another import did. Losses are added up by what they are.
 func (r *Report) Add(o *Report) {
 	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
 	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
+	r.Older, r.Renewed, r.Same = r.Older+o.Older, r.Renewed+o.Renewed, r.Same+o.Same
 	r.Split += o.Split
-	r.Losses = append(r.Losses, o.Losses...)
+	for _, l := range o.Losses {
+		r.count(l)
+	}
+}
+
+// Clear takes away what was reported so far, but for the sessions and the counts.
+func (r *Report) Clear() { r.Stored, r.Losses, r.kinds = 0, nil, nil }
+
+// lose adds a loss. Those after the first [maxLosses] are counted by what they are.
+func (r *Report) lose(l interchange.Loss) {
+	if len(r.Losses) < maxLosses {
+		r.Losses = append(r.Losses, l)
+		return
+	}
+	r.count(l)
+}
+
+// count adds a loss to the others of its kind and reason.
+func (r *Report) count(l interchange.Loss) {
+	if r.kinds == nil {
+		r.kinds = make(map[lossKind]int)
+	}
+	k := lossKind{l.Kind, l.Reason}
+	i, ok := r.kinds[k]
+	if !ok && len(r.kinds) >= maxLosses {
+		k.reason, l.Reason = "other reasons", "other reasons"
+		i, ok = r.kinds[k]
+	}
+	if ok {
+		sum := &r.Losses[i]
+		sum.Count, sum.Usage = sum.Count+max(l.Count, 1), turns.AddUsage(sum.Usage, l.Usage)
+		return
+	}
+	r.kinds[k] = len(r.Losses)
+	r.Losses = append(r.Losses, interchange.Loss{Kind: l.Kind, Reason: l.Reason, Count: max(l.Count, 1), Usage: l.Usage})
 }
 
 // AddUncounted adds to the losses the usage of a turn that came after the turn was stored.
 // None is not a loss.
 func (r *Report) AddUncounted(turn turns.ID, u turns.Usage) {
 	if u != (turns.Usage{}) {
-		r.Losses = append(r.Losses, interchange.Loss{Kind: "kept_first", Reason: "usage that came after its turn was stored is not counted", Record: turn.String(), Usage: &u})
+		r.lose(interchange.Loss{Kind: "kept_first", Reason: "usage that came after its turn was stored is not counted", Record: turn.String(), Usage: &u})
 	}
 }
 
@@ -68,19 +116,47 @@ type Importer struct {
 	Settle time.Duration // after so long without a write, a file will not grow either; 0: any may
 	Window uint64        // context window of the sessions that it opens, in tokens; 0: the default
 	Read   func(int)     // called with the number of bytes that were read; nil: not called
+	// Refresh makes successors of sessions that read differently now: see refresh.go.
+	Refresh bool
+
+	stop   context.CancelFunc // of Files
 	splits splitTurns
 	placed placement
+	// Of the file that is read.
+	clock    clock
+	lines    map[turns.ID]*line // by the source's session
+	byID     map[turns.ID]*line // by the session of the ledger
+	renamed  map[turns.ID]turns.ID
+	renewing map[turns.ID]*renewal // by the source's session
 }
 
 // File imports one file. It reads a fork of a session that the ledger lacks again, with
 // the history that the fork copied, and an export of this ledger that another program
 // continued as any transcript.
 func (im *Importer) File(ctx context.Context, name string) (*Report, error) {
+	return im.file(ctx, name, false)
+}
+
+// file is File. With waits it returns [ErrNoParent] for a fork of a session that the ledger
+// lacks: another file may bring that.
+func (im *Importer) file(ctx context.Context, name string, waits bool) (*Report, error) {
 	how := transcriptSource{name: name, final: im.Final || im.IsSettled(name)}
 	r, err := im.once(ctx, how)
-	for !isStream(name) && (errors.Is(err, ErrNoParent) && !how.copied || errors.Is(err, ErrGrown) && !how.grown) {
-		how.copied, how.grown = how.copied || errors.Is(err, ErrNoParent), how.grown || errors.Is(err, ErrGrown)
-		r, err = im.once(ctx, how)
+	for superseded := false; !isStream(name); {
+		switch {
+		case errors.Is(err, ErrNoParent) && !how.copied && !waits:
+			how.copied = true
+		case errors.Is(err, ErrGrown) && !how.grown:
+			how.grown = true
+		case errors.Is(err, ErrSuperseded) && !superseded:
+			superseded = true
+		default:
+			return r, err
+		}
+		before := r
+		if r, err = im.once(ctx, how); r != nil && before != nil {
+			r.Stored, r.Existing = r.Stored+before.Stored, r.Existing-min(r.Existing, before.Stored)
+		}
 	}
 	return r, err
 }
@@ -96,7 +172,7 @@ func (im *Importer) IsSettled(name string) bool {
 }
 
 func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, error) {
-	in, err := Open(how.name, im.Stdin, im.Format, im.Read)
+	in, err := OpenContext(ctx, how.name, im.Stdin, im.Format, im.Read)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +181,17 @@ func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, er
 	if in.Format.Open == nil {
 		return r, ImportExport(ctx, im.Client, in.Reader, r)
 	}
-	return r, im.steps(ctx, in.Format.Open(in, ReadOptions(how.name, in.Format.Name, interchange.Options{Final: how.final, Copied: how.copied})), how.grown || isStream(how.name), r)
+	im.clock, im.lines, im.byID, im.renamed, im.renewing = nil, nil, nil, nil, nil
+	var current []*api.Session
+	if refresh := im.Refresh && !isStream(how.name); refresh {
+		if current, err = im.findChanged(ctx, how, r.Format); err != nil {
+			return r, err
+		}
+	}
+	if err := im.steps(ctx, in.Format.Open(in, ReadOptions(how.name, in.Format.Name, interchange.Options{Final: how.final, Copied: how.copied})), how.grown || isStream(how.name), r); err != nil {
+		return r, err
+	}
+	return r, im.renew(ctx, r, current)
 }
 
 // ErrNoParent: the session that a transcript was forked from is not in the ledger.
@@ -132,10 +218,15 @@ func (im *Importer) steps(ctx context.Context, r *interchange.Reader, all bool, 
 		return nil
 	}
 	if in.fork != nil && !in.grown {
-		rep.Losses = append(rep.Losses, ownExport(in.fork.from.Session))
+		rep.lose(ownExport(in.fork.from.Session))
 		return nil
 	}
-	rep.Losses = append(rep.Losses, r.Losses()...)
+	for _, l := range r.Losses() {
+		rep.lose(l)
+	}
+	if err := im.noteUncounted(ctx, rep); err != nil {
+		return err
+	}
 	return im.Titles(ctx, r.Titles(), rep)
 }
 
@@ -169,7 +260,7 @@ func (in *Intake) Own() bool { return !in.own.IsZero() }
 
 func (in *Intake) endOwn() {
 	in.Report.Sessions = append(in.Report.Sessions, in.own)
-	in.Report.Losses = append(in.Report.Losses, ownExport(in.own))
+	in.Report.lose(ownExport(in.own))
 }
 
 func ownExport(session turns.ID) interchange.Loss {
@@ -190,6 +281,10 @@ func (in *Intake) Resume(ctx context.Context, st interchange.Step) error {
 			return err
 		}
 		st = own
+	}
+	st, _, err := in.rename(ctx, in.boundTime(st))
+	if err != nil {
+		return err
 	}
 	in.noteLast(st)
 	switch {
@@ -267,16 +362,25 @@ func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
 		rep.Existing++
 		return nil
 	}
-	dup, err := in.step(ctx, st, rep)
+	st, shared, err := in.rename(ctx, in.boundTime(st))
+	if err != nil {
+		return err
+	}
+	dup := shared
+	if !shared {
+		dup, err = in.step(ctx, st, rep)
+	}
 	in.noteLast(st)
 	switch {
 	case errors.As(err, new(otherAgentError)):
 		return err
+	case coded(err, api.Closed) && in.isSuperseded(ctx, st):
+		return ErrSuperseded
 	case coded(err, api.TooLarge) && st.Append != nil:
 		return tooLargeTurn(st.Append, rep.Turns, err)
 	case coded(err, api.IDReused):
 		rep.KeptFirst++
-		rep.Losses = append(rep.Losses, interchange.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: st.ID().String()})
+		rep.lose(interchange.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: st.ID().String()})
 	case err != nil:
 		return err
 	case dup:
@@ -285,6 +389,23 @@ func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
 		rep.Stored++
 	}
 	return nil
+}
+
+// isSuperseded reports whether the session that a step goes to has a successor.
+func (im *Importer) isSuperseded(ctx context.Context, st interchange.Step) bool {
+	id := turns.ID{}
+	switch {
+	case st.Append != nil:
+		id = st.Append.Session
+	case st.Compaction != nil:
+		id = st.Compaction.Session
+	}
+	s, err := im.sessionIfAny(ctx, id)
+	if s == nil || err != nil {
+		return false
+	}
+	l := linksOf(s.Meta)
+	return !l.next().IsZero()
 }
 
 // tooLargeTurn says which turn of a file is larger than a turn may be. What follows it in
@@ -354,6 +475,12 @@ func isOwnStep(st interchange.Step) bool {
 // them late and changes them. Each title is stored once, so that one which was set by
 // hand later stays.
 func (im *Importer) Titles(ctx context.Context, titles map[turns.ID]string, rep *Report) error {
+	titles = maps.Clone(titles)
+	for source, l := range im.lines {
+		if t, ok := titles[source]; ok {
+			titles[l.id] = t
+		}
+	}
 	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(rep.Sessions), turns.ID.Compare)) {
 		title := titles[id]
 		if title == "" {
@@ -392,16 +519,7 @@ func (im *Importer) step(ctx context.Context, st interchange.Step, rep *Report) 
 	switch {
 	case st.Open != nil:
 		rep.Sessions = append(rep.Sessions, st.Open.ID)
-		had, err := im.has(ctx, st.Open.ID)
-		if had && err == nil {
-			if done, err := im.openStandIn(ctx, st.Open); done || err != nil {
-				return true, err
-			}
-		}
-		if err == nil {
-			err = im.ownID(ctx, st.Open.ID, im.open(ctx, st.Open, rep))
-		}
-		return had, err
+		return im.open(ctx, st.Open, rep)
 	case st.Fork != nil:
 		rep.Forks++
 		return im.fork(ctx, st.Fork, rep)
@@ -453,9 +571,23 @@ func (im *Importer) has(ctx context.Context, id turns.ID) (bool, error) {
 	return err == nil, err
 }
 
-func (im *Importer) open(ctx context.Context, o *interchange.Open, rep *Report) error {
-	r := api.CreateSession{ID: o.ID}
-	r.Meta, r.Model = o.Meta, &o.Model
+// open opens a session. had says that the ledger has it.
+func (im *Importer) open(ctx context.Context, o *interchange.Open, rep *Report) (had bool, err error) {
+	if had, ok, err := im.openRenewed(ctx, o, rep.Format); ok {
+		return had, im.ownID(ctx, o.ID, err)
+	}
+	l, err := im.sessionOf(ctx, o.ID)
+	if err != nil {
+		return false, err
+	}
+	if l.had != nil {
+		if done, err := im.openStandIn(ctx, o, rep.Format); done || err != nil {
+			return true, err
+		}
+		return true, im.known(ctx, l, o.SpawnedBy, rep)
+	}
+	r := api.CreateSession{ID: o.ID, SpawnedBy: spawnedBy(o.SpawnedBy)}
+	r.Meta, r.Model = im.ofRenewal(o.ID, withReader(o.Meta, rep.Format)), &o.Model
 	if len(o.System) > 0 {
 		r.System = (*api.System)(&o.System)
 	}
@@ -465,16 +597,34 @@ func (im *Importer) open(ctx context.Context, o *interchange.Open, rep *Report) 
 	if im.Window > 0 {
 		r.Limits = &turns.Limits{ContextWindow: im.Window}
 	}
-	if sp := o.SpawnedBy; !sp.IsZero() {
-		r.SpawnedBy = &api.SpawnedBy{Session: sp.Session, Turn: sp.Turn}
+	s, err := im.Client.Create(ctx, r)
+	if err == nil {
+		l.had = s
 	}
-	_, err := im.Client.Create(ctx, r)
-	if coded(err, api.NotFound) && r.SpawnedBy != nil {
-		rep.Losses = append(rep.Losses, interchange.Loss{Kind: "repaired", Reason: "the session that spawned it is not in the ledger; meta names it", Record: o.ID.String()})
-		r.SpawnedBy = nil
-		_, err = im.Client.Create(ctx, r)
+	return false, im.ownID(ctx, o.ID, err)
+}
+
+// sessionOf returns what the ledger has of a session with an id of the ledger.
+func (im *Importer) sessionOf(ctx context.Context, id turns.ID) (*line, error) {
+	if l := im.byID[id]; l != nil {
+		return l, nil
 	}
-	return err
+	return im.lineOf(ctx, id)
+}
+
+// known counts a session that the ledger has, and links it to what started it.
+func (im *Importer) known(ctx context.Context, l *line, by turns.Ref, rep *Report) error {
+	if isOlder(l.had, rep.Format) && !im.Refresh {
+		rep.Older++
+	}
+	return im.linkSpawner(ctx, l.had, by, rep)
+}
+
+func spawnedBy(r turns.Ref) *api.SpawnedBy {
+	if r.IsZero() {
+		return nil
+	}
+	return &api.SpawnedBy{Session: r.Session, Turn: r.Turn}
 }
 
 // claimedTime returns a time that a source states, nil if an event can't hold it.
@@ -502,7 +652,7 @@ func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, r
 		return t.Duplicate, nil
 	case k.Parent.IsZero() && im.isFirst(ctx, k, err):
 		if k.Usage != nil {
-			rep.Losses = append(rep.Losses, interchange.Loss{Kind: "skipped", Reason: "usage of a compaction, which is stored as a turn", Record: k.ID.String(), Usage: k.Usage})
+			rep.lose(interchange.Loss{Kind: "skipped", Reason: "usage of a compaction, which is stored as a turn", Record: k.ID.String(), Usage: k.Usage})
 		}
 		return im.append(ctx, replacementTurn(k), rep)
 	case errors.Is(err, api.ErrNothing):
@@ -513,6 +663,6 @@ func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, r
 		return false, err
 	}
 	im.addSplit(k.ID, r.Parent, r.Parent) // what follows it follows its parent
-	rep.Losses = append(rep.Losses, interchange.Loss{Kind: "skipped", Reason: reason, Record: k.ID.String()})
+	rep.lose(interchange.Loss{Kind: "skipped", Reason: reason, Record: k.ID.String()})
 	return true, nil
 }

@@ -3,6 +3,7 @@ package transcripts
 import (
 	"bufio"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -114,6 +115,10 @@ func (u UnknownFormat) Error() string {
 	return "the format is none of " + strings.TrimPrefix(FormatNames(), "auto, ")
 }
 
+// Waits reports whether a file that was named is a pipe or a device: to read it may take as
+// long as its writer does.
+func (f *File) Waits() bool { return f.Name != "-" && !f.Searched && isStream(f.Name) }
+
 // isStream reports whether a file can be read once only, like standard input or a pipe.
 func isStream(name string) bool {
 	if name == "-" {
@@ -142,13 +147,47 @@ func (t *Transcript) Close() error {
 	return t.file.Close()
 }
 
+// openFile opens a file. A pipe waits for its writer, until ctx ends: then a read of it
+// ends too.
+func openFile(ctx context.Context, name string) (*os.File, error) {
+	if !isStream(name) {
+		return os.Open(name)
+	}
+	type opened struct {
+		f   *os.File
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() { // ends with the process at the latest: nothing ends an open that waits
+		f, err := os.Open(name)
+		done <- opened{f, err}
+	}()
+	select {
+	case o := <-done:
+		if o.err == nil {
+			context.AfterFunc(ctx, func() { _ = o.f.Close() })
+		}
+		return o.f, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // Open opens a file, - for stdin, and detects its format. read is called with
 // the number of bytes that were read; it may be nil.
 func Open(name string, stdin io.Reader, form string, read func(int)) (*Transcript, error) {
+	return OpenContext(context.Background(), name, stdin, form, read)
+}
+
+// OpenContext is [Open]. It ends with ctx where the file is a pipe that nobody writes to.
+func OpenContext(ctx context.Context, name string, stdin io.Reader, form string, read func(int)) (*Transcript, error) {
 	t := new(Transcript)
 	in := stdin
 	if name != "-" {
-		f, err := os.Open(name)
+		f, err := openFile(ctx, name)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if err != nil {
 			return nil, UsageError{err}
 		}

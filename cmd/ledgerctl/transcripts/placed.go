@@ -64,9 +64,9 @@ func (im *Importer) place(ctx context.Context, a *interchange.Append, rep *Repor
 		if _, lookup := im.Client.Turn(ctx, b.Session, parent); lookup != nil {
 			return false, err
 		}
-		_, lookup = im.Client.Fork(ctx, b.Session, api.CreateFork{ID: a.Branch, Turn: parent, Meta: branchMeta(s.Meta)})
+		_, lookup = im.Client.Fork(ctx, b.Session, api.CreateFork{ID: a.Branch, Turn: parent, Meta: withReader(branchMeta(s.Meta), rep.Format)})
 	} else {
-		_, lookup = im.Client.Create(ctx, api.CreateSession{ID: a.Branch, SessionSettings: api.SessionSettings{Meta: branchMeta(s.Meta)}})
+		_, lookup = im.Client.Create(ctx, api.CreateSession{ID: a.Branch, SessionSettings: api.SessionSettings{Meta: withReader(branchMeta(s.Meta), rep.Format)}})
 	}
 	if lookup != nil && !coded(lookup, api.IDReused) {
 		return false, err
@@ -99,15 +99,20 @@ func branchMeta(meta turns.Raw) turns.Raw {
 
 // fork makes a fork where the ledger has its turn. had says that it was there.
 func (im *Importer) fork(ctx context.Context, f *interchange.Fork, rep *Report) (had bool, err error) {
-	if had, err = im.has(ctx, f.ID); err != nil {
+	l, err := im.sessionOf(ctx, f.ID)
+	if err != nil {
 		return false, err
 	}
 	at := turns.Ref{Session: im.placed.of(f.At.Turn, f.At.Session), Turn: f.At.Turn}
-	if had && (len(f.Else) > 0 || !f.First.IsZero()) {
+	if l.had != nil {
 		rep.Sessions = append(rep.Sessions, f.ID)
-		return true, nil
+		isPlaced := len(f.Else) > 0 || !f.First.IsZero()
+		if was := l.had.ForkedFrom; !isPlaced && (was == nil || was.Turn != im.splits.last(at.Turn)) {
+			return true, api.Errorf(api.IDReused, nil, "session %s begins elsewhere in the ledger", f.ID)
+		}
+		return true, im.known(ctx, l, f.SpawnedBy, rep)
 	}
-	if !had && !f.First.IsZero() {
+	if !f.First.IsZero() {
 		if t, lookup := im.Client.Turn(ctx, at.Session, f.First); lookup == nil && t.ID == f.First {
 			if im.placed.sessions == nil {
 				im.placed.sessions = make(map[turns.ID]turns.ID)
@@ -118,8 +123,9 @@ func (im *Importer) fork(ctx context.Context, f *interchange.Fork, rep *Report) 
 		}
 	}
 	rep.Sessions = append(rep.Sessions, f.ID)
+	var s *api.Session
 	for _, at := range append([]turns.Ref{at}, f.Else...) {
-		_, err = im.Client.Fork(ctx, at.Session, api.CreateFork{ID: f.ID, Turn: im.splits.last(at.Turn), Meta: f.Meta})
+		s, err = im.Client.Fork(ctx, at.Session, api.CreateFork{ID: f.ID, Turn: im.splits.last(at.Turn), Meta: im.ofRenewal(f.ID, withReader(f.Meta, rep.Format)), SpawnedBy: spawnedBy(f.SpawnedBy)})
 		if !coded(err, api.NotFound) {
 			break
 		}
@@ -127,7 +133,10 @@ func (im *Importer) fork(ctx context.Context, f *interchange.Fork, rep *Report) 
 	if coded(err, api.NotFound) {
 		err = fmt.Errorf("%w: %w", ErrNoParent, err)
 	}
-	return had, im.ownID(ctx, f.ID, err)
+	if err == nil {
+		l.had = s
+	}
+	return false, im.ownID(ctx, f.ID, err)
 }
 
 // isStandIn reports whether meta is that of a session whose own transcript was not read,
@@ -141,7 +150,7 @@ func isStandIn(meta turns.Raw) bool {
 
 // openStandIn opens a session that a fork's copy stands in for, or that one stood in for.
 // done is false for any other.
-func (im *Importer) openStandIn(ctx context.Context, o *interchange.Open) (done bool, err error) {
+func (im *Importer) openStandIn(ctx context.Context, o *interchange.Open, format string) (done bool, err error) {
 	s, err := im.Client.Session(ctx, o.ID)
 	switch {
 	case err != nil:
@@ -152,7 +161,7 @@ func (im *Importer) openStandIn(ctx context.Context, o *interchange.Open) (done 
 		return false, nil
 	}
 	r := api.SetSession{ID: turns.DeriveID(o.ID.Time(), "import", "own transcript", o.ID.String())}
-	r.Meta = o.Meta
+	r.Meta = withReader(o.Meta, format)
 	if _, err = im.Client.Set(ctx, o.ID, r); coded(err, api.IDReused) {
 		err = nil
 	}

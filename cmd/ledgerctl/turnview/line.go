@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"time"
 
 	"charm.land/lipgloss/v2"
 
@@ -42,12 +41,9 @@ const narrowTurn = 70
 // Line is a turn on one line: id, depth, time, tokens, and a few words of
 // its text, cut to width if that is not 0.
 func Line(t *api.Turn, width int) string {
-	at := time.Time(t.Recorded)
-	if t.Time != nil {
-		at = time.Time(*t.Time)
-	}
+	at, bound := prose.TurnTime(t)
 	where := fmt.Sprintf("%s %5d  ", terminal.ID.Render(prose.Short(t.ID)), t.Depth)
-	size := fmt.Sprintf("%s %7s  ", terminal.Faint.Render(at.UTC().Format("2006-01-02 15:04:05")), prose.Grouped(t.TokenCount))
+	size := fmt.Sprintf("%s %7s  ", terminal.Faint.Render(fmt.Sprintf("%-19s", prose.At(at, bound, "2006-01-02 15:04:05"))), prose.Grouped(t.TokenCount))
 	if width > 0 && width < narrowTurn { // what was said tells more
 		size = ""
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"io/fs"
@@ -150,6 +151,10 @@ func (w *Watcher) whole(ctx context.Context, f *file, st FileState, in *os.File,
 	}
 	w.step("imported")
 	st.note(info)
+	if st.Rewritten && r.KeptFirst > 0 {
+		return w.fail(ctx, f, st, rewrittenError(r.KeptFirst))
+	}
+	st.Rewritten = false
 	st.Format, st.Offset, st.Prefix, st.Final = r.Format, offset, sum, ended
 	w.delivered(f, st, r)
 	return nil
@@ -161,7 +166,7 @@ func (w *Watcher) follow(ctx context.Context, f *file, st FileState, in *os.File
 	if what := w.changed(f, &st, in, info); what != "" {
 		w.event(what, f.path, "what the ledger has of it stays; it is read again from its beginning")
 		f.live, st.Offset, st.Prefix, st.Final, st.Copied = nil, 0, "", false, false
-		all = true
+		st.Rewritten, all = true, true
 	}
 	if f.live == nil && st.Offset > 0 && !w.has(ctx, st.Session) {
 		if ctx.Err() != nil {
@@ -174,7 +179,7 @@ func (w *Watcher) follow(ctx context.Context, f *file, st FileState, in *os.File
 		w.commit(f, st)
 		return nil
 	}
-	for everything := false; ; {
+	for everything, superseded := false, false; ; {
 		err := w.lines(ctx, f, &st, in, info, format, all, ended, everything)
 		switch {
 		case err == nil:
@@ -192,6 +197,8 @@ func (w *Watcher) follow(ctx context.Context, f *file, st FileState, in *os.File
 				return errLater
 			}
 			st.Copied, all = true, true
+		case errors.Is(err, transcripts.ErrSuperseded) && !superseded: // an import --refresh ran
+			f.live, superseded, all = nil, true, true
 		case errors.Is(err, transcripts.ErrGrown) && !everything:
 			f.live, everything, all = nil, true, true
 		case f.live != nil && f.live.resumed: // an earlier reading stored other turns than the steps name
@@ -288,15 +295,26 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 	}
 	w.step("titled")
 	st.note(info)
+	if n := l.intake.Report.KeptFirst; st.Rewritten && n > 0 {
+		f.live, st.Offset, st.Prefix, st.Final = nil, 0, "", false
+		return w.fail(ctx, f, *st, rewrittenError(n))
+	}
+	st.Rewritten = false
 	st.Offset, st.Prefix, st.Final = l.offset, hex.EncodeToString(l.sum.Sum(nil)), final || ended
 	r := *l.intake.Report
-	l.intake.Report.Stored, l.intake.Report.Losses = 0, nil
+	l.intake.Report.Clear()
 	w.delivered(f, *st, &r)
 	w.closed(ctx, f, info)
 	if ended {
 		f.live = nil // what is added later is read again from the beginning
 	}
 	return nil
+}
+
+// rewrittenError is why a file that was written anew is not in the ledger: records of it have
+// the ids of others there.
+func rewrittenError(n int) error {
+	return fmt.Errorf("the file was written anew, and %d of its records stand otherwise in the ledger: \"ledgerctl import --refresh FILE\" stores what it holds now, and what is in the ledger stays", n)
 }
 
 // begin returns a reading of a file. Without all, the steps of the first st.Offset bytes
@@ -481,6 +499,9 @@ func (w *Watcher) fail(ctx context.Context, f *file, st FileState, err error) er
 	text := err.Error()
 	if errors.As(err, &typed) {
 		text = string(typed.Code) + ": " + typed.Message
+	}
+	if typed != nil && typed.Code == api.Conflict { // what to do about it stands before the cause
+		text = err.Error()
 	}
 	if st.Failed != text {
 		w.cfg.Log("%s: not imported: %s", f.path, text)

@@ -48,6 +48,9 @@ type FileState struct {
 	Prefix string `json:"prefix,omitzero"`
 	Final  bool   `json:"final,omitzero"`  // those of the end of the file too
 	Copied bool   `json:"copied,omitzero"` // read with the history that a fork copied
+	// Rewritten says that the file was written anew since it was read, and that what it holds
+	// now is not all in the ledger yet.
+	Rewritten bool `json:"rewritten,omitzero"`
 
 	Stored    int       `json:"stored"`             // events, in all
 	Delivered time.Time `json:"delivered,omitzero"` // when something was stored last

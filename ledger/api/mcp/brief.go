@@ -57,6 +57,7 @@ type briefSession struct {
 	Cwd     string      `json:"cwd,omitempty"`
 	State   string      `json:"state"`
 	Time    string      `json:"time" jsonschema:"of its newest turn"`
+	Bound   string      `json:"time_bound,omitempty" jsonschema:"not_after or not_before: the source does not state the time, and it is a bound of it"`
 	Head    string      `json:"head,omitempty" jsonschema:"its newest turn; expand and fork take it"`
 	Number  uint64      `json:"number" jsonschema:"of the newest turn on its path"`
 	Summary string      `json:"summary,omitempty" jsonschema:"the beginning of the newest summary"`
@@ -134,7 +135,7 @@ func brief(ctx context.Context, c *call, in briefInput) (*briefResult, error) {
 // briefSession describes a session: the first of a brief at length.
 func (c *call) briefSession(ctx context.Context, s *api.Session, first bool) (*briefSession, error) {
 	out := &briefSession{Session: s.ID.String(), Label: s.Label, Task: shortened(s.Title, titleBytes), Cwd: shortened(workDir(s), titleBytes), State: s.State,
-		Time: timeText(s.HeadTime), Number: s.Depth, Turns: []briefTurn{}, Open: []string{}}
+		Time: timeText(s.HeadTime), Bound: string(s.HeadTimeBound), Number: s.Depth, Turns: []briefTurn{}, Open: []string{}}
 	if s.Head == nil {
 		return out, nil
 	}
@@ -300,7 +301,11 @@ func (r *briefResult) text(f *frame) {
 		f.line("No session found.")
 	}
 	for _, s := range r.Sessions {
-		f.line("Session %s: %s, %s, newest %s", s.Session, s.State, plural(s.Number, "turn"), s.Time)
+		bound := ""
+		if s.Bound != "" {
+			bound = strings.ReplaceAll(s.Bound, "_", " ") + " "
+		}
+		f.line("Session %s: %s, %s, newest %s%s", s.Session, s.State, plural(s.Number, "turn"), bound, s.Time)
 		if s.Label != "" {
 			f.data("label: " + shortened(s.Label, labelBytes))
 		}

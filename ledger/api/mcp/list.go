@@ -85,7 +85,7 @@ func newestOf(ctx context.Context, n int, dir string, list func(context.Context,
 
 func headTime(s *api.Session) time.Time {
 	if s.HeadTime == nil {
-		return time.Time(s.Updated)
+		return s.ID.Time() // not Updated: an import stores old sessions now
 	}
 	return time.Time(*s.HeadTime)
 }

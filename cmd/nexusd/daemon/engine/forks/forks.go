@@ -69,7 +69,11 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 	if err != nil {
 		return nil, err
 	}
-	set.Meta = nil
+	set.Meta, set.SpawnedBy = nil, turns.Ref{}
+	by, err := sessions.SpawnedBy(id, req.SpawnedBy)
+	if err != nil {
+		return nil, err
+	}
 	r := writer.Request{ID: id, Verb: "fork.create", Canonical: canonical}
 	var out *api.Session
 	label, err := fk.sessions.ApplySettings(ctx, c.Tenant, &set, "", api.SessionSettings{Label: req.Label, Policy: req.Policy, Meta: req.Meta})
@@ -78,7 +82,7 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 	} else {
 		// A fork keeps its parent's kind or narrows it; it never widens it.
 		ev := &turns.Event{
-			ID: id, Kind: turns.KindOpened, Root: parent.Root, Agent: c.Agent, Role: parent.Kind, ForkOf: of,
+			ID: id, Kind: turns.KindOpened, Root: parent.Root, Agent: c.Agent, Role: parent.Kind, ForkOf: of, SpawnedBy: by,
 			Origin: &turns.Origin{Ledger: fk.content.Ledger, Tenant: c.Tenant, Session: id},
 		}
 		out, err = fk.sessions.OpenSession(ctx, c, r, ev, label, set)

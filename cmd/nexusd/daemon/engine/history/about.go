@@ -38,15 +38,15 @@ func (hs *History) fillAbout(ctx context.Context, s *ledger.Session, out *api.Se
 	if err != nil || head.Ref.IsZero() {
 		return
 	}
-	out.HeadTime = hs.lastTurnTime(ctx, head)
+	out.HeadTime, out.HeadTimeBound = hs.lastTurnTime(ctx, head)
 	if out.Title == "" {
 		out.Title = hs.firstUserText(ctx, s, head)
 	}
 }
 
 // lastTurnTime returns the time that the newest normal turn at or above a node
-// claims, or else when it was recorded.
-func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api.Time) {
+// claims, or else when it was recorded, and whether an importer bounded what it claims.
+func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api.Time, bound turns.TimeBound) {
 	_ = hs.reader.PathNodes(ctx, head, 1, head.Depth, func(n lineage.Node) (bool, error) {
 		if n.Kind == turns.KindCompaction {
 			return true, nil
@@ -58,12 +58,17 @@ func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api
 		ns := ev.Claimed
 		if ns == 0 {
 			ns = ev.Recorded
+		} else {
+			var b turns.TurnBody
+			if err := hs.content.Open(ev, &b); err == nil { // else it can't be read, and the time stands
+				bound = turns.TimeBoundOf(b.Meta)
+			}
 		}
 		v := api.UnixTime(ns)
 		at = &v
 		return false, nil
 	})
-	return at
+	return at, bound
 }
 
 // firstUserText returns the first text of a user in the session's own turns. If a

@@ -63,6 +63,9 @@ func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessio
 			break
 		}
 		v := hs.reader.DescribeListed(ctx, &s)
+		if !v.SupersededBy.IsZero() && !req.Superseded {
+			continue
+		}
 		if req.About.About && v.Error == "" {
 			hs.fillAbout(ctx, &s, v)
 		}

@@ -14,6 +14,7 @@ import (
 // Describe returns s as the contract shows it.
 func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session, error) {
 	out := Outline(s)
+	out.SpawnedBy = rd.spawnedBy(s, s.Spawned)
 	label, set, err := rd.SettingsInForce(ctx, s)
 	erased := errors.Is(err, turns.ErrErased)
 	if err != nil && !erased {
@@ -24,7 +25,8 @@ func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session
 		return nil, err
 	}
 	out.Label, out.Depth, out.Model, out.Limits, out.User, out.Meta = label, head.Depth, set.Model, set.Limits, set.User, set.Meta
-	out.Reset = set.Reset
+	out.Reset, out.SupersededBy = set.Reset, turns.SupersededBy(set.Meta)
+	out.SpawnedBy = rd.spawnedBy(s, SpawnerOf(s, &set))
 	if out.Ended, err = rd.ended(s); err != nil && !errors.Is(err, turns.ErrErased) {
 		return nil, err
 	}
@@ -94,8 +96,33 @@ func Outline(s *ledger.Session) *api.Session {
 	if f := s.ForkOf; f != nil {
 		out.ForkedFrom = &api.ForkedFrom{Session: f.At.Session, Turn: f.At.Turn, Hash: f.Hash, Mode: f.Mode.String()}
 	}
-	if sp := s.Spawned; !sp.IsZero() {
-		out.SpawnedBy = &api.SpawnedBy{Session: sp.Session, Turn: sp.Turn}
+	return out
+}
+
+// SpawnerOf returns what a session says that it serves: what it was opened with, else its
+// settings.
+func SpawnerOf(s *ledger.Session, set *turns.Settings) turns.Ref {
+	if !s.Spawned.IsZero() {
+		return s.Spawned
+	}
+	return set.SpawnedBy
+}
+
+// spawnedBy returns what s serves, as far as its agent has it by now: nil while the
+// session is not there or is another agent's, and without the turn while that is not there.
+func (rd *Reader) spawnedBy(s *ledger.Session, by turns.Ref) *api.SpawnedBy {
+	if by.IsZero() {
+		return nil
+	}
+	up, err := rd.Projections.Session(by.Session)
+	if err != nil || up.Tenant != s.Tenant || up.Agent != s.Agent {
+		return nil
+	}
+	out := &api.SpawnedBy{Session: by.Session}
+	if !by.Turn.IsZero() {
+		if _, err := rd.FindTurn(&up, by.Turn); err == nil {
+			out.Turn = by.Turn
+		}
 	}
 	return out
 }
@@ -119,6 +146,7 @@ func (rd *Reader) DescribeListed(ctx context.Context, s *ledger.Session) *api.Se
 // ListedOutline returns [Outline] with the depth of the head, which its header has.
 func (rd *Reader) ListedOutline(s *ledger.Session) *api.Session {
 	out := Outline(s)
+	out.SpawnedBy = rd.spawnedBy(s, s.Spawned)
 	if head, err := rd.HeadNode(s); err == nil {
 		out.Depth = head.Depth
 	}

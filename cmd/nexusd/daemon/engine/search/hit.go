@@ -107,10 +107,14 @@ func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, 
 			return false, err
 		}
 	}
+	if r.view == nil && r.isSuperseded(own.session) {
+		return false, nil
+	}
 	texts, err := r.se.textsOf(ctx, own.session, ev)
 	if err != nil {
 		return false, err
 	}
+	h.TimeBound = turns.TimeBoundOf(texts.meta)
 	p, ok := r.best(h, texts.parts, beside)
 	if !ok {
 		return false, nil
@@ -128,6 +132,13 @@ func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, 
 		h.Half = p.half.String()
 	}
 	return true, nil
+}
+
+// isSuperseded reports whether an import made another session in place of s, which has its
+// turns as they are read now.
+func (r *resolver) isSuperseded(s *ledger.Session) bool {
+	_, _, set, err := r.se.reader.StoredSettings(s)
+	return err == nil && !turns.SupersededBy(set.Meta).IsZero()
 }
 
 // viewOf returns the view of a session.

@@ -42,19 +42,27 @@ func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateS
 		ID: id, Kind: turns.KindOpened, Root: id, Agent: c.Agent, Role: req.Kind,
 		Origin: &turns.Origin{Ledger: ss.content.Ledger, Tenant: c.Tenant, Session: id},
 	}
-	if sp := req.SpawnedBy; sp != nil {
-		if _, err := ss.reader.FindSession(ctx, c, sp.Session, false); err != nil {
-			return nil, err
-		}
-		if !sp.Turn.IsZero() {
-			if _, err := ss.reader.LocateTurn(ctx, c, sp.Session, sp.Turn, api.Read{}); err != nil {
-				return nil, err
-			}
-		}
-		ev.SpawnedBy = turns.Ref{Session: sp.Session, Turn: sp.Turn}
+	if ev.SpawnedBy, err = SpawnedBy(id, req.SpawnedBy); err != nil {
+		return nil, err
 	}
 	out, err := ss.OpenSession(ctx, c, r, ev, label, settings)
 	return out, ss.FinishResetOnConflict(ctx, c, label, err)
+}
+
+// SpawnedBy returns what a request says that session id serves; zero for nil. That need
+// not be in the ledger yet: an import may bring a sub-agent before the session that
+// started it. Reads show it when the agent has it, so the answer tells nobody whether
+// another agent's session exists.
+func SpawnedBy(id turns.ID, sp *api.SpawnedBy) (turns.Ref, error) {
+	switch {
+	case sp == nil:
+		return turns.Ref{}, nil
+	case sp.Session.IsZero():
+		return turns.Ref{}, api.FieldErrorf("/spawned_by/session", "missing")
+	case sp.Session == id:
+		return turns.Ref{}, api.FieldErrorf("/spawned_by/session", "a session can't serve itself")
+	}
+	return turns.Ref{Session: sp.Session, Turn: sp.Turn}, nil
 }
 
 // OpenSession stores the first event of a session. It claims the session's label

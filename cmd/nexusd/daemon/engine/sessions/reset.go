@@ -81,6 +81,7 @@ func (ss *Sessions) openSuccessor(ctx context.Context, old *ledger.Session) (*ap
 		return nil, fmt.Errorf("settings for the successor of session %s: %w", old.ID, err)
 	}
 	set.PreambleBlob = nil // it names a blob of the old session's tree
+	set.SpawnedBy = turns.Ref{}
 	id := old.Successor
 	open := func(label string) (*api.Session, error) {
 		ev := &turns.Event{

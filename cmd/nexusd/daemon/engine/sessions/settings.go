@@ -117,6 +117,18 @@ func (ss *Sessions) Set(ctx context.Context, c reader.Caller, id turns.ID, req a
 		if label, err = ss.ApplySettings(ctx, c.Tenant, &set, label, req.SessionSettings); err != nil {
 			return nil, err
 		}
+		if req.SpawnedBy != nil {
+			by, err := SpawnedBy(s.ID, req.SpawnedBy)
+			if err != nil {
+				return nil, err
+			}
+			if stated := reader.SpawnerOf(s, &set); !stated.IsZero() && stated != by {
+				return nil, api.FieldErrorf("/spawned_by", "the session has another already")
+			}
+			if s.Spawned.IsZero() {
+				set.SpawnedBy = by
+			}
+		}
 		if err := ss.policies.Keep(ctx, c, set.Policy); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,78 @@
+package transcripts
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/turns"
+	"nexus/turns/interchange"
+)
+
+// clock is the latest time that is known of each session of a transcript, by the source's
+// session: a turn that the source gives no time has it as its bound. So no view takes the
+// time of the import for that of the turn.
+type clock map[turns.ID]time.Time
+
+// boundTime returns a step in which each turn and compaction has a time.
+func (im *Importer) boundTime(st interchange.Step) interchange.Step {
+	if im.clock == nil {
+		im.clock = make(clock)
+	}
+	switch {
+	case st.Open != nil:
+		im.clock.begin(st.Open.ID, st.Open.Time)
+	case st.Fork != nil:
+		im.clock.begin(st.Fork.ID, st.Fork.Time)
+	case st.Append != nil:
+		a := *st.Append
+		a.Time, a.Meta = im.clock.tick(a.Session, a.Time, a.Meta)
+		return interchange.Step{Append: &a}
+	default:
+		k := *st.Compaction
+		k.Time, k.Meta = im.clock.tick(k.Session, k.Time, k.Meta)
+		return interchange.Step{Compaction: &k}
+	}
+	return st
+}
+
+// begin notes when a session was opened, as far as the source tells it.
+func (c clock) begin(session turns.ID, at time.Time) {
+	if at.IsZero() {
+		at = session.Time() // 1970 where the source has no time at all
+	}
+	if at.UnixNano() == 0 {
+		at = at.Add(1) // zero is no time
+	}
+	c[session] = at
+}
+
+// tick returns the time and the meta of the next turn of a session.
+func (c clock) tick(session turns.ID, at time.Time, meta turns.Raw) (time.Time, turns.Raw) {
+	bound := turns.TimeBoundOf(meta)
+	if at.IsZero() {
+		if c[session].IsZero() {
+			c.begin(session, at)
+		}
+		return c[session].UTC(), withMember(meta, "time_bound", turns.RawText(string(turns.TimeNotBefore)))
+	}
+	if bound != turns.TimeNotAfter && at.After(c[session]) {
+		c[session] = at
+	}
+	return at, meta
+}
+
+// withMember returns a meta with a member, in place of one of that name. A meta that is no
+// object stays as it is.
+func withMember(meta turns.Raw, name string, v turns.Raw) turns.Raw {
+	m := make(map[string]turns.Raw)
+	if len(meta) > 0 && json.Unmarshal(meta, &m) != nil {
+		return meta
+	}
+	m[name] = v
+	b, err := turns.EncodeJSON(m)
+	if err != nil {
+		return meta
+	}
+	return b
+}

@@ -1,0 +1,569 @@
+package transcripts
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"strconv"
+	"time"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange"
+)
+
+// An import with Refresh compares what the present reader reads in a file with what the
+// ledger holds of it. A session that reads differently gets a successor, which holds what is
+// read now: a session of its own, whose ids are derived from those of the session and the
+// version of the reader, so that the same refresh again changes nothing. The old session is
+// closed, and its meta names the successor. Lists and costs leave it out.
+//
+// Where the file has lost turns that the old session holds, since its agent wrote the file
+// anew, the successor is a fork at the last turn that both have, or a session of its own if
+// there is none, and the old session stays in lists and costs: nothing else has those turns.
+//
+// Crash states: after the successor is opened, before the old session is marked: the next
+// refresh makes the same successor, and marks it.
+
+// renewal is a successor in the making.
+type renewal struct {
+	id    turns.ID
+	old   *api.Session
+	point turns.Ref // the last turn that both have, where the file has lost others; zero: none
+	lost  bool      // the file has lost turns that the old session holds
+}
+
+// storedTurn is a turn of the ledger, as it is compared.
+type storedTurn struct {
+	parent   turns.ID
+	sum      [sha256.Size]byte // of what a step says
+	response [sha256.Size]byte // zero: none
+	time     time.Time
+	normal   bool
+	child    bool // another turn of the session follows it
+	named    bool // a step names it
+}
+
+// comparison is a session of the source beside that of the ledger.
+type comparison struct {
+	line    *line
+	turns   map[turns.ID]*storedTurn
+	from    turns.ID // the session of the source that it is forked from
+	differs bool
+	last    turns.Ref // the last turn that both have alike, before the first that differs
+	skipped bool      // a compaction that the ledger has not
+	news    []newTurn // what the ledger has not
+}
+
+// newTurn is a turn that the ledger lacks.
+type newTurn struct {
+	time     time.Time
+	response [sha256.Size]byte
+}
+
+// findChanged compares a file with the ledger and notes in im.renewing what gets a
+// successor. current are the sessions that read the same, by the present reader or not.
+func (im *Importer) findChanged(ctx context.Context, how transcriptSource, format string) (current []*api.Session, err error) {
+	in, err := Open(how.name, im.Stdin, im.Format, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	probe := Importer{Client: im.Client}
+	c := comparer{im: &probe, all: make(map[turns.ID]*comparison), responses: make(map[[sha256.Size]byte]bool)}
+	first := true
+	for st, err := range in.Format.Open(in, interchange.Options{Final: how.final, Copied: how.copied}).Steps() {
+		if err != nil {
+			return nil, err
+		}
+		if first {
+			first = false
+			x := Intake{Importer: &probe, Report: &Report{Format: in.Format.Name}, All: how.grown}
+			if err := x.findJoint(ctx, st); err != nil || x.joint != nil || x.fork != nil {
+				return nil, err // what "continue" or "export" wrote
+			}
+			if st.Open != nil && !how.grown {
+				if own, err := probe.exportedSession(ctx, st.Open.Meta); err != nil || !own.IsZero() {
+					return nil, err
+				}
+			}
+		}
+		if err := c.step(ctx, probe.boundTime(st), in.Format.Name); err != nil {
+			return nil, err
+		}
+	}
+	return im.plan(ctx, &c, format)
+}
+
+// plan decides what gets a successor.
+func (im *Importer) plan(ctx context.Context, c *comparer, format string) (current []*api.Session, err error) {
+	im.renewing = make(map[turns.ID]*renewal)
+	for _, source := range c.order { // a parent before its forks
+		x := c.all[source]
+		old := x.line.had
+		if old == nil {
+			continue
+		}
+		if im.renewing[x.from] != nil && !im.renewing[x.from].lost || x.skipped && isOlder(old, format) {
+			x.differs = true
+		}
+		if !x.differs {
+			current = append(current, old)
+			continue
+		}
+		r := &renewal{id: turns.DeriveID(old.ID.Time(), "refresh", old.ID.String(), format, strconv.Itoa(versionOf(format))), old: old, lost: c.hasLost(x)}
+		if r.lost && x.from.IsZero() {
+			r.point = x.last
+		}
+		im.renewing[source] = r
+	}
+	return current, nil
+}
+
+// comparer compares the steps of a file with the ledger.
+type comparer struct {
+	im        *Importer
+	all       map[turns.ID]*comparison // by session of the source
+	order     []turns.ID
+	responses map[[sha256.Size]byte]bool // that the file holds, or what it is forked from
+}
+
+func (c *comparer) step(ctx context.Context, st interchange.Step, format string) error {
+	switch {
+	case st.Open != nil:
+		_, err := c.begin(ctx, st.Open.ID, nil)
+		return err
+	case st.Fork != nil:
+		return c.fork(ctx, st.Fork)
+	case st.Append != nil:
+		return c.turn(ctx, st.Append)
+	}
+	return c.compaction(ctx, st.Compaction)
+}
+
+// begin begins the comparison of a session.
+func (c *comparer) begin(ctx context.Context, source turns.ID, f *interchange.Fork) (*comparison, error) {
+	l, err := c.im.lineOf(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	x := &comparison{line: l, turns: make(map[turns.ID]*storedTurn)}
+	c.all[source], c.order = x, append(c.order, source)
+	if l.had == nil {
+		return x, nil
+	}
+	x.differs = (f == nil) != (l.had.ForkedFrom == nil) && l.before == nil
+	return x, c.load(ctx, x)
+}
+
+func (c *comparer) fork(ctx context.Context, f *interchange.Fork) error {
+	parent, err := c.im.lineOf(ctx, f.At.Session)
+	if err != nil {
+		return err
+	}
+	x, err := c.begin(ctx, f.ID, f)
+	if err != nil {
+		return err
+	}
+	x.from = f.At.Session
+	at, err := c.im.turnIn(ctx, parent, f.At.Turn)
+	if err != nil {
+		return err
+	}
+	at = c.im.splits.last(at)
+	x.line.fork, x.line.at = f.At, turns.Ref{Session: parent.id, Turn: at}
+	switch {
+	case c.all[f.At.Session] != nil: // of this file
+	case parent.had == nil:
+		return ErrNoParent
+	default:
+		if _, err := c.im.Client.Turn(ctx, parent.id, at); coded(err, api.NotFound) {
+			return ErrNoParent
+		}
+	}
+	if had := x.line.had; had != nil && had.ForkedFrom != nil && had.ForkedFrom.Turn != at && x.line.before == nil {
+		x.differs = true
+	}
+	if x.differs && parent.had != nil {
+		return c.inherited(ctx, parent.id, at)
+	}
+	return nil
+}
+
+// inherited notes the responses on the path of a turn: a fork that is placed there has them.
+func (c *comparer) inherited(ctx context.Context, session, at turns.ID) error {
+	for t, err := range c.im.Client.Turns(ctx, session, api.ListTurns{At: at, Full: true}) {
+		if coded(err, api.NotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if _, response, err := c.sums(ctx, session, &t); err != nil {
+			return err
+		} else if response != (storedTurn{}).response {
+			c.responses[response] = true
+		}
+	}
+	return nil
+}
+
+// load reads the turns of a session, on all branches.
+func (c *comparer) load(ctx context.Context, x *comparison) error {
+	tree, err := c.im.Client.Tree(ctx, x.line.id)
+	if err != nil {
+		return err
+	}
+	for i := range tree.Sessions {
+		s := &tree.Sessions[i]
+		if s.ID != x.line.id {
+			continue
+		}
+		for _, b := range s.Branches {
+			list := api.ListTurns{At: b.Tip, Full: true}
+			if b.Parent != nil {
+				list.After = b.Parent.String()
+			}
+			for t, err := range c.im.Client.Turns(ctx, s.ID, list) {
+				if err != nil {
+					return err
+				}
+				if err := c.note(ctx, x, &t); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, t := range x.turns {
+		if up := x.turns[t.parent]; up != nil {
+			up.child = true
+		}
+	}
+	return nil
+}
+
+func (c *comparer) note(ctx context.Context, x *comparison, t *api.Turn) error {
+	if t.Session != x.line.id || x.turns[t.ID] != nil {
+		return nil
+	}
+	s := &storedTurn{normal: t.Type == "normal", time: time.Time(t.Recorded)}
+	if t.Time != nil {
+		s.time = time.Time(*t.Time)
+	}
+	if t.Parent != nil {
+		s.parent = *t.Parent
+	}
+	var err error
+	s.sum, s.response, err = c.sums(ctx, x.line.id, t)
+	x.turns[t.ID] = s
+	return err
+}
+
+// sums returns the sums of a turn of the ledger, and of its response.
+func (c *comparer) sums(ctx context.Context, session turns.ID, t *api.Turn) (all, response [sha256.Size]byte, err error) {
+	if t.Compaction != nil {
+		summary := ""
+		if t.Compaction.Summary != nil {
+			summary = *t.Compaction.Summary
+		}
+		return sumOf("compaction", summary), response, nil
+	}
+	messages := t.Messages
+	if t.Response != nil {
+		messages = append(messages[:len(messages):len(messages)], *t.Response)
+	}
+	for _, m := range messages {
+		for i := range m.Parts {
+			p := &m.Parts[i]
+			if p.Ref == nil {
+				continue
+			}
+			b, err := c.im.Client.Content(ctx, session, p.Ref)
+			if err != nil {
+				return all, response, err
+			}
+			p.SetContent(b)
+		}
+	}
+	if t.Time != nil {
+		all = turnSum(t.Messages, t.Response, t.Model, t.Usage, time.Time(*t.Time), t.Meta)
+	} else {
+		all = turnSum(t.Messages, t.Response, t.Model, t.Usage, time.Time{}, t.Meta)
+	}
+	return all, responseSum(t.Response), nil
+}
+
+// storedTime returns a time as the ledger has it: zero where no event can hold it.
+func storedTime(t time.Time) time.Time {
+	if claimedTime(t) == nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// turnSum is the sum of what a step says of a turn.
+func turnSum(messages []turns.Message, response *turns.Message, model string, u *turns.Usage, at time.Time, meta turns.Raw) [sha256.Size]byte {
+	var m map[string]turns.Raw
+	_ = turns.DecodeJSON(meta, &m) // its members may be in another order
+	when := ""
+	if !at.IsZero() {
+		when = at.UTC().Format(time.RFC3339Nano)
+	}
+	if messages == nil {
+		messages = []turns.Message{}
+	}
+	return sumOf(messages, response, model, u, when, m)
+}
+
+func responseSum(m *turns.Message) [sha256.Size]byte {
+	if m == nil {
+		return [sha256.Size]byte{}
+	}
+	return sumOf(m.Parts)
+}
+
+func sumOf(values ...any) [sha256.Size]byte {
+	b, err := turns.EncodeJSON(values)
+	if err != nil {
+		return [sha256.Size]byte{1} // like nothing that is stored
+	}
+	return sha256.Sum256(b)
+}
+
+// turn compares a turn.
+func (c *comparer) turn(ctx context.Context, a *interchange.Append) error {
+	response := responseSum(a.Response)
+	c.responses[response] = true
+	x := c.all[a.Session]
+	if x == nil || x.line.had == nil {
+		return nil
+	}
+	id, parent, shared, err := c.ids(ctx, x, a.ID, a.Parent)
+	if err != nil || shared {
+		return err
+	}
+	t := x.turns[id]
+	if t == nil {
+		x.news = append(x.news, newTurn{a.Time, response})
+		return c.missing(x, parent)
+	}
+	t.named = true
+	alike := x.above(t.parent) == x.above(parent) && t.sum == turnSum(a.Messages, a.Response, a.Model, a.Usage, storedTime(a.Time), a.Meta)
+	if !alike {
+		if alike, err = c.inPieces(ctx, x, a, id, parent); err != nil {
+			return err
+		}
+	}
+	c.settle(x, id, alike)
+	return nil
+}
+
+// ids returns the ids of a turn and its parent in the ledger. shared says that the turn is
+// of the session that x goes on from.
+func (c *comparer) ids(ctx context.Context, x *comparison, id, parent turns.ID) (own, up turns.ID, shared bool, err error) {
+	if up, err = c.im.turnIn(ctx, x.line, parent); err == nil {
+		shared, err = c.im.renameOwn(ctx, x.line, &id)
+	}
+	return id, c.im.splits.last(up), shared, err
+}
+
+// above returns the turn at or above one that is no compaction: the ledger puts a turn after
+// the compactions that follow its parent.
+func (x *comparison) above(turn turns.ID) turns.ID {
+	for t := x.turns[turn]; t != nil && !t.normal; t = x.turns[turn] {
+		turn = t.parent
+	}
+	return turn
+}
+
+// settle notes whether a turn is alike.
+func (c *comparer) settle(x *comparison, id turns.ID, alike bool) {
+	if !alike {
+		x.differs = true
+	}
+	if !x.differs {
+		x.last = turns.Ref{Session: x.line.id, Turn: c.im.splits.last(id)}
+	}
+}
+
+// missing notes a turn or compaction that the ledger has not. What follows the end of the
+// session is what the file got since.
+func (c *comparer) missing(x *comparison, parent turns.ID) error {
+	up := x.turns[parent]
+	switch {
+	case up != nil && up.child, up == nil && parent == x.line.at.Turn && len(x.turns) > 0:
+		x.differs = true
+	}
+	return nil
+}
+
+// inPieces reports whether the ledger holds a turn in several: see grown.go.
+func (c *comparer) inPieces(ctx context.Context, x *comparison, a *interchange.Append, id, parent turns.ID) (bool, error) {
+	first := x.turns[id]
+	if x.above(first.parent) != x.above(parent) || !first.normal {
+		return false, nil
+	}
+	var pieces []*api.Turn
+	last := id
+	for at := id; x.turns[at] != nil && len(pieces) < maxPieces; at = turns.DeriveID(at.Time(), "rest", at.String()) {
+		t, err := c.im.Client.Turn(ctx, x.line.id, at)
+		if err != nil {
+			return false, err
+		}
+		pieces, last = append(pieces, t), at
+	}
+	if len(pieces) < 2 {
+		return false, nil
+	}
+	rest, _, ok := restOf(pieces, a)
+	if !ok || rest != nil {
+		return false, nil
+	}
+	for _, p := range pieces {
+		x.turns[p.ID].named = true
+	}
+	c.im.addSplit(id, id, last)
+	return true, nil
+}
+
+func (c *comparer) compaction(ctx context.Context, k *interchange.Compaction) error {
+	x := c.all[k.Session]
+	if x == nil || x.line.had == nil {
+		return nil
+	}
+	id, parent, shared, err := c.ids(ctx, x, k.ID, k.Parent)
+	if err != nil || shared {
+		return err
+	}
+	t := x.turns[id]
+	if t == nil { // what follows it may follow its parent in the ledger
+		if up := x.turns[parent]; up != nil && up.child {
+			x.skipped = true
+		}
+		if !parent.IsZero() {
+			c.im.addSplit(id, parent, parent)
+		}
+		return nil
+	}
+	t.named = true
+	if k.Parent.IsZero() { // the file begins with it: it stands after what the ledger had, or for it
+		return nil
+	}
+	c.settle(x, id, x.above(t.parent) == x.above(parent) && (k.Summary == "" || t.sum == sumOf("compaction", k.Summary)))
+	return nil
+}
+
+// hasLost reports whether the file has lost turns that the session holds: its responses are
+// nowhere in the file, and no turn took their places.
+func (c *comparer) hasLost(x *comparison) bool {
+	var last time.Time
+	had := make(map[[sha256.Size]byte]bool)
+	gone := 0
+	for _, t := range x.turns {
+		if t.time.After(last) {
+			last = t.time
+		}
+		if had[t.response] = true; t.normal && !t.named && t.response != (storedTurn{}).response && !c.responses[t.response] {
+			gone++
+		}
+	}
+	for _, n := range x.news {
+		if !had[n.response] && !n.time.After(last) {
+			gone--
+		}
+	}
+	return gone > 0
+}
+
+// renew marks what a refresh found: the sessions that have a successor now, and those that
+// read the same.
+func (im *Importer) renew(ctx context.Context, rep *Report, current []*api.Session) error {
+	for _, s := range current {
+		if !isOlder(s, rep.Format) {
+			continue
+		}
+		now, err := im.Client.Session(ctx, s.ID)
+		if err != nil {
+			return err
+		}
+		if err := im.setMeta(ctx, now, "read again", map[string]turns.Raw{"reader": readerMark(rep.Format)}); err != nil {
+			return err
+		}
+		rep.Same++
+	}
+	for source, r := range im.renewing {
+		if err := im.supersede(ctx, r, im.lines[source]); err != nil {
+			return err
+		}
+		rep.Renewed++
+	}
+	return nil
+}
+
+// supersede marks the session that a successor took the place of, and closes it.
+func (im *Importer) supersede(ctx context.Context, r *renewal, next *line) error {
+	if next == nil || next.id != r.id {
+		return errors.New("internal error: a session was read anew, and nothing was stored")
+	}
+	s, err := im.Client.Session(ctx, r.old.ID)
+	if err != nil {
+		return err
+	}
+	name := "superseded_by"
+	if r.lost {
+		name = "continued_by"
+	}
+	if err := im.setMeta(ctx, s, "successor", map[string]turns.Raw{name: turns.RawText(r.id.String())}); err != nil {
+		return err
+	}
+	if s.State != "open" {
+		return nil
+	}
+	id := turns.DeriveID(s.ID.Time(), "import", "superseded", s.ID.String(), r.id.String())
+	if _, err := im.Client.Close(ctx, s.ID, api.CloseSession{ID: id, Cause: "session " + r.id.String() + " holds what its transcript reads as now"}); err != nil {
+		return err
+	}
+	if s.Label == "" {
+		return nil
+	}
+	set := api.SetSession{ID: turns.DeriveID(s.ID.Time(), "import", "label", s.ID.String(), r.id.String())}
+	set.Label = &s.Label
+	_, err = im.Client.Set(ctx, r.id, set)
+	if coded(err, api.IDReused) {
+		return nil
+	}
+	return err
+}
+
+// openRenewed makes the session of a step the fork that goes on from the old one, where the
+// file has lost turns; ok is false for another step.
+func (im *Importer) openRenewed(ctx context.Context, o *interchange.Open, format string) (had, ok bool, err error) {
+	for _, r := range im.renewing {
+		if r.id != o.ID || r.point.IsZero() {
+			continue
+		}
+		l := im.byID[r.id]
+		if l != nil && l.had != nil {
+			return true, true, nil
+		}
+		meta := withMember(withReader(o.Meta, format), "continues", turns.RawText(r.old.ID.String()))
+		s, err := im.Client.Fork(ctx, r.point.Session, api.CreateFork{ID: r.id, Turn: r.point.Turn, Meta: meta})
+		if err == nil && l != nil {
+			l.had = s
+		}
+		return false, true, err
+	}
+	return false, false, nil
+}
+
+// ofRenewal returns the meta of a successor, which names the session before it; meta itself
+// for any other session.
+func (im *Importer) ofRenewal(id turns.ID, meta turns.Raw) turns.Raw {
+	for _, r := range im.renewing {
+		if r.id == id {
+			name := map[bool]string{true: "continues", false: "supersedes"}[r.lost]
+			return withMember(meta, name, turns.RawText(r.old.ID.String()))
+		}
+	}
+	return meta
+}
