@@ -127,6 +127,9 @@ func (sh *shadow) apply(p parsed) error {
 
 // flush gives the rows of the batch to the sink, and begins another.
 func (sh *shadow) flush() error {
+	if sh.applied.Seq == 0 {
+		return sh.flushEmpty()
+	}
 	if sh.records == 0 {
 		return nil
 	}
@@ -175,6 +178,15 @@ func (sh *shadow) flush() error {
 	}
 	sh.begin()
 	return nil
+}
+
+// flushEmpty gives the one row of an empty ledger to the sink: the checkpoint that [Open] writes.
+func (sh *shadow) flushEmpty() error {
+	v, err := cbor.Marshal(Checkpoint{Schema: Schema})
+	if err != nil {
+		return err
+	}
+	return sh.sink.set(familyOf([]byte{pCheckpoint}), []byte{pCheckpoint}, v, new(source))
 }
 
 // write takes in one write of the applier. b has those before it.
