@@ -3,6 +3,7 @@ package projections
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"iter"
@@ -37,10 +38,10 @@ type Changed struct {
 // have each session once, whatever changes meanwhile.
 //
 // It reads what it yields, the sessions that changed in the same second as the last of them,
-// and the places of the records behind seq.
-func (s *Store) SessionsAt(tenant, agent string, seq uint64, after Change) iter.Seq2[Changed, error] {
+// and the places of the records behind seq, whose number the caller bounds. It ends with ctx.
+func (s *Store) SessionsAt(ctx context.Context, tenant, agent string, seq uint64, after Change) iter.Seq2[Changed, error] {
 	return func(yield func(Changed, error) bool) {
-		w := changesWalk{s: s, seq: seq, read: seq, later: make(map[turns.ID]Change)}
+		w := changesWalk{ctx: ctx.Err, s: s, seq: seq, read: seq, later: make(map[turns.ID]Change)}
 		moved := []Changed(nil) // are elsewhere in the order by now
 		inMoved := make(map[turns.ID]bool)
 		begun := false
@@ -98,7 +99,7 @@ func (s *Store) SessionsAt(tenant, agent string, seq uint64, after Change) iter.
 			// The scan has the order of when it began. The records behind seq are read now, so
 			// what they changed is in moved, and what changes from now on is in the scan where
 			// it was before.
-			if err == nil {
+			if err = cmp.Or(err, ctx.Err()); err == nil {
 				err = begin()
 			}
 			if err != nil {
@@ -147,6 +148,7 @@ func byPlace(a, b Changed) int { return a.Place.Compare(b.Place) }
 
 // changesWalk knows where the sessions were that changed behind a position.
 type changesWalk struct {
+	ctx   func() error // why the walk is to end, nil if it is not
 	s     *Store
 	seq   uint64
 	read  uint64              // the last record that was read
@@ -156,7 +158,7 @@ type changesWalk struct {
 // readLater reads the places of the records that were stored since.
 func (w *changesWalk) readLater() error {
 	for k, err := range scan(w.s.db(), num([]byte{pSeq}, w.read+1), []byte{pSeq + 1}) {
-		if err != nil {
+		if err = cmp.Or(err, w.ctx()); err != nil {
 			return err
 		}
 		w.read = binary.BigEndian.Uint64(k.key[len(k.key)-8:])

@@ -4,18 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
-	"hash/maphash"
-	"math/bits"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/fxamacker/cbor/v2"
 
 	"nexus/ledger"
 	"nexus/lineage"
@@ -24,75 +18,33 @@ import (
 
 // Comparison compares every row of the projections, as they were when it began, with what
 // follows from the log up to there. Its caller gives it the records one after the other, and
-// learns of each what [ledger.Admit] decides. It writes nothing.
+// learns of each what [ledger.Admit] decides.
 //
-// Both sides are added up: a keyed hash of each row into one of [parts] sums, by a hash of
-// its key. Where two sums differ, a second pass over the log finds which rows do. So a comparison holds
-// no row of most turns in memory, and knows no kind of row by name: whatever row
-// the applier makes is compared.
+// It makes the projections anew, in a [scratch], with the applier that made the store's. At the
+// end both are read side by side. So it knows no kind of row by name: whatever row the applier
+// makes is compared, and it believes no row of the store.
 //
 // For use by one goroutine.
 type Comparison struct {
-	snap     *snapshot
-	ledger   turns.ID
-	identity string     // of the log
-	end      Checkpoint // of the rows that are compared
-	shadow   *shadow
-
-	// Of a comparison of the whole log.
-	log   *sums
-	swept chan sweepResult // the sums of the rows
-	stop  context.CancelFunc
-
-	// Of a comparison of some chains.
-	some  *points
-	short bool // see StopShort
+	snap *snapshot
+	end  Checkpoint // of the rows that are compared
+	anew *scratch
+	some bool // the rows of some chains are compared
+	cut  bool // see Cut
 }
 
-type sweepResult struct {
-	sums *sums
-	err  error
-}
-
-// Compare begins a comparison of all rows with the log of an identity. Errors:
-// [ledger.ErrUnavailable], those of the disk; [ledger.ErrCorrupt] if the rows do not say how
-// far they go.
+// Compare begins a comparison of all rows with the log of an identity. The caller calls
+// Close. Errors: [ErrNoRoom], [ledger.ErrUnavailable], those of the disk; [ledger.ErrCorrupt]
+// if the rows do not say how far they go.
 func (s *Store) Compare(identity string) (*Comparison, error) {
-	c, err := s.compare(identity)
-	if err != nil {
-		return nil, err
-	}
-	if c.log, err = newSums(); err == nil {
-		c.shadow, err = newShadow(c.snap.Snapshot, s.ledger, c.identity, c.log)
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.snap.close())
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	c.swept, c.stop = make(chan sweepResult, 1), stop
-	own := c.log.another()
-	go func() {
-		err := c.snap.sweep(ctx, func(k, v []byte) error { own.add(k, v, 1); return nil })
-		c.swept <- sweepResult{own, err}
-	}()
-	return c, nil
+	return s.compare(identity, false)
 }
 
-// CompareSome begins a comparison of the rows of some chains of sessions: those that
-// follow from their events. It does not find rows that follow from nothing.
-func (s *Store) CompareSome() (*Comparison, error) {
-	c, err := s.compare("")
-	if err != nil {
-		return nil, err
-	}
-	c.some = &points{c: c}
-	if c.shadow, err = newShadow(c.snap.Snapshot, s.ledger, c.identity, c.some); err != nil {
-		return nil, errors.Join(err, c.snap.close())
-	}
-	return c, nil
-}
+// CompareSome begins a comparison of the rows of some chains of sessions, of which the caller
+// gives it all records, those of ancestors first. It does not find rows that follow from nothing.
+func (s *Store) CompareSome() (*Comparison, error) { return s.compare("", true) }
 
-func (s *Store) compare(identity string) (*Comparison, error) {
+func (s *Store) compare(identity string, some bool) (*Comparison, error) {
 	s.mu.Lock()
 	d, applied := s.db(), s.applied.Seq
 	s.mu.Unlock()
@@ -100,120 +52,113 @@ func (s *Store) compare(identity string) (*Comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Comparison{snap: snap, ledger: s.ledger, identity: identity}
+	c, size := &Comparison{snap: snap, some: some}, uint64(0)
 	err = snap.use(func() (err error) {
 		if c.end, err = checkpoint(snap.Snapshot); err == nil && c.end.Seq < applied {
 			err = fmt.Errorf("%w: the checkpoint of the projections is at %d, but they are at %d", ledger.ErrCorrupt, c.end.Seq, applied)
 		}
+		if !some {
+			size = d.Metrics().DiskSpaceUsage()
+		}
 		return err
 	})
+	if err == nil {
+		c.anew, err = s.newScratch(identity, size)
+	}
 	if err != nil {
-		return nil, errors.Join(err, snap.close())
+		return nil, errors.Join(snap.damage(err), snap.close())
 	}
 	return c, nil
 }
 
-// StopShort says that a chain could not be read to its end: the rows that its last events
-// lead to, and those of the other chains, are not compared.
-func (c *Comparison) StopShort() { c.short = true }
-
 // Last returns the position of the last record that the rows follow from.
 func (c *Comparison) Last() uint64 { return c.end.Seq }
 
+// Cut says that the log could not be read to the end. Then no rows are compared: those
+// of the records that are left follow from what is not known.
+func (c *Comparison) Cut() { c.cut = true }
+
 // Close ends the comparison.
-func (c *Comparison) Close() error {
-	if c.stop != nil {
-		c.stop()
-		r := <-c.swept
-		c.swept <- r // Close may be called again
-		c.stop = nil
-	}
-	return errors.Join(c.shadow.close(), c.snap.close())
-}
+func (c *Comparison) Close() error { return errors.Join(c.anew.close(), c.snap.close()) }
 
 // Apply takes the next record, with its event, or with what is bad about it. It returns what
 // the event leads to, or why it is refused, as it was at that position: a chain with a
-// refused event is set aside. Err is of the store.
+// refused event is set aside. Err is of the disk.
 //
 // A bad record says nothing of what was applied. If the projections went on with a sound
 // copy of it, the comparison does.
 func (c *Comparison) Apply(r ledger.Record, e *turns.Event, bad error) (next ledger.Admitted, refused, err error) {
-	err = c.snap.use(func() error {
-		p := parsed{Record: r, event: e, bad: bad}
-		if p.tenant, _, p.named = ledger.ParseSubject(r.Subject); p.named != nil || bad != nil {
-			p.event = nil
-			if own, ok := c.copyOf(r.Seq, r.Subject); ok {
-				p = own
-			}
-		}
-		return c.shadow.apply(p)
-	})
-	if damaged := (*DamagedError)(nil); errors.As(c.snap.d.fault.get(), &damaged) {
-		return next, nil, damaged // what the rows are said to lack may be there
+	if c.snap.d.closed.Load() {
+		return next, nil, errReplaced
 	}
+	p := parsed{Record: r, event: e, bad: bad}
+	if p.tenant, _, p.named = ledger.ParseSubject(r.Subject); p.named != nil || bad != nil {
+		p.event = nil
+		if p, err = c.copyOf(p); err != nil {
+			return next, nil, c.snap.damage(err)
+		}
+	}
+	err = c.anew.apply(p)
 	if bad != nil {
 		return next, bad, err
 	}
-	return c.shadow.decided.Admitted, c.shadow.decided.refused, err
+	return c.anew.decided.Admitted, c.anew.decided.refused, err
 }
 
-// copyOf returns the projections' copy of a record whose chain they did not set aside there.
-func (c *Comparison) copyOf(seq uint64, subject string) (parsed, bool) {
-	was := view{r: c.snap.Snapshot, side: c.snap.Snapshot, recent: newRecent()}
-	r, err := was.record(seq)
-	if err != nil {
-		return parsed{}, false
-	}
-	for _, subject := range []string{subject, r.Subject} {
-		if b, ok, err := get(c.snap.Snapshot, textKey(pAside, subject)); err != nil || ok && len(b) >= 8 && binary.BigEndian.Uint64(b) <= seq {
-			return parsed{}, false
-		}
-	}
-	p := parse(r, func(turns.Hash) *turns.Event { return nil })
-	return p, p.named == nil && p.bad == nil
-}
-
-// ApplyCopies takes the projections' own copies of the records that are left, for those that
-// the log does not give.
-func (c *Comparison) ApplyCopies(ctx context.Context) error {
-	for seq := c.shadow.at + 1; seq <= c.end.Seq; seq++ {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		err := c.snap.use(func() error {
-			if p, ok := c.copyOf(seq, ""); ok {
-				return c.shadow.apply(p)
-			}
+// copyOf returns the projections' copy of a bad record, and the record itself if it was bad
+// when it was applied: then they set its chain aside there.
+func (c *Comparison) copyOf(bad parsed) (own parsed, err error) {
+	own = bad
+	err = c.snap.use(func() error {
+		was := c.was()
+		r, err := was.record(bad.Seq)
+		if errors.Is(err, ledger.ErrNotFound) {
 			return nil
-		})
+		}
 		if err != nil {
 			return err
 		}
+		for _, subject := range []string{bad.Subject, r.Subject} {
+			if at, ok, err := asideAt(c.snap.Snapshot, subject); err != nil || ok && at <= bad.Seq {
+				return err
+			}
+		}
+		if p := parse(r, func(turns.Hash) *turns.Event { return nil }); p.named == nil && p.bad == nil {
+			own = p
+		}
+		return nil
+	})
+	return own, err
+}
+
+// was returns the rows that are compared.
+func (c *Comparison) was() view {
+	return view{r: c.snap.Snapshot, side: c.snap.Snapshot, recent: newRecent()}
+}
+
+// asideAt returns where a chain was set aside.
+func asideAt(r pebble.Reader, subject string) (seq uint64, ok bool, err error) {
+	b, ok, err := get(r, textKey(pAside, subject))
+	if err != nil || !ok || len(b) < 8 {
+		return 0, false, err
 	}
-	return nil
+	return binary.BigEndian.Uint64(b), true, nil
 }
 
 // Turn returns the row of a turn of the records so far, as it follows from the log.
 // Errors: [lineage.ErrUnknown].
-func (c *Comparison) Turn(ref turns.Ref) (t Turn, err error) {
-	err = c.snap.use(func() (err error) { t, err = c.shadow.a.Turn(ref); return err })
-	return t, err
-}
+func (c *Comparison) Turn(ref turns.Ref) (Turn, error) { return c.anew.a.Turn(ref) }
 
 // Node implements [lineage.Reader], for the records so far.
-func (c *Comparison) Node(ref turns.Ref) (lineage.Node, error) {
-	t, err := c.Turn(ref)
-	return t.Node, err
-}
+func (c *Comparison) Node(ref turns.Ref) (lineage.Node, error) { return c.anew.a.Node(ref) }
 
 // Difference is a row that is not what follows from the log.
 type Difference struct {
 	Kind    DifferenceKind
 	Of      string   // what it is a row of
 	Tenant  string   // "" if it is not known
-	Session turns.ID // of whose event it is, zero if it is of none
-	Subject string   // of that event's chain, "" if it is not known
-	Seq     uint64   // of the event, 0 if it is not known
+	Session turns.ID // of whose event it is, zero if it is of none, or that is not known
+	Seq     uint64   // of the event, or of the last of its chain; 0 if neither is known
 	Event   turns.ID // zero if it is not known
 
 	key []byte
@@ -242,361 +187,182 @@ func (d *Difference) String() string {
 // maxDifferences bounds the differences that a comparison names.
 const maxDifferences = 10_000
 
-// Differences ends the comparison and returns the rows that differ, by the position of their
-// events. more is how many others there are, or more of them. It reads the log again if
-// any row differs.
-func (c *Comparison) Differences(ctx context.Context, log ledger.Log) (found []Difference, more uint64, err error) {
-	if err := c.snap.use(c.shadow.flush); err != nil {
-		return nil, 0, err
-	}
-	if c.some != nil {
-		if err := c.compareHeld(); err != nil {
-			return nil, 0, err
-		}
-		found, more = c.some.found, c.some.more
-	} else {
-		var r sweepResult
-		select {
-		case r = <-c.swept:
-			c.swept <- r
-		case <-ctx.Done():
-			return nil, 0, ctx.Err()
-		}
-		if r.err != nil {
-			return nil, 0, r.err
-		}
-		if found, more, err = c.name(ctx, log, r.sums); err != nil {
-			return nil, 0, err
-		}
-	}
-	err = c.snap.use(func() error {
-		found = slices.DeleteFunc(found, func(d Difference) bool { return c.isGivenUp(d.Subject) })
-		return nil
-	})
-	slices.SortStableFunc(found, func(a, b Difference) int {
-		return cmp.Or(cmp.Compare(a.Seq, b.Seq), bytes.Compare(a.key, b.key))
-	})
-	return found, more, err
-}
-
-// isGivenUp reports whether the log breaks a chain where the projections went on with it: they
-// applied another record. What they have of the chain then follows from nothing that is
-// left.
-func (c *Comparison) isGivenUp(subject string) bool {
-	if subject == "" {
-		return false
-	}
-	b, ok, err := get(c.shadow.held, textKey(pAside, subject))
-	if err != nil || !ok {
-		return false
-	}
-	was := view{r: c.snap.Snapshot, side: c.snap.Snapshot, recent: newRecent()}
-	tail, err := was.tail(subject)
-	return err == nil && tail >= binary.BigEndian.Uint64(b)
-}
-
-// difference returns a difference with what is known of its row.
-func (c *Comparison) difference(kind DifferenceKind, k []byte, from *source) Difference {
-	r := rowAt(k)
-	d := Difference{Kind: kind, Of: r.of, Tenant: r.tenant, Session: r.session, Subject: r.subject, key: bytes.Clone(k)}
-	if from != nil {
-		d.Seq, d.Event, d.Subject = from.seq, from.event, from.subject
-	}
-	if tenant, chain, err := ledger.ParseSubject(d.Subject); err == nil {
-		d.Tenant = tenant
-		d.Session, _ = chain.Session()
-	} else if k[0] == pSeq && len(k) == 9 {
-		d.Seq = binary.BigEndian.Uint64(k[1:])
-	} else if !d.Session.IsZero() {
-		if s, err := c.shadow.a.Session(d.Session); err == nil {
-			d.Tenant, d.Subject = s.Tenant, s.Subject()
-		}
-	}
-	return d
-}
-
-// sums are the sums of rows. Not safe for concurrent use.
-type sums struct {
-	secret [32]byte // nobody can make rows whose sums are those of others
-	seed   maphash.Seed
-	hash   hash.Hash
-	sum    [sha256.Size]byte
-	parts  []part
-}
-
-// parts is how many sums the rows are in. Of ten million turns a part has a thousand rows.
-const parts = 1 << 16
-
-// part is the sum of the hashes of some rows, and how many these are.
-type part struct {
-	hi, lo uint64
-	rows   int64
-}
-
-func newSums() (*sums, error) {
-	s := &sums{seed: maphash.MakeSeed(), hash: sha256.New(), parts: make([]part, parts)}
-	_, err := rand.Read(s.secret[:])
-	return s, err
-}
-
-// another returns sums of no rows, to be compared with s.
-func (s *sums) another() *sums {
-	return &sums{secret: s.secret, seed: s.seed, hash: sha256.New(), parts: make([]part, parts)}
-}
-
-// of returns the part of a key.
-func (s *sums) of(k []byte) int { return int(maphash.Bytes(s.seed, k) % parts) }
-
-// digest returns the hash of a row.
-func (s *sums) digest(k, v []byte) (hi, lo uint64) {
-	head := binary.BigEndian.AppendUint64(s.sum[:0], uint64(len(k)))
-	s.hash.Reset()
-	s.hash.Write(s.secret[:])
-	s.hash.Write(head)
-	s.hash.Write(k)
-	s.hash.Write(following(k, v))
-	sum := s.hash.Sum(s.sum[:0])
-	return binary.BigEndian.Uint64(sum), binary.BigEndian.Uint64(sum[8:])
-}
-
-// add adds a row n times: 1 or -1.
-func (s *sums) add(k, v []byte, n int64) {
-	hi, lo := s.digest(k, v)
-	p, carry := &s.parts[s.of(k)], uint64(0)
-	if p.rows += n; n > 0 {
-		p.lo, carry = bits.Add64(p.lo, lo, 0)
-		p.hi, _ = bits.Add64(p.hi, hi, carry)
-	} else {
-		p.lo, carry = bits.Sub64(p.lo, lo, 0)
-		p.hi, _ = bits.Sub64(p.hi, hi, carry)
-	}
-}
-
-func (s *sums) set(_ *family, k, v []byte, _ *source) error { s.add(k, v, 1); return nil }
-func (s *sums) gone(_ *family, k, v []byte)                 { s.add(k, v, -1) }
-
-// A sweep reads so many rows, or bytes, before it lets the database be closed.
-const sweepRows, sweepBytes = 1000, 4 << 20
-
-// sweep visits all rows.
-func (s *snapshot) sweep(ctx context.Context, visit func(k, v []byte) error) error {
-	for lo := []byte{0}; lo != nil; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		err := s.use(func() (err error) { lo, err = s.sweepFrom(lo, visit); return err })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sweepFrom visits some rows from a key on, and returns where the next ones begin, nil
-// if there is none.
-func (s *snapshot) sweepFrom(lo []byte, visit func(k, v []byte) error) (next []byte, err error) {
-	it, err := s.NewIter(&pebble.IterOptions{LowerBound: lo})
-	if err != nil {
-		return nil, readError(err)
-	}
-	defer func() {
-		if cerr := it.Close(); err == nil && cerr != nil {
-			err = readError(cerr)
-		}
-	}()
-	rows, size := 0, 0
-	for ok := it.First(); ok; ok = it.Next() {
-		if rows >= sweepRows || size >= sweepBytes {
-			return bytes.Clone(it.Key()), nil
-		}
-		v, err := it.ValueAndErr()
-		if err != nil {
-			return nil, readError(err)
-		}
-		if err := visit(it.Key(), v); err != nil {
-			return nil, err
-		}
-		rows, size = rows+1, size+len(v)
-	}
-	if err := it.Error(); err != nil {
-		return nil, readError(err)
-	}
-	return nil, nil
-}
-
-// maxNamed bounds the rows of the parts that a second pass looks at, to about 50 MB.
-const maxNamed = 200_000
-
-// name finds the rows that differ, in the parts whose sums do.
-func (c *Comparison) name(ctx context.Context, log ledger.Log, swept *sums) (found []Difference, more uint64, err error) {
-	looked, rows := make(map[int]bool), int64(0)
-	for i := range c.log.parts {
-		a, b := c.log.parts[i], swept.parts[i]
-		if a == b {
-			continue
-		}
-		if n := a.rows + b.rows; len(looked) == 0 || rows+n <= maxNamed {
-			looked[i] = true
-			rows += n
-		} else {
-			more++ // one row of it, or more
-		}
-	}
-	if len(looked) == 0 {
-		return nil, 0, nil
-	}
-	want := &collected{sums: c.log, parts: looked, rows: make(map[string]collectedRow)}
-	if err := c.foldAgain(ctx, log, want); err != nil {
-		return nil, 0, err
-	}
-	add := func(kind DifferenceKind, k []byte, from *source) {
-		if len(found) >= maxDifferences {
-			more++
-			return
-		}
-		found = append(found, c.difference(kind, k, from))
-	}
-	err = c.snap.sweep(ctx, func(k, v []byte) error {
-		if !looked[c.log.of(k)] {
-			return nil
-		}
-		row, ok := want.rows[string(k)]
-		hi, lo := c.log.digest(k, v)
-		switch {
-		case !ok:
-			add(Extra, k, nil)
-		case row.hi != hi || row.lo != lo:
-			add(Differs, k, &row.source)
-		}
-		delete(want.rows, string(k))
-		return nil
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	for k, row := range want.rows {
-		add(Missing, []byte(k), &row.source)
-	}
-	return found, more, nil
-}
-
-// foldAgain makes the rows of the log once more, for another sink.
-func (c *Comparison) foldAgain(ctx context.Context, log ledger.Log, to sink) error {
-	sh, err := newShadow(c.snap.Snapshot, c.ledger, c.identity, to)
-	if err != nil {
-		return err
-	}
-	second := &Comparison{snap: c.snap, end: c.end, shadow: sh}
-	for r, err := range log.Read(ctx, 1, false) {
-		if errors.Is(err, ledger.ErrCorrupt) || err == nil && r.Seq > c.end.Seq {
-			break
-		}
-		if err == nil {
-			p := parse(r, func(turns.Hash) *turns.Event { return nil })
-			_, _, err = second.Apply(r, p.event, p.bad)
-		}
-		if err != nil {
-			return errors.Join(err, sh.close())
-		}
-	}
-	err = second.ApplyCopies(ctx)
-	if err == nil {
-		err = c.snap.use(sh.flush)
-	}
-	return errors.Join(err, sh.close())
-}
-
-// collected are the rows of some parts.
-type collected struct {
-	sums  *sums
-	parts map[int]bool
-	rows  map[string]collectedRow
-}
-
-type collectedRow struct {
-	hi, lo uint64
-	source
-}
-
-func (c *collected) set(_ *family, k, v []byte, from *source) error {
-	if c.parts[c.sums.of(k)] {
-		hi, lo := c.sums.digest(k, v)
-		c.rows[string(k)] = collectedRow{hi, lo, *from}
-	}
-	return nil
-}
-
-func (c *collected) gone(_ *family, k, _ []byte) { delete(c.rows, string(k)) }
-
-// points compares row by row, at once those that are written once.
-type points struct {
+// differences collects them.
+type differences struct {
 	c     *Comparison
+	given map[tenantChain]bool
 	found []Difference
 	more  uint64
 }
 
-func (p *points) set(f *family, k, v []byte, from *source) error {
-	if !f.once {
-		return nil
-	}
-	return p.compare(k, v, from)
+type tenantChain struct {
+	tenant string
+	chain  turns.Chain
 }
 
-func (p *points) gone(*family, []byte, []byte) {}
-
-func (p *points) compare(k, v []byte, from *source) error {
-	is, ok, err := get(p.c.snap.Snapshot, k)
-	if err != nil || ok && bytes.Equal(following(k, is), following(k, v)) {
-		return err
+// Differences ends the comparison and returns the rows that differ, by the position of their
+// events as far as that is known. more is how many others there are. After [Comparison.Cut] it
+// returns none. Errors: [*DamagedError] if a file of the store does not hold what was written;
+// those of the disk.
+func (c *Comparison) Differences(ctx context.Context) (found []Difference, more uint64, err error) {
+	if c.cut {
+		return nil, 0, nil
 	}
-	kind := Differs
-	if !ok {
-		kind = Missing
+	if err := c.anew.flush(); err != nil {
+		return nil, 0, err
 	}
-	if len(p.found) >= maxDifferences {
-		p.more++
-		return nil
+	given, err := c.givenUp()
+	if err != nil {
+		return nil, 0, err
 	}
-	p.found = append(p.found, p.c.difference(kind, k, from))
-	return nil
+	d := &differences{c: c, given: given}
+	compare := d.all
+	if c.some {
+		compare = d.some
+	}
+	if err := compare(ctx); err != nil {
+		return nil, 0, c.snap.damage(err)
+	}
+	slices.SortStableFunc(d.found, func(a, b Difference) int {
+		return cmp.Or(cmp.Compare(a.Seq, b.Seq), bytes.Compare(a.key, b.key))
+	})
+	return d.found, d.more, nil
 }
 
-// compareHeld compares the rows of the sessions that their last events lead to. Of memories,
-// whose agents' other events were not applied, it compares whether they are there.
-func (c *Comparison) compareHeld() error {
-	if c.short {
-		return nil // the last events of a chain were not applied
+// all reads both sides by key.
+func (d *differences) all(ctx context.Context) error {
+	it, err := d.c.anew.NewIter(nil)
+	if err != nil {
+		return d.c.anew.own(err)
 	}
-	return c.snap.use(func() error {
-		for e, err := range scan(c.shadow.held, []byte{0}, []byte{0xff}) {
-			if err != nil {
-				return err
-			}
-			from := source{}
-			switch {
-			case bytes.HasPrefix(e.key, []byte{pMemory, mMemory}):
-				if _, ok, err := get(c.snap.Snapshot, e.key); err != nil || ok {
-					if err != nil {
-						return err
-					}
-					continue
-				}
-				var m ledger.Memory
-				if cbor.Unmarshal(e.value, &m) == nil {
-					from.seq = m.Seq
-				}
-			case e.key[0] == pSession:
-				var s ledger.Session
-				if cbor.Unmarshal(e.value, &s) == nil {
-					from.seq, from.subject = s.Tail.Seq, s.Subject()
-				}
-			case !slices.Contains([]byte{pUpdated, pTimed, pAside, pLoss, pAfter, pAfterChild}, e.key[0]):
-				continue
-			}
-			if err := c.some.compare(e.key, e.value, &from); err != nil {
-				return err
-			}
+	defer it.Close()
+	more := it.First()
+	err = d.c.snap.sweep(ctx, func(k, v []byte) error {
+		for ; more && bytes.Compare(it.Key(), k) < 0; more = it.Next() {
+			d.add(Missing, it.Key())
 		}
+		if !more || !bytes.Equal(it.Key(), k) {
+			d.add(Extra, k)
+			return nil
+		}
+		want, err := it.ValueAndErr()
+		if err != nil {
+			return d.c.anew.own(err)
+		}
+		if !bytes.Equal(following(k, want), following(k, v)) {
+			d.add(Differs, k)
+		}
+		more = it.Next()
 		return nil
 	})
+	for ; err == nil && more; more = it.Next() {
+		d.add(Missing, it.Key())
+	}
+	return cmp.Or(err, d.c.anew.own(it.Error()))
+}
+
+// some looks up each row of the chains. Rows of memories are not compared, as other chains lead
+// to them too, nor is the checkpoint.
+func (d *differences) some(ctx context.Context) error {
+	it, err := d.c.anew.NewIter(nil)
+	if err != nil {
+		return d.c.anew.own(err)
+	}
+	defer it.Close()
+	for more := it.First(); more; more = it.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		k := it.Key()
+		if k[0] == pCheckpoint || k[0] == pMemory && k[1] != mMemory {
+			continue
+		}
+		want, err := it.ValueAndErr()
+		if err != nil {
+			return d.c.anew.own(err)
+		}
+		err = d.c.snap.use(func() error {
+			v, ok, err := get(d.c.snap.Snapshot, k)
+			switch {
+			case err != nil:
+				return err
+			case !ok:
+				d.add(Missing, k)
+			case k[0] != pMemory && !bytes.Equal(following(k, want), following(k, v)):
+				d.add(Differs, k)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return d.c.anew.own(it.Error())
+}
+
+// add takes in a difference of the row of a key.
+func (d *differences) add(kind DifferenceKind, k []byte) {
+	r, made, was := rowAt(k), d.c.anew.a.view, d.c.was()
+	if kind == Extra {
+		made = was
+	}
+	x := Difference{Kind: kind, Of: r.of, Event: r.event, key: bytes.Clone(k)}
+	if k[0] == pSeq && len(k) == 9 {
+		x.Seq = binary.BigEndian.Uint64(k[1:])
+		if of, err := made.record(x.Seq); err == nil {
+			r.tenant, r.chain, _ = ledger.ParseSubject(of.Subject)
+		}
+	}
+	if id, ok := r.chain.Session(); ok {
+		x.Session = id
+		if s, err := made.Session(id); err == nil {
+			r.tenant, x.Seq = s.Tenant, cmp.Or(x.Seq, s.Tail.Seq)
+		}
+		if t, err := made.Turn(turns.Ref{Session: id, Turn: x.Event}); err == nil {
+			x.Seq = t.Seq
+		}
+	}
+	x.Tenant = r.tenant
+	if d.given[tenantChain{r.tenant, r.chain}] {
+		return
+	}
+	if len(d.found) >= maxDifferences {
+		d.more++
+		return
+	}
+	d.found = append(d.found, x)
+}
+
+// givenUp returns the chains that the log breaks where the projections went on with them: they
+// applied another record. What they have of these chains follows from nothing that is left. An
+// agent's chain is among them if one of its sessions' is, from which it may have memories.
+func (c *Comparison) givenUp() (map[tenantChain]bool, error) {
+	given := make(map[tenantChain]bool)
+	if c.anew.aside == 0 {
+		return given, nil
+	}
+	for a, err := range allAside(c.anew.DB) {
+		if err != nil {
+			return nil, c.anew.own(err)
+		}
+		err = c.snap.use(func() error {
+			was := c.was()
+			tail, err := was.tail(a.Subject)
+			tenant, chain, perr := ledger.ParseSubject(a.Subject)
+			if err != nil || perr != nil || tail < a.Seq {
+				return nil // what it has of the chain is compared
+			}
+			if id, ok := chain.Session(); ok {
+				if s, err := was.Session(id); err == nil {
+					given[tenantChain{tenant, turns.Chain{Entity: turns.AgentEntity, ID: s.Agent}}] = true
+				}
+			}
+			given[tenantChain{tenant, chain}] = true
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return given, nil
 }

@@ -18,64 +18,59 @@ type family struct {
 
 	// parts are the parts of a key behind its prefix, a letter each: n a number, t a time, e the end of an id,
 	// i an id, r a turn's session and id, h a digest, s a text. I and R are those of the session
-	// whose event the row follows from, T is the tenant, C the subject of the chain.
+	// whose event the row follows from, E is the id of that event, T the tenant, C the subject of
+	// the chain. Of other entities the last s is the id of the chain.
 	parts string
 	of    string // what a row is of, a verb for each part in their order
 
-	// once: a later event never writes the row again, nor removes it. There are as many of
-	// these rows as events. The others are fewer, and a [shadow] holds them in memory.
-	once bool
-
-	// read: once, and the applier reads the row. A [shadow] takes it from the rows that it
-	// compares.
-	read bool
+	entity turns.Entity // of the chain that the row follows from, if that is no session's
 }
 
 var families = []family{
 	{prefix: "c", of: "the checkpoint"},
 	{prefix: "s", parts: "I", of: "session %v"},
-	{prefix: "e", parts: "In", of: "session %v at event %v", once: true},
-	{prefix: "t", parts: "Iin", of: "the bytes of a turn of session %v, segment %v, depth %v", once: true},
-	{prefix: "n", parts: "R", of: "turn %v", once: true, read: true},
-	{prefix: "i", parts: "Ii", of: "session %v by the id of event %v", once: true, read: true},
-	{prefix: "g", parts: "In", of: "the settings of session %v at event %v", once: true},
-	{prefix: "m", parts: "Irn", of: "a move of the head of session %v to %v at event %v", once: true},
-	{prefix: "k", parts: "rR", of: "a child of turn %v, turn %v", once: true},
-	{prefix: "f", parts: "rI", of: "a fork of turn %v, session %v", once: true},
-	{prefix: "o", parts: "In", of: "the compaction of session %v at event %v", once: true},
-	{prefix: "v", parts: "rR", of: "what covers turn %v, compaction %v", once: true},
-	{prefix: "a", parts: "TsI", of: "the list of sessions of tenant %v, agent %v, session %v", once: true},
-	{prefix: "I", parts: "TiI", of: "the ids of tenant %v, %v of session %v", once: true},
-	{prefix: "E", parts: "TeiI", of: "the ends of ids of tenant %v, %v, %v of session %v", once: true},
+	{prefix: "e", parts: "In", of: "session %v at event %v"},
+	{prefix: "t", parts: "Iin", of: "the bytes of a turn of session %v, segment %v, depth %v"},
+	{prefix: "n", parts: "R", of: "turn %v"},
+	{prefix: "i", parts: "IE", of: "session %v by the id of event %v"},
+	{prefix: "g", parts: "In", of: "the settings of session %v at event %v"},
+	{prefix: "m", parts: "Irn", of: "a move of the head of session %v to %v at event %v"},
+	{prefix: "k", parts: "rR", of: "a child of turn %v, turn %v"},
+	{prefix: "f", parts: "rI", of: "a fork of turn %v, session %v"},
+	{prefix: "o", parts: "In", of: "the compaction of session %v at event %v"},
+	{prefix: "v", parts: "rR", of: "what covers turn %v, compaction %v"},
+	{prefix: "a", parts: "TsI", of: "the list of sessions of tenant %v, agent %v, session %v"},
+	{prefix: "I", parts: "TEI", of: "the ids of tenant %v, %v of session %v"},
+	{prefix: "E", parts: "TeEI", of: "the ends of ids of tenant %v, %v, %v of session %v"},
 	{prefix: "U", parts: "TsnI", of: "the order of changes of tenant %v, agent %q, second %v, session %v"},
-	{prefix: "l", parts: "Ts", of: "a label of tenant %v, label %v"},
-	{prefix: "p", parts: "T", of: "the policies of tenant %v"},
-	{prefix: "d", parts: "Th", of: "the content of a policy of tenant %v, digest %v"},
-	{prefix: "b", parts: "Th", of: "the name of a policy of tenant %v, name %v"},
-	{prefix: "u", parts: "Thn", of: "a policy of tenant %v, name %v, version %v"},
-	{prefix: "r", parts: "Ts", of: "the number of policies of tenant %v that %v stored"},
-	{prefix: "w", parts: "Ti", of: "the policies of tenant %v by the id of event %v"},
+	{prefix: "l", parts: "Ts", of: "a label of tenant %v, label %v", entity: turns.LabelEntity},
+	{prefix: "p", parts: "T", of: "the policies of tenant %v", entity: turns.TenantEntity},
+	{prefix: "d", parts: "Th", of: "the content of a policy of tenant %v, digest %v", entity: turns.TenantEntity},
+	{prefix: "b", parts: "Th", of: "the name of a policy of tenant %v, name %v", entity: turns.TenantEntity},
+	{prefix: "u", parts: "Thn", of: "a policy of tenant %v, name %v, version %v", entity: turns.TenantEntity},
+	{prefix: "r", parts: "Ts", of: "the number of policies of tenant %v that %v stored", entity: turns.TenantEntity},
+	{prefix: "w", parts: "TE", of: "the policies of tenant %v by the id of event %v", entity: turns.TenantEntity},
 	{prefix: "T", parts: "I", of: "the list of sessions that are reset by time, session %v"},
-	{prefix: "H", parts: "Ts", of: "a channel of tenant %v, channel %v"},
-	{prefix: "G", parts: "Tss", of: "the list of channels of tenant %v, agent %v, channel %v"},
-	{prefix: "Y", parts: "Tsn", of: "the list of events of tenant %v, channel %v, event %v", once: true},
-	{prefix: "Z", parts: "Tsi", of: "the events of tenant %v, channel %v, by the id of event %v", once: true, read: true},
-	{prefix: "N", parts: "TsiR", of: "what names an event of tenant %v, channel %v, event %v, turn %v", once: true},
-	{prefix: "q", parts: "n", of: "the copy of record %v", once: true},
+	{prefix: "H", parts: "Ts", of: "a channel of tenant %v, channel %v", entity: turns.ChannelEntity},
+	{prefix: "G", parts: "Tss", of: "the list of channels of tenant %v, agent %v, channel %v", entity: turns.ChannelEntity},
+	{prefix: "Y", parts: "Tsn", of: "the list of events of tenant %v, channel %v, event %v", entity: turns.ChannelEntity},
+	{prefix: "Z", parts: "TsE", of: "the events of tenant %v, channel %v, by the id of event %v", entity: turns.ChannelEntity},
+	{prefix: "N", parts: "TsiR", of: "what names an event of tenant %v, channel %v, event %v, turn %v"},
+	{prefix: "q", parts: "n", of: "the copy of record %v"},
 	{prefix: "x", parts: "C", of: "the chain %v, which is set aside"},
 	{prefix: "L", parts: "C", of: "what the chain %v has lost"},
-	{prefix: "z", parts: "Ci", of: "a turn of chain %v behind a loss, turn %v"},
+	{prefix: "z", parts: "CE", of: "a turn of chain %v behind a loss, turn %v"},
 	{prefix: "j", parts: "Ci", of: "a turn of chain %v that is continued behind a loss, turn %v"},
-	{prefix: "yf", parts: "Ts", of: "the memories of tenant %v, agent %v"},
-	{prefix: "ym", parts: "Tsi", of: "a memory of tenant %v, agent %v, memory %v"},
-	{prefix: "yt", parts: "Tsh", of: "the memories of tenant %v, agent %v, by the digest %v of a text"},
-	{prefix: "yl", parts: "Tsnn", of: "the list of memories of tenant %v, agent %v, record %v, item %v"},
-	{prefix: "ye", parts: "Tsi", of: "the memories of tenant %v, agent %v, by the id of event %v"},
-	{prefix: "yv", parts: "Tsinn", of: "the evidence of tenant %v, agent %v, memory %v, record %v, item %v"},
-	{prefix: "yd", parts: "Tsii", of: "what derives from a memory of tenant %v, agent %v, memory %v, which is memory %v"},
-	{prefix: "yy", parts: "Tstnn", of: "the daily memories of tenant %v, agent %v, time %v, record %v, item %v"},
-	{prefix: "yo", parts: "Tsn", of: "the documents of tenant %v, agent %v, record %v"},
-	{prefix: "yc", parts: "Ts", of: "the newest compaction that the agent learned from, of tenant %v, agent %v"},
+	{prefix: "yf", parts: "Ts", of: "the memories of tenant %v, agent %v", entity: turns.AgentEntity},
+	{prefix: "ym", parts: "Tsi", of: "a memory of tenant %v, agent %v, memory %v", entity: turns.AgentEntity},
+	{prefix: "yt", parts: "Tsh", of: "the memories of tenant %v, agent %v, by the digest %v of a text", entity: turns.AgentEntity},
+	{prefix: "yl", parts: "Tsnn", of: "the list of memories of tenant %v, agent %v, record %v, item %v", entity: turns.AgentEntity},
+	{prefix: "ye", parts: "TsE", of: "the memories of tenant %v, agent %v, by the id of event %v", entity: turns.AgentEntity},
+	{prefix: "yv", parts: "Tsinn", of: "the evidence of tenant %v, agent %v, memory %v, record %v, item %v", entity: turns.AgentEntity},
+	{prefix: "yd", parts: "Tsii", of: "what derives from a memory of tenant %v, agent %v, memory %v, which is memory %v", entity: turns.AgentEntity},
+	{prefix: "yy", parts: "Tstnn", of: "the daily memories of tenant %v, agent %v, time %v, record %v, item %v", entity: turns.AgentEntity},
+	{prefix: "yo", parts: "Tsn", of: "the documents of tenant %v, agent %v, record %v", entity: turns.AgentEntity},
+	{prefix: "yc", parts: "Ts", of: "the newest compaction that the agent learned from, of tenant %v, agent %v", entity: turns.AgentEntity},
 }
 
 // Families returns the prefixes that keys of rows have.
@@ -112,10 +107,10 @@ func familyOf(k []byte) *family {
 
 // row is what a key says of its row.
 type row struct {
-	of      string
-	tenant  string   // "" if the key does not say it
-	session turns.ID // whose event the row follows from; zero if the key does not say it
-	subject string   // of the chain that the row is of; "" if the key does not say it
+	of     string
+	tenant string      // "" if the key does not say it
+	chain  turns.Chain // that the row follows from; zero if the key does not say it
+	event  turns.ID    // that the row follows from; zero if the key does not say it
 }
 
 // rowAt reads a key.
@@ -140,42 +135,50 @@ func rowAt(k []byte) row {
 		ok = ok && found
 		return s
 	}
+	r.chain.Entity = f.entity
 	for _, part := range f.parts {
+		var arg any
 		switch part {
 		case 'n':
-			args = append(args, binary.BigEndian.Uint64(take(8)))
+			arg = binary.BigEndian.Uint64(take(8))
 		case 't':
-			args = append(args, time.Unix(0, int64(binary.BigEndian.Uint64(take(8))^1<<63)).UTC().Format(time.RFC3339Nano))
+			arg = time.Unix(0, int64(binary.BigEndian.Uint64(take(8))^1<<63)).UTC().Format(time.RFC3339Nano)
 		case 'e':
-			args = append(args, fmt.Sprintf("%x", take(endBytes)))
-		case 'i', 'I':
+			arg = fmt.Sprintf("%x", take(endBytes))
+		case 'i':
+			arg = turns.ID(take(16))
+		case 'E':
+			r.event = turns.ID(take(16))
+			arg = r.event
+		case 'I':
 			id := turns.ID(take(16))
-			if args = append(args, id); part == 'I' {
-				r.session = id
-			}
-		case 'r', 'R':
+			r.chain, arg = turns.SessionChain(id), id
+		case 'r':
+			arg = turns.Ref{Session: turns.ID(take(16)), Turn: turns.ID(take(16))}
+		case 'R':
 			ref := turns.Ref{Session: turns.ID(take(16)), Turn: turns.ID(take(16))}
-			if args = append(args, ref); part == 'R' {
-				r.session = ref.Session
-			}
+			r.chain, r.event, arg = turns.SessionChain(ref.Session), ref.Turn, ref
 		case 'h':
-			args = append(args, turns.Hash(take(32)))
+			arg = turns.Hash(take(32))
 		case 's':
-			args = append(args, text())
+			s := text()
+			if arg = s; f.entity != turns.TenantEntity && f.entity != "" {
+				r.chain.ID = s
+			}
 		case 'T':
 			r.tenant = text()
-			args = append(args, r.tenant)
+			if arg = r.tenant; f.entity == turns.TenantEntity {
+				r.chain.ID = r.tenant
+			}
 		case 'C':
-			r.subject = text()
-			args = append(args, r.subject)
+			subject := text()
+			arg = subject
+			r.tenant, r.chain, _ = ledger.ParseSubject(subject)
 		}
+		args = append(args, arg)
 	}
 	if !ok || len(rest) > 0 {
 		return row{of: fmt.Sprintf("nothing known, with the key %x", k)}
-	}
-	if tenant, chain, err := ledger.ParseSubject(r.subject); err == nil {
-		r.tenant = tenant
-		r.session, _ = chain.Session()
 	}
 	r.of = fmt.Sprintf(f.of, args...)
 	return r

@@ -197,7 +197,7 @@ func TestADamagedFileIsAnErrorThatSaysWhatToDo(t *testing.T) {
 				} else {
 					ended <- nil
 				}
-				for _, rerr := range s.SessionsAt("default", "", s.Applied().Seq, Change{}) {
+				for _, rerr := range s.SessionsAt(t.Context(), "default", "", s.Applied().Seq, Change{}) {
 					err = rerr
 				}
 				if err == nil {

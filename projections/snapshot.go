@@ -1,6 +1,8 @@
 package projections
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 
@@ -51,18 +53,87 @@ func (s *snapshot) use(read func() error) error {
 	return err
 }
 
-// close gives the snapshot back. Where Pebble could wait for ever, it does nothing.
+// close gives the snapshot back, unless the database was closed. Where Pebble could wait for
+// ever, it does nothing.
 func (s *snapshot) close() error {
-	s.d.mu.Lock()
-	_, ok := s.d.snapshots[s]
-	delete(s.d.snapshots, s)
-	s.d.mu.Unlock()
-	if !ok || s.d.fault.isParked() {
+	if s.d.fault.isParked() {
 		return nil
 	}
-	err := s.d.fault.guard(s.Snapshot.Close)
+	err := s.d.fault.guard(func() error {
+		s.d.using.RLock() // closeDB waits
+		defer s.d.using.RUnlock()
+		s.d.mu.Lock()
+		_, ok := s.d.snapshots[s]
+		delete(s.d.snapshots, s)
+		s.d.mu.Unlock()
+		if !ok {
+			return nil
+		}
+		return s.Snapshot.Close()
+	})
 	if errors.Is(err, s.d.fault.get()) {
 		return nil // whoever runs the store has the fault
+	}
+	return err
+}
+
+// A sweep reads so many rows, or bytes, before it lets the database be closed.
+const sweepRows, sweepBytes = 1000, 4 << 20
+
+// sweep visits all rows, by key. What visit is given is the database's.
+func (s *snapshot) sweep(ctx context.Context, visit func(k, v []byte) error) error {
+	for lo := []byte{0}; lo != nil; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := s.use(func() (err error) { lo, err = s.sweepFrom(lo, visit); return err })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepFrom visits some rows from a key on, and returns where the next ones begin, nil
+// if there is none.
+func (s *snapshot) sweepFrom(lo []byte, visit func(k, v []byte) error) (next []byte, err error) {
+	it, err := s.NewIter(&pebble.IterOptions{LowerBound: lo})
+	if err != nil {
+		return nil, readError(err)
+	}
+	defer func() {
+		if cerr := it.Close(); err == nil && cerr != nil {
+			err = readError(cerr)
+		}
+	}()
+	rows, size := 0, 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if rows >= sweepRows || size >= sweepBytes {
+			return bytes.Clone(it.Key()), nil
+		}
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return nil, readError(err)
+		}
+		if err := visit(it.Key(), v); err != nil {
+			return nil, err
+		}
+		rows, size = rows+1, size+len(v)
+	}
+	if err := it.Error(); err != nil {
+		return nil, readError(err)
+	}
+	return nil, nil
+}
+
+// damage returns an error of a read of the snapshot. Damage of the database's files is a
+// [*DamagedError].
+func (s *snapshot) damage(err error) error {
+	if damaged := (*DamagedError)(nil); errors.As(s.d.fault.get(), &damaged) {
+		return damaged
+	}
+	if read := (*ReadError)(nil); errors.As(err, &read) && pebble.IsCorruptionError(read.Err) {
+		return &DamagedError{Dir: s.d.fault.dir, Why: read.Err.Error()}
 	}
 	return err
 }

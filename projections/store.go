@@ -47,6 +47,9 @@ type Store struct {
 	read      atomic.Int64 // see EventBytes
 	abandoned atomic.Int64 // databases that Reopen left behind
 
+	scratches        atomic.Int64 // comparisons that were begun
+	scratchAbandoned atomic.Int64 // databases that these left behind
+
 	mu      sync.Mutex
 	applied Checkpoint    // guarded by mu
 	aside   int           // chains set aside; guarded by mu
@@ -110,6 +113,9 @@ func Open(c Config) (*Store, error) {
 		return nil, err
 	}
 	s.use(d)
+	if err := s.removeScratches(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return s, nil
 }
 
@@ -216,13 +222,21 @@ func (s *Store) load(d *opening) (err error) {
 	return nil
 }
 
+// disk returns the file system of the store.
+func (s *Store) disk() vfs.FS {
+	switch {
+	case s.config.FS != nil:
+		return s.config.FS
+	case s.config.ReadOnly:
+		return vfs.Default
+	}
+	return ownerOnly{vfs.Default}
+}
+
 func (s *Store) openDB(d *database) error {
 	c := s.config
-	if c.FS == nil && c.ReadOnly {
-		c.FS = vfs.Default
-	}
-	if c.FS == nil {
-		c.FS = ownerOnly{vfs.Default}
+	c.FS = s.disk()
+	if s.config.FS == nil && !c.ReadOnly {
 		if err := c.FS.MkdirAll(c.Dir, 0o700); err != nil {
 			return fmt.Errorf("open projections: %w", err)
 		}
@@ -230,24 +244,8 @@ func (s *Store) openDB(d *database) error {
 			return fmt.Errorf("open projections: %w", err)
 		}
 	}
-	o := &pebble.Options{
-		FS: c.FS, Cache: s.cache, Logger: pebbleLog{s.logger, d.fault},
-		EventListener:      &pebble.EventListener{DataCorruption: d.fault.corruption},
-		FormatMajorVersion: pebble.FormatValueSeparation,
-		MemTableSize:       16 << 20,
-		WALBytesPerSync:    512 << 10,
-		MaxOpenFiles:       500,
-		ReadOnly:           c.ReadOnly,
-	}
-	for i := range o.Levels {
-		if i < len(o.Levels)-1 {
-			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-		}
-	}
-	o.Experimental.ReadSamplingMultiplier = -1
-	o.EnsureDefaults()
-	d.fs = newFaultFS(o.FS, d.fault)
-	o.FS = d.fs
+	o := d.options(c.FS, s.cache, s.logger)
+	o.WALBytesPerSync, o.ReadOnly = 512<<10, c.ReadOnly
 	if !c.ReadOnly {
 		d.fault.note = note(c.FS, c.Dir)
 		if why, err := c.FS.Stat(c.FS.PathJoin(c.Dir, noteFile)); err == nil {
@@ -261,6 +259,27 @@ func (s *Store) openDB(d *database) error {
 	}
 	d.DB = db
 	return nil
+}
+
+// options returns the options of a database on a disk. Its writes and its damage are faults.
+func (d *database) options(fs vfs.FS, cache *pebble.Cache, logger *slog.Logger) *pebble.Options {
+	o := &pebble.Options{
+		FS: fs, Cache: cache, Logger: pebbleLog{logger, d.fault},
+		EventListener:      &pebble.EventListener{DataCorruption: d.fault.corruption},
+		FormatMajorVersion: pebble.FormatValueSeparation,
+		MemTableSize:       16 << 20,
+		MaxOpenFiles:       500,
+	}
+	for i := range o.Levels {
+		if i < len(o.Levels)-1 {
+			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		}
+	}
+	o.Experimental.ReadSamplingMultiplier = -1
+	o.EnsureDefaults()
+	d.fs = newFaultFS(o.FS, d.fault)
+	o.FS = d.fs
+	return o
 }
 
 // Close closes the store. Run must have ended. It writes what is in memory to tables, so

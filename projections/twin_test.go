@@ -336,7 +336,7 @@ func (w *twin) checkLists(t *testing.T, s *Store) {
 			})
 			at := s.Applied().Seq
 			listed := func(seq uint64, after Change) (out []ledger.Session) {
-				for _, c := range all(t, s.SessionsAt(tenant, agent, seq, after)) {
+				for _, c := range all(t, s.SessionsAt(t.Context(), tenant, agent, seq, after)) {
 					out = append(out, c.Session)
 				}
 				return out
@@ -348,12 +348,12 @@ func (w *twin) checkLists(t *testing.T, s *Store) {
 			for seq := uint64(0); seq <= at; seq += 1 + at/16 {
 				order := w.changesAt(tenant, agent, seq)
 				var got []Change
-				for _, c := range all(t, s.SessionsAt(tenant, agent, seq, Change{})) {
+				for _, c := range all(t, s.SessionsAt(t.Context(), tenant, agent, seq, Change{})) {
 					got = append(got, c.Place)
 				}
 				same(t, "SessionsAt of an old position", got, order, nil)
 				if n := len(order) / 2; n > 0 {
-					same(t, "SessionsAt of an old position, behind one", len(all(t, s.SessionsAt(tenant, agent, seq, order[n-1]))), len(order)-n, nil)
+					same(t, "SessionsAt of an old position, behind one", len(all(t, s.SessionsAt(t.Context(), tenant, agent, seq, order[n-1]))), len(order)-n, nil)
 				}
 			}
 			for i, row := range want {

@@ -67,6 +67,31 @@ func TestKill9(t *testing.T) {
 	checkAcked(t, bin, data, a)
 }
 
+// An empty ledger is sound: a new one, after a kill, and after a stop.
+func TestAnEmptyLedgerIsSound(t *testing.T) {
+	bin, data := buildProgram(t, "."), t.TempDir()
+	for _, when := range []string{"new", "killed", "stopped"} {
+		cmd, url := launch(t, bin, data)
+		nc, err := api.Dial(url, filepath.Join(data, "users", "operator.nk"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := api.NewClient(nc, "default", api.Operator).Verify(t.Context())
+		if err != nil || !v.OK || v.Events != 0 || v.Count != 0 {
+			t.Errorf("%s: %+v, %v", when, v, err)
+		}
+		nc.Close()
+		signal := os.Kill
+		if when == "killed" {
+			signal = os.Interrupt
+		}
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+	}
+}
+
 // launch starts nexusd and waits for its ready line.
 func launch(t *testing.T, bin, data string, args ...string) (*exec.Cmd, string) {
 	t.Helper()

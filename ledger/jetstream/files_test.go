@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"nexus/ledger"
 	"nexus/ledger/jetstream/blocks"
@@ -90,6 +93,19 @@ func TestAReadOfDamagedFilesIsCorruptAndChangesNothing(t *testing.T) {
 	}
 	if after, err := os.ReadFile(name); err != nil || string(after) != string(damaged) {
 		t.Errorf("the file has %d bytes, had %d (%v)", len(after), len(damaged), err)
+	}
+}
+
+// A file that can't be read ends a read that follows, after some tries, with the file's name: a
+// bad sector does not heal, and a rebuild that waits for it would say nothing.
+func TestAFileThatCannotBeReadEndsAReadThatFollows(t *testing.T) {
+	ctx, l := ledgertest.Within(t), grouped(t)
+	appended(t, ctx, l, 0, []byte("record"))
+	bad, n := &fs.PathError{Op: "read", Path: "1.blk", Err: syscall.EIO}, 0
+	r := &reader{log: l, next: 1, follow: true, pause: newPause(time.Millisecond, time.Millisecond)}
+	err := r.until(ctx, 1, func() error { n++; return fmt.Errorf("read msgs/1.blk: %w", bad) })
+	if file := (*fs.PathError)(nil); !errors.As(err, &file) || n != tries || ctx.Err() != nil {
+		t.Errorf("after %d tries: %v, want the error of the file after %d", n, err, tries)
 	}
 }
 

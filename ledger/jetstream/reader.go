@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"math"
 	"time"
@@ -109,7 +110,8 @@ func (r *reader) until(ctx context.Context, end uint64, read func() error) error
 		}
 		r.faults++
 		gone := r.log.js.Conn().IsClosed() || errors.Is(err, js.ErrStreamNotFound)
-		if gone || !r.follow && r.faults >= tries {
+		file := (*fs.PathError)(nil) // of a file that can't be read: a bad sector stays one
+		if gone || (!r.follow || errors.As(err, &file)) && r.faults >= tries {
 			return readError(err)
 		}
 		if !r.pause.wait(ctx) {

@@ -22,6 +22,7 @@ const (
 	requestKey    purpose = "nexus.key.v1 request"
 	blobKey       purpose = "nexus.key.v1 blob"
 	blobDigestKey purpose = "nexus.key.v1 blob digest"
+	blobNonceKey  purpose = "nexus.key.v1 blob nonce"
 	labelKey      purpose = "nexus.key.v1 label"
 	policyKey     purpose = "nexus.key.v1 policy"
 	agentKey      purpose = "nexus.key.v1 agent"

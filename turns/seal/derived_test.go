@@ -3,9 +3,10 @@ package seal
 // goldenDerived is frozen: see TestDerivedKeysNeverChange. The values were computed a
 // second time by a program in another language from what docs/FORMAT.md says.
 var goldenDerived = map[string]string{
-	"blob":            "024e4e4e4e4e4e4e4e4e4e4e4e88001fde60a04cb375845757c7cd3781702b",
+	"blob":            "02dae96d26d47efb147a5d73d5e4f9dcf14fa2476a5cea0daff2992df342f1",
 	"blob digest":     "sha256:1dcb65f8a89a7a32aa3dc337ce61084c7c7c11671c247d0d8efea826e9ab0373",
 	"blob digest key": "b24d38437f09d0e1eb468cd4787d2ea2f97b8aa21459df08a47310eeec87b128",
+	"blob nonce key":  "0692d1c5dd4fb96a74b8cb1cf9754d2a0148b73dfdcbd2ea2bc5f703ed588591",
 	"blob key":        "6789c273992b1642c9f32ee16d1f313bea6c73766c96f31a0324d07c6e213a55",
 	"body key":        "3d6e0edf889adec16c57fd7f67e2e37d74c6b4a03ef0c723ef327244f0570af8",
 	"channel":         "54628dd77e5745826673d10575cbbf04 5ZHMZRCKVS8NK77C0RCB7P21G8",

@@ -1,13 +1,13 @@
 package seal
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"io"
 
 	"nexus/turns"
 )
@@ -141,15 +141,23 @@ func blobAAD(enc turns.Encoding, digest turns.Hash) []byte {
 
 // SealBlob compresses content, where that makes it smaller, and seals it under
 // k, bound to digest. The first byte of the result is the encoding.
-// Errors: [turns.ErrTooLarge] over [turns.MaxBody], and rand's.
-func SealBlob(k Key, digest turns.Hash, content []byte, rand io.Reader) ([]byte, error) {
+//
+// The nonce is a keyed hash of what is encrypted. So the same content is sealed to the same
+// bytes, and a retry completes an upload that a crash cut short; and where another build
+// compresses the content to other bytes, these have another nonce: no two plaintexts share one.
+// Errors: [turns.ErrTooLarge] over [turns.MaxBody].
+func SealBlob(k Key, digest turns.Hash, content []byte) ([]byte, error) {
 	if len(content) > turns.MaxBody {
 		return nil, fmt.Errorf("%w: seal blob %s: %d bytes, the limit is %d", turns.ErrTooLarge, digest, len(content), turns.MaxBody)
 	}
 	var sealed []byte
 	err := compressed(content, func(packed []byte, enc turns.Encoding) (err error) {
 		enc |= turns.Sealed
-		sealed, err = encrypt(k.derive(blobKey), []byte{byte(enc)}, packed, blobAAD(enc, digest), rand)
+		key := k.derive(blobNonceKey)
+		nonce := hmac.New(sha256.New, key[:])
+		nonce.Write(blobAAD(enc, digest))
+		nonce.Write(packed)
+		sealed, err = encrypt(k.derive(blobKey), []byte{byte(enc)}, packed, blobAAD(enc, digest), bytes.NewReader(nonce.Sum(nil)))
 		return err
 	})
 	if err != nil {

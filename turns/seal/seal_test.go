@@ -153,13 +153,13 @@ func TestDerivedKeysNeverChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blob, err := SealBlob(k, BlobDigest(k, []byte("hi")), []byte("hi"), bytes.NewReader(bytes.Repeat([]byte{0x4e}, nonceSize)))
+	blob, err := SealBlob(k, BlobDigest(k, []byte("hi")), []byte("hi"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{
 		"body key": hexKey(k.derive(bodyKey)), "request key": hexKey(k.derive(requestKey)), "blob key": hexKey(k.derive(blobKey)),
-		"blob digest key": hexKey(k.derive(blobDigestKey)), "label key": hexKey(k.derive(labelKey)), "policy key": hexKey(k.derive(policyKey)), "channel key": hexKey(k.derive(channelKey)), "combined": hexKey(two),
+		"blob digest key": hexKey(k.derive(blobDigestKey)), "blob nonce key": hexKey(k.derive(blobNonceKey)), "label key": hexKey(k.derive(labelKey)), "policy key": hexKey(k.derive(policyKey)), "channel key": hexKey(k.derive(channelKey)), "combined": hexKey(two),
 		"request": RequestDigest(k, "turn.append", []byte(`{"a":1}`)).String(), "blob digest": BlobDigest(k, []byte("hi")).String(),
 		"policy name": PolicyName(k, "acme", "mine").String(), "label": LabelDigest(k, "acme", "coder", "telegram"), "label, no key": LabelDigest(Key{}, "acme", "coder", "telegram"),
 		"blob": hex.EncodeToString(blob), "agent key": hexKey(k.derive(agentKey)), "memory key": hexKey(k.derive(memoryKey)),
@@ -255,7 +255,7 @@ func TestOnlyWhatWasSealedOpens(t *testing.T) {
 			t.Fatal(err)
 		}
 		digest := BlobDigest(k, body)
-		sealed, err := SealBlob(k, digest, body, rand.Reader)
+		sealed, err := SealBlob(k, digest, body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +266,7 @@ func TestOnlyWhatWasSealedOpens(t *testing.T) {
 		bad[rapid.IntRange(0, len(bad)-1).Draw(t, "blob at")] ^= byte(rapid.IntRange(1, 255).Draw(t, "blob xor"))
 		other := digest
 		other[0]++
-		lying, err := SealBlob(k, other, body, rand.Reader)
+		lying, err := SealBlob(k, other, body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +334,7 @@ func TestSealRefusesWhatItCannotSeal(t *testing.T) {
 			t.Errorf("%s changed the event:\n%s", name, d)
 		}
 	}
-	if _, err := SealBlob(Key{}, turns.Hash{}, make([]byte, turns.MaxBody+1), rand.Reader); !errors.Is(err, turns.ErrTooLarge) {
+	if _, err := SealBlob(Key{}, turns.Hash{}, make([]byte, turns.MaxBody+1)); !errors.Is(err, turns.ErrTooLarge) {
 		t.Errorf("blob too large: %v", err)
 	}
 }
@@ -502,12 +502,32 @@ func BenchmarkStore(b *testing.B) {
 	})
 }
 
+// A blob's nonce follows from what is encrypted: the same bytes have the same one, and the same
+// content that another build compresses in another way has another.
+func TestTheNonceOfABlobFollowsFromWhatIsEncrypted(t *testing.T) {
+	k := goldenKey(1)
+	digest := BlobDigest(k, []byte("content"))
+	nonce := func(packed string) string {
+		sealed, err := SealBlob(k, digest, []byte(packed)) // stands for what a compressor made of the content
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(sealed[1 : 1+nonceSize])
+	}
+	if nonce("packed") != nonce("packed") {
+		t.Error("the same bytes are sealed in two ways")
+	}
+	if a, b := nonce("packed"), nonce("Packed"); a == b || a == string(digest[:nonceSize]) {
+		t.Errorf("two plaintexts under one key have the nonces %x and %x", a, b)
+	}
+}
+
 // The shortest contents have more bytes of seal than of their own.
 func TestShortestBlobsOpen(t *testing.T) {
 	for n := range 5 {
 		k, content := goldenKey(1), make([]byte, n)
 		digest := BlobDigest(k, content)
-		sealed, err := SealBlob(k, digest, content, rand.Reader)
+		sealed, err := SealBlob(k, digest, content)
 		if err != nil {
 			t.Fatal(err)
 		}

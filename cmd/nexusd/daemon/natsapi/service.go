@@ -58,7 +58,7 @@ type Service struct {
 	refused atomic.Pointer[func(key, agent string)] // OnRefused
 	base    context.Context
 	cancel  context.CancelFunc
-	running sync.WaitGroup
+	running running
 	stopped chan struct{}
 	once    sync.Once
 	stopErr error // set before stopped is closed
@@ -145,7 +145,8 @@ func (s *Service) Err() error {
 }
 
 // Stop takes no more requests and waits until those that run end, or ctx does. Then
-// it cancels them and waits for [grace]. It leaves a request that takes longer,
+// it cancels them and waits for [grace]. Requests that NATS delivers meanwhile are refused as
+// unavailable: micro ends its subscriptions in the background. It leaves a request that takes longer,
 // which may fail on what is closed after the service.
 func (s *Service) Stop(ctx context.Context) error {
 	defer s.intake.close()
@@ -156,8 +157,7 @@ func (s *Service) Stop(ctx context.Context) error {
 // drain waits for the requests that run.
 func (s *Service) drain(ctx context.Context) error {
 	defer s.cancel()
-	done := make(chan struct{})
-	go func() { s.running.Wait(); close(done) }()
+	done := s.running.close()
 	select {
 	case <-done:
 		return nil
@@ -201,14 +201,18 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 		if v.ordered {
 			t.order = r.Subject()
 		}
-		s.running.Add(1)
+		if !s.running.begin() {
+			s.engine.Metrics.Begin(v.name)(string(api.Unavailable))
+			s.reply(r, v, nil, &api.Error{Code: api.Unavailable, Message: "the daemon is being stopped; the request was not begun"})
+			return
+		}
 		when := arrival{read: time.Now(), sent: s.age.bound()}
 		t.run = func() {
-			defer s.running.Done()
+			defer s.running.end()
 			s.serveInTime(r, v, user, when, func() { s.intake.yield(t) })
 		}
 		if over, pause := s.intake.enter(t); over != withinBounds {
-			s.running.Done()
+			s.running.end()
 			s.refuse(r, v, over, pause)
 			if f := s.refused.Load(); f != nil {
 				(*f)(user.Key, t.agent)

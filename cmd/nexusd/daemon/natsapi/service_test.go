@@ -154,7 +154,9 @@ func TestStopWaitsNoLongerThanItsGrace(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := new(Service)
 				s.base, s.cancel = context.WithCancel(context.Background())
-				s.running.Go(func() {
+				s.running.begin()
+				go func() {
+					defer s.running.end()
 					var cancelled <-chan struct{}
 					if c.heeds {
 						cancelled = s.base.Done()
@@ -163,7 +165,7 @@ func TestStopWaitsNoLongerThanItsGrace(t *testing.T) {
 					case <-time.After(c.ends):
 					case <-cancelled:
 					}
-				})
+				}()
 				ctx, cancel := context.WithTimeout(t.Context(), drain)
 				defer cancel()
 				began := time.Now()
@@ -174,7 +176,7 @@ func TestStopWaitsNoLongerThanItsGrace(t *testing.T) {
 				if s.base.Err() == nil {
 					t.Error("what is still worked on is not cancelled")
 				}
-				s.running.Wait()
+				<-s.running.close()
 			})
 		})
 	}

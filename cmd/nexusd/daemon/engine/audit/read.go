@@ -66,7 +66,7 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 				return err
 			}
 			if !more {
-				v.rows.StopShort()
+				v.rows.Cut()
 				break
 			}
 			after = r.Seq
@@ -75,11 +75,14 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 	return nil
 }
 
+// notCompared ends the text of a problem behind which nothing is read.
+const notCompared = "; what comes after is not verified, and the rows of the projections are not compared"
+
 // Records that are parsed ahead of the check: so many, and so many bytes of payloads.
 const aheadRecords, aheadBytes = 256, 16 << 20
 
-// readLog checks the log up to last in its order. Where the log can't be read, the projections'
-// rows are compared with what follows from their own copies of the records. A goroutine of its own reads it and does what
+// readLog checks the log up to last in its order. Where it can't be read to the end, no rows of
+// the projections are compared. A goroutine of its own reads it and does what
 // needs no other record, ahead of the checks that do.
 func (v *verifier) readLog(ctx context.Context, last uint64) error {
 	type seen struct {
@@ -115,14 +118,15 @@ func (v *verifier) readLog(ctx context.Context, last uint64) error {
 			return err
 		}
 		if !more {
-			return v.rows.ApplyCopies(ctx)
+			v.rows.Cut()
+			return nil
 		}
 		at = x.Seq
 		room.Release(size(x.Record))
 	}
 	if ctx.Err() == nil && at < last {
-		v.problem("", api.Problem{Code: api.Corrupt, Seq: at, Message: fmt.Sprintf("%v: the log ends at %d, the projections at %d", ledger.ErrCorrupt, at, last)})
-		return v.rows.ApplyCopies(ctx)
+		v.problem("", api.Problem{Code: api.Corrupt, Seq: at, Message: fmt.Sprintf("%v: the log ends at %d, the projections at %d%s", ledger.ErrCorrupt, at, last, notCompared)})
+		v.rows.Cut()
 	}
 	return ctx.Err()
 }
@@ -131,7 +135,7 @@ func (v *verifier) readLog(ctx context.Context, last uint64) error {
 // further.
 func (v *verifier) visit(ctx context.Context, r parsed, err error) (more bool, _ error) {
 	if errors.Is(err, ledger.ErrCorrupt) {
-		v.problem("", api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error()})
+		v.problem("", api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error() + notCompared})
 		return false, nil
 	}
 	if err != nil {

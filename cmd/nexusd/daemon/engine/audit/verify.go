@@ -307,7 +307,7 @@ func (v *verifier) openAt(ctx context.Context, s *ledger.Session, ref turns.Ref)
 
 // reportRows lists the rows of the projections that differ from the log.
 func (v *verifier) reportRows(ctx context.Context) error {
-	found, more, err := v.rows.Differences(ctx, v.audit.reader.Log)
+	found, more, err := v.rows.Differences(ctx)
 	if err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func (v *verifier) reportRows(ctx context.Context) error {
 		v.problem(d.Tenant, api.Problem{Code: api.Corrupt, Session: d.Session, Event: d.Event, Seq: d.Seq, Message: fmt.Sprintf("%v: %s", ledger.ErrCorrupt, &d)})
 	}
 	if more > 0 {
-		v.problem("", api.Problem{Code: api.Corrupt, Message: fmt.Sprintf("%v: the projections have %d or more other rows that differ from the log", ledger.ErrCorrupt, more)})
+		v.problem("", api.Problem{Code: api.Corrupt, Message: fmt.Sprintf("%v: the projections have %d other rows that differ from the log", ledger.ErrCorrupt, more)})
 	}
 	return nil
 }

@@ -93,10 +93,7 @@ func (cs *Store) moveToBlob(ctx context.Context, tenant string, k seal.Key, p *t
 func (cs *Store) StoreBlob(ctx context.Context, tenant string, k seal.Key, content []byte) (turns.Hash, error) {
 	digest := seal.BlobDigest(k, content)
 	if cs.Keys != nil {
-		// The nonce follows from the digest, which is keyed and names the content.
-		// So the same content is sealed to the same bytes, and a retry completes
-		// an upload that a crash cut short.
-		sealed, err := seal.SealBlob(k, digest, content, bytes.NewReader(digest[:]))
+		sealed, err := seal.SealBlob(k, digest, content)
 		if err != nil {
 			return digest, err
 		}

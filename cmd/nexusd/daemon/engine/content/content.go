@@ -22,7 +22,7 @@ type Store struct {
 	page      *page.Limits
 	contents  *cache.Cache[blobName, []byte]          // opened and checked, or sealed
 	preambles *cache.Cache[blobName, *turns.Preamble] // those in blobs, decoded
-	overheads *cache.Cache[preambleKey, uint64]       // tokens of preambles in blobs
+	overheads *cache.Cache[preambleKey, uint64]       // tokens of preambles
 	digests   *cache.Cache[preambleKey, turns.Hash]
 }
 

@@ -102,19 +102,43 @@ func settingsOf(body any) *turns.Settings {
 	return nil
 }
 
-// preambleKey names a cached count or digest of a preamble in a blob.
+// preambleKey names a cached count or digest of a preamble: by the digest of its blob, or by
+// where its sections and tools are in memory. What settings hold is never changed in place, and
+// a key in a cache keeps its memory from being used for others.
 type preambleKey struct {
-	digest  turns.Hash
-	counter string // "" for the digest of the preamble
+	blob            turns.Hash
+	system          *turns.Section
+	tools           *turns.Raw
+	sections, count int
+	counter         string // "" for the digest of the preamble
+}
+
+func keyOfPreamble(set *turns.Settings, counter string) preambleKey {
+	if set.PreambleBlob != nil {
+		return preambleKey{blob: set.PreambleBlob.Digest, counter: counter}
+	}
+	p := &set.Preamble
+	k := preambleKey{sections: len(p.System), count: len(p.Tools), counter: counter}
+	if k.sections > 0 {
+		k.system = &p.System[0]
+	}
+	if k.count > 0 {
+		k.tools = &p.Tools[0]
+	}
+	return k
+}
+
+func isEmptyPreamble(set *turns.Settings) bool {
+	return set.PreambleBlob == nil && len(set.Preamble.System) == 0 && len(set.Preamble.Tools) == 0
 }
 
 // Overhead returns the tokens of the system part and the tools of set, as
-// [countPreamble] counts them.
+// [countPreamble] counts them. Each append and each context asks for it.
 func (cs *Store) Overhead(c tokens.Counter, set *turns.Settings) uint64 {
-	if set.PreambleBlob == nil {
-		return countPreamble(c, set.Preamble)
+	if isEmptyPreamble(set) {
+		return 0
 	}
-	name := preambleKey{set.PreambleBlob.Digest, c.Name()}
+	name := keyOfPreamble(set, c.Name())
 	if n, ok := cs.overheads.Get(name); ok {
 		return n
 	}
@@ -125,18 +149,33 @@ func (cs *Store) Overhead(c tokens.Counter, set *turns.Settings) uint64 {
 
 // PreambleDigest returns the digest of the system part and the tools of set.
 func (cs *Store) PreambleDigest(set *turns.Settings) (turns.Hash, error) {
-	if set.PreambleBlob == nil {
-		return digestPreamble(set.Preamble)
+	if isEmptyPreamble(set) {
+		return turns.Hash{}, nil
 	}
-	name := preambleKey{digest: set.PreambleBlob.Digest}
+	name := keyOfPreamble(set, "")
 	if h, ok := cs.digests.Get(name); ok {
 		return h, nil
 	}
 	h, err := digestPreamble(set.Preamble)
 	if err == nil {
-		cs.digests.Put(name, h, 128)
+		size := 128
+		if set.PreambleBlob == nil { // the key keeps it in memory
+			size += preambleBytes(set.Preamble)
+		}
+		cs.digests.Put(name, h, size)
 	}
 	return h, err
+}
+
+// preambleBytes returns about how many bytes a preamble takes.
+func preambleBytes(p turns.Preamble) (n int) {
+	for _, s := range p.System {
+		n += len(s.Name) + len(s.Content)
+	}
+	for _, t := range p.Tools {
+		n += len(t)
+	}
+	return n
 }
 
 // countPreamble returns the tokens of the system part and the tools. They precede

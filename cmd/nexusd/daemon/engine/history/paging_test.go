@@ -1,6 +1,8 @@
 package history_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
+	"nexus/projections"
 	"nexus/turns"
 )
 
@@ -290,5 +293,37 @@ func TestListByChangesIsWalkedAsItWasAtTheFirstPage(t *testing.T) {
 		if _, err := e.List(t.Context(), enginetest.Alice, api.ListSessions{Order: "updated", Page: api.Page{After: after}}); enginetest.Code(err) != api.Malformed {
 			t.Errorf("after %q: %v, want malformed", after, err)
 		}
+	}
+}
+
+// A page by changes reads the records behind the position of its cursor. So a cursor of long ago
+// is refused before anything is read, and a walk ends with its request.
+func TestACursorOfLongAgoIsRefused(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	e.Limits.CursorRecords = 10
+	var made turns.ID
+	for range 3 {
+		made = enginetest.Create(t, e, 0, "nexus").ID
+	}
+	first := enginetest.Must(e.List(t.Context(), enginetest.Alice, api.ListSessions{Order: "updated", Page: api.Page{Limit: 1}}))(t)
+	r := api.ListSessions{Order: "updated", Page: api.Page{Limit: 1, After: first.Next}}
+	for range 10 {
+		enginetest.Add(t, e, made, enginetest.Say("q", "a"))
+	}
+	enginetest.Must(e.List(t.Context(), enginetest.Alice, r))(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range e.Projections.SessionsAt(ended, "default", "alice", 1, projections.Change{}) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("a walk goes on after its request: %v", err)
+		}
+	}
+	last := enginetest.Add(t, e, made, enginetest.Say("q", "a"))
+	if err := e.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.List(t.Context(), enginetest.Alice, r); enginetest.Code(err) != api.Conflict {
+		t.Errorf("a cursor behind which 11 records are, to %s: %v, want a conflict", last.Position, err)
 	}
 }

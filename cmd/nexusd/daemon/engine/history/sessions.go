@@ -109,7 +109,8 @@ func (hs *History) byID(ctx context.Context, c reader.Caller, after string) (ite
 }
 
 // byChange returns the sessions in the order of their changes, behind a cursor. The cursor has
-// the position of the first page, and later pages walk the order of that position. next makes
+// the position of the first page, and later pages walk the order of that position. A page reads
+// the records behind it, so a cursor behind which too many were stored is a conflict. next makes
 // the cursor behind the last session that was yielded before one.
 func (hs *History) byChange(ctx context.Context, c reader.Caller, after string) (list iter.Seq2[ledger.Session, error], next func(turns.ID) string, err error) {
 	at := hs.reader.Projections.Applied().Seq
@@ -121,13 +122,16 @@ func (hs *History) byChange(ctx context.Context, c reader.Caller, after string) 
 		if err := hs.reader.Projections.WaitFor(ctx, at); err != nil { // another daemon may be behind
 			return nil, nil, err
 		}
+		if hs.page.IsTooOld(at, hs.reader.Projections.Applied().Seq) {
+			return nil, nil, page.StaleCursor("order of changes")
+		}
 	}
 	places := make(map[turns.ID]projections.Change)
 	next = func(id turns.ID) string {
 		return fmt.Sprintf("%s~%d~%s", page.FormatPosition(at), places[id].Updated, id)
 	}
 	list = func(yield func(ledger.Session, error) bool) {
-		for s, err := range hs.reader.Projections.SessionsAt(c.Tenant, agentOf(c), at, from) {
+		for s, err := range hs.reader.Projections.SessionsAt(ctx, c.Tenant, agentOf(c), at, from) {
 			places[s.Place.Session] = s.Place
 			if !yield(s.Session, err) || err != nil {
 				return

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"slices"
 
 	"nexus/ledger/api"
@@ -15,6 +16,15 @@ type Limits struct {
 	// MaxPayload is the largest message of the connection that carries the
 	// replies, in bytes. 0 means 8 MiB.
 	MaxPayload int
+	// CursorRecords is how many records may be stored behind the position of a cursor of the
+	// order of changes, each of which a page reads. 0 means 100,000.
+	CursorRecords uint64
+}
+
+// IsTooOld reports whether a page that begins at a cursor of position at would read more
+// records than it may, where the newest one is last.
+func (l *Limits) IsTooOld(at, last uint64) bool {
+	return last > at && last-at > cmp.Or(l.CursorRecords, 100_000)
 }
 
 // Payload returns the size of the largest reply, in bytes.

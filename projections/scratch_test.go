@@ -1,0 +1,256 @@
+package projections
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// scratches returns the folders of comparisons in that of a store.
+func scratches(t *testing.T, fs vfs.FS, dir string) (found []string) {
+	t.Helper()
+	names, err := fs.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, scratchFolder) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// A comparison leaves no folder, and what a kill leaves the next Open removes.
+func TestScratchFoldersAreRemoved(t *testing.T) {
+	fs := vfs.NewMem()
+	a := newAuthor(t, 21)
+	a.write(300)
+	s := openStore(t, fs)
+	run(t, s, a.log, last(t, a.log))
+	if found := compared(t, s, a.log); len(found) > 0 {
+		t.Error(found)
+	}
+	if left := scratches(t, fs, "p"); len(left) > 0 {
+		t.Errorf("a comparison left %v", left)
+	}
+	c, err := s.Compare(identity(t, a.log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := scratches(t, fs, "p"); len(left) != 1 {
+		t.Errorf("a comparison runs in %v", left)
+	}
+	killed := vfs.NewMem()
+	ok, err := vfs.Clone(fs, killed, "p", "p")
+	if err = errors.Join(err, c.Close(), s.Close()); err != nil || !ok {
+		t.Fatal(err)
+	}
+	again := openStore(t, killed)
+	defer again.Close()
+	if left := scratches(t, killed, "p"); len(left) > 0 {
+		t.Errorf("Open left %v", left)
+	}
+}
+
+// Where the disk has no room for a second copy, a comparison says so and begins nothing; one
+// that takes the last room ends.
+func TestAComparisonThatLacksRoomIsRefused(t *testing.T) {
+	fs := vfs.NewMem()
+	a := newAuthor(t, 22)
+	a.write(300)
+	s := openStore(t, fs)
+	defer s.Close()
+	run(t, s, a.log, last(t, a.log))
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: leftFree, TotalBytes: 1 << 40})
+	if _, err := s.Compare(identity(t, a.log)); !errors.Is(err, ErrNoRoom) || !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "MiB free") {
+		t.Errorf("begun without room: %v", err)
+	}
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 40, TotalBytes: 1 << 40})
+	c, err := s.Compare(identity(t, a.log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: leftFree - 1, TotalBytes: 1 << 40})
+	c.anew.since = checkRoomEvery
+	for r, rerr := range a.log.Read(t.Context(), 1, false) {
+		p := parse(r, func(turns.Hash) *turns.Event { return nil })
+		_, _, err = c.Apply(r, p.event, errors.Join(rerr, p.bad))
+		break
+	}
+	if !errors.Is(err, ErrNoRoom) {
+		t.Errorf("it took the last room: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if left := scratches(t, fs, "p"); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+}
+
+// A disk that fails under a comparison ends it. The store goes on, and its rows are not called
+// damaged.
+func TestADiskThatFailsUnderAComparisonEndsIt(t *testing.T) {
+	if os.Getenv("PROJECTIONS_FAULT") == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestADiskThatFailsUnderAComparisonEndsIt$", "-test.timeout=10m")
+		cmd.Env = append(os.Environ(), "PROJECTIONS_FAULT=verify")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%.2000s", err, out)
+		}
+		return
+	}
+	defer func() {
+		if !t.Failed() {
+			os.Exit(0) // the goroutines that the fault stopped are no leak
+		}
+	}()
+	var failing sync.Map
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if _, bad := failing.Load("now"); bad && strings.Contains(op.Path, scratchFolder) && (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpCreate) {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	a := newAuthor(t, 23)
+	a.write(300)
+	s := openStore(t, fs)
+	defer s.Close()
+	run(t, s, a.log, last(t, a.log))
+	for n := range maxScratchAbandoned + 1 {
+		failing.Delete("now")
+		c, err := s.Compare(identity(t, a.log))
+		if n == maxScratchAbandoned {
+			if err == nil || !strings.Contains(err.Error(), "start it again") {
+				t.Errorf("after %d failures: %v", n, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		failing.Store("now", true)
+		err = c.anew.guarded(c.anew.DB.Flush)
+		if !errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, ledger.ErrCorrupt) {
+			t.Errorf("the disk failed: %v", err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if s.Fault() != nil {
+		t.Errorf("the store has the fault %v", s.Fault())
+	}
+	a.write(10)
+	run(t, s, a.log, last(t, a.log))
+	if left := scratches(t, fs, "p"); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+}
+
+// A damaged table that only the comparison reads is named as damage of the projections.
+func TestACompareThatMeetsADamagedTableSaysSo(t *testing.T) {
+	dir := t.TempDir()
+	a := newAuthor(t, 6)
+	a.write(2000)
+	for range 2 { // the second opening makes tables of the first one's log
+		s, err := Open(Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, s, a.log, last(t, a.log))
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damage(t, dir, 1<<30)
+	s, err := Open(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Compare(identity(t, a.log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, err := range a.log.Read(t.Context(), 1, false) {
+		p := parse(r, func(turns.Hash) *turns.Event { return nil })
+		if _, refused, aerr := c.Apply(r, p.event, p.bad); err != nil || aerr != nil || refused != nil {
+			t.Fatal(err, aerr, refused)
+		}
+	}
+	_, _, err = c.Differences(t.Context())
+	if damaged := (*DamagedError)(nil); !errors.As(err, &damaged) {
+		t.Errorf("%v, want that the projections are damaged", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = s.Close() // it says so too
+}
+
+// A row of an id that was altered to an earlier place makes no sound event look refused, and is
+// the one row that is named.
+func TestAnAlteredRowOfAnIDIsTheOneThatIsNamed(t *testing.T) {
+	s, a := lived(t, 24, 800)
+	for _, prefix := range []byte{pID, pReceivedID} {
+		var k, v []byte
+		for e, err := range scan(s.db(), []byte{prefix}, []byte{prefix + 1}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(e.value, num(nil, 0)) {
+				k, v = e.key, e.value
+			}
+		}
+		if k == nil {
+			t.Fatalf("%c: no row of a later event", prefix)
+		}
+		if err := s.db().Set(k, num(nil, 0), pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+		if found := compared(t, s, a.log); len(found) != 1 || !bytes.Equal(found[0].key, k) {
+			t.Errorf("%c: %v", prefix, found)
+		}
+		if err := s.db().Set(k, v, pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Comparisons may end while the store is closed, in any order.
+func TestComparisonsEndWhileTheStoreIsClosed(t *testing.T) {
+	a := newAuthor(t, 25)
+	a.write(100)
+	for range 20 {
+		s := openStore(t, vfs.NewMem())
+		run(t, s, a.log, last(t, a.log))
+		var wg sync.WaitGroup
+		for range 4 {
+			c, err := s.CompareSome()
+			if err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() {
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	}
+}
