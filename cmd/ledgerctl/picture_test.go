@@ -162,8 +162,8 @@ func TestContextPicture(t *testing.T) {
 	}
 }
 
-// The pictures of the README are those of the session that quickstart imports, as
-// the program draws them today.
+// The pictures of README.md and docs/GUIDE.md are those of the session that quickstart
+// imports, as the program draws them today.
 func TestReadmePictures(t *testing.T) {
 	ctx, c := t.Context(), testLedger(t)
 	im := transcripts.Importer{Client: c, Stdin: bytes.NewReader(quickstart.Transcript), Format: "auto", Final: true, Window: quickstart.Window}
@@ -208,24 +208,24 @@ func TestReadmePictures(t *testing.T) {
 	checkPicture(t, "../../docs/pictures/context.svg", func(w io.Writer) error { return plot.Context(w, prose.Short(first), cx) })
 
 	// Its sentences name figures of the pictures.
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	figure := regexp.MustCompile(`\d+,\d{3}`)
-	for _, about := range []struct{ sentence, picture string }{{"turns from 64,549", "tree.svg"}, {"A bar of 29,200", "context.svg"}} {
+	for _, about := range []struct{ page, sentence, picture string }{{"README.md", "turns from 64,549", "tree.svg"}, {"docs/GUIDE.md", "A bar of 29,200", "context.svg"}} {
 		drawn, err := os.ReadFile("../../docs/pictures/" + about.picture)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, rest, ok := strings.Cut(string(readme), about.sentence)
+		page, err := os.ReadFile("../../" + about.page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, ok := strings.Cut(string(page), about.sentence)
 		if !ok {
-			t.Fatalf("README.md has no sentence %q", about.sentence)
+			t.Fatalf("%s has no sentence %q", about.page, about.sentence)
 		}
 		line, _, _ := strings.Cut(rest, "\n")
 		for _, n := range figure.FindAllString(line, -1) {
 			if n != "40,000" && !strings.Contains(string(drawn), n) { // that is the window
-				t.Errorf("README.md says %s, %s does not", n, about.picture)
+				t.Errorf("%s says %s, %s does not", about.page, n, about.picture)
 			}
 		}
 	}

@@ -46,8 +46,8 @@ func TestQuickstartOfLargeTurns(t *testing.T) {
 	}
 }
 
-// The figures and the lines of a summary in README.md are those that the commands
-// next to them print.
+// The figures of README.md and the lines of a summary in docs/GUIDE.md are those that the
+// commands next to them print.
 func TestReadmeFigures(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	if err != nil {
@@ -85,10 +85,14 @@ func TestReadmeFigures(t *testing.T) {
 	if want := fmt.Sprintf("%d turns covered by a summary (%s), %s → %s tokens", k.Covered, k.Tier, prose.Grouped(k.TokensBefore), prose.Grouped(k.TokensAfter)); !strings.Contains(page, want) {
 		t.Errorf("README.md does not say %q", want)
 	}
-	_, block, ok := strings.Cut(page, "```text\nTASK\n")
+	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "GUIDE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, ok := strings.Cut(string(guide), "```text\nTASK\n")
 	block, _, ended := strings.Cut(block, "```")
 	if !ok || !ended {
-		t.Fatal("README.md shows no summary")
+		t.Fatal("GUIDE.md shows no summary")
 	}
 	for line := range strings.Lines(block) {
 		if !strings.Contains("\n"+*k.Summary+"\n", "\n"+line) {
@@ -97,17 +101,17 @@ func TestReadmeFigures(t *testing.T) {
 	}
 }
 
-// The rows of compare in README.md are those that its command prints for the
+// The rows of compare in docs/GUIDE.md are those that its command prints for the
 // shipped transcript.
-func TestReadmeComparison(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+func TestGuideComparison(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "..", "docs", "GUIDE.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(b), "\npolicy ")
+	_, rest, _ := strings.Cut(string(b), "\npolicy      calls")
 	block, _, ok := strings.Cut(rest, "\n```")
 	if !ok {
-		t.Fatal("README.md shows no comparison")
+		t.Fatal("GUIDE.md shows no comparison")
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "session.jsonl"), quickstart.Transcript, 0o600); err != nil {
@@ -118,7 +122,7 @@ func TestReadmeComparison(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
 	rows := 0
-	for line := range strings.Lines("policy " + block + "\n") {
+	for line := range strings.Lines("policy      calls" + block + "\n") {
 		if line == "…\n" {
 			continue
 		}
@@ -127,7 +131,7 @@ func TestReadmeComparison(t *testing.T) {
 		}
 	}
 	if rows < 3 {
-		t.Errorf("README.md has %d rows of compare", rows)
+		t.Errorf("GUIDE.md has %d rows of compare", rows)
 	}
 	if t.Failed() {
 		t.Log(out.String())
