@@ -78,8 +78,9 @@ var sharedCases = []sharedCase{
 		if s := l.run(0, "cost"); !strings.Contains(s, "≥") && !strings.Contains(s, "$1.10") {
 			t.Errorf("the advisor's call is neither priced nor said to be missing:\n%s", s)
 		}
-		if got := l.list()[0].Reported; got != 117550+446 && l.list()[0].Tokens != 117550+446 {
-			t.Errorf("the context is that of the last iteration, %d tokens, not %d", 117550+446, got)
+		// The provider's count of the input, and that of the answer: the provider's or the ledger's own.
+		if got := l.list()[0].Reported; got < 117550 || got > 117550+446 {
+			t.Errorf("the context is that of the last iteration, %d tokens at most, not %d", 117550+446, got)
 		}
 	}},
 	{"12-claude-preserved-messages", nil, func(t *testing.T, l *caseLedger) {
@@ -152,7 +153,7 @@ var sharedCases = []sharedCase{
 		}
 		s, err := bufio.NewReader(read).ReadString('\n')
 		write.Close()
-		if status := <-done; err != nil || status != 0 || !strings.Contains(s, `"tools"`) || strings.Contains(s, `"error"`) {
+		if status := <-done; err != nil || status != 0 || !strings.Contains(s, `"tools"`) || strings.Contains(s, `"error":{"code"`) {
 			t.Errorf("tools/list without a handshake and a version: %v, status %d, %s", err, status, s)
 		}
 	}},
