@@ -524,7 +524,7 @@ func TestToolsTakeTheNamesOfTables(t *testing.T) {
 	short, last := id[18:], now.Head.String()
 	for name, want := range map[string]int{
 		short + "@1": 1, strings.ToLower(short) + "@t1": 1, id[:20] + "@head": number, short + "@head~1": number - 1, "shop@head~1": number - 1,
-		short + "/" + last[18:]: number, id + "/" + last[18:]: number, "shop/" + last: number, short + "/" + last: number,
+		last: number, last[18:]: number, short + "/" + last[18:]: number, id + "/" + last[18:]: number, "shop/" + last: number, short + "/" + last: number,
 	} {
 		var e struct{ Number int }
 		if x.call("expand", map[string]any{"turn": name}, &e); e.Number != want {

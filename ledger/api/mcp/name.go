@@ -20,12 +20,6 @@ func handle(session, turn turns.ID) string { return session.String() + "/" + tur
 // leastName is the length from which a name may be the beginning or the end of an id.
 const leastName = 4
 
-// isNamed reports whether a name is an id's, or its beginning or end, as tables show them.
-func isNamed(id turns.ID, name string) bool {
-	full, name := id.String(), strings.ToUpper(name)
-	return len(name) >= leastName && (strings.HasPrefix(full, name) || strings.HasSuffix(full, name))
-}
-
 // session finds a session by its id, its label, or the beginning or end of its id.
 func (c *call) session(ctx context.Context, field, name string) (*api.Session, error) {
 	if name == "" {
@@ -47,31 +41,33 @@ func (c *call) session(ctx context.Context, field, name string) (*api.Session, e
 // shortNamed finds the session whose id begins or ends with a name. missing is the error
 // if there is none.
 func (c *call) shortNamed(ctx context.Context, field, name string, missing error) (*api.Session, error) {
-	var found *api.Session
-	for s, err := range c.ListSessions(ctx, api.ListSessions{}) {
-		switch {
-		case err != nil:
-			return nil, err
-		case !isNamed(s.ID, name):
-		case found != nil:
-			return nil, api.FieldErrorf(field, "%q names several sessions: %s and %s are two", head(name, 40), found.ID, s.ID)
-		default:
-			found = &s
-		}
-	}
-	if found == nil {
+	named, err := c.FindNames(ctx, api.FindNames{Name: name, Kind: "session", Limit: 2})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(named.Sessions) == 0 && !named.Cut:
 		return nil, missing
+	case len(named.Sessions) != 1 || named.Cut:
+		return nil, ambiguous(field, name, "sessions", named.Sessions, func(s api.NamedSession) turns.ID { return s.ID })
 	}
-	return found, nil
+	return &api.Session{ID: named.Sessions[0].ID}, nil
+}
+
+// ambiguous is the error of a name that stands for several sessions or turns.
+func ambiguous[T any](field, name, what string, found []T, id func(T) turns.ID) error {
+	if len(found) < 2 {
+		return api.FieldErrorf(field, "%q may name several %s: give more characters of the id", head(name, 40), what)
+	}
+	return api.FieldErrorf(field, "%q names several %s: %s and %s are two", head(name, 40), what, id(found[0]), id(found[1]))
 }
 
 // turn finds the turn that a handle names: SESSION/TURN, SESSION@head, SESSION@head~N, or
 // SESSION@N with the number of a turn on the path of the session's head. Ids may be short, as
-// the tables of ledgerctl show them.
+// the tables of ledgerctl show them; a turn's id alone does, too.
 func (c *call) turn(ctx context.Context, field, name string) (session, turn turns.ID, err error) {
 	i := strings.LastIndexAny(name, "/@")
 	if i < 0 {
-		return session, turn, api.FieldErrorf(field, "%q names no turn: SESSION/TURN, as search returns it, SESSION@head, SESSION@head~N or SESSION@N", head(name, 80))
+		return c.bareTurn(ctx, field, name)
 	}
 	of, at := name[:i], name[i+1:]
 	if name[i] == '/' {
@@ -107,26 +103,41 @@ func (c *call) turn(ctx context.Context, field, name string) (session, turn turn
 	return s.ID, turn, err
 }
 
+// bareTurn finds the turn whose id is, begins or ends with a name.
+func (c *call) bareTurn(ctx context.Context, field, name string) (session, turn turns.ID, err error) {
+	wrong := api.FieldErrorf(field, "%q names no turn: SESSION/TURN, as search returns it, a turn's id, SESSION@head, SESSION@head~N or SESSION@N", head(name, 80))
+	if len(name) < leastName || len(name) > len(turn.String()) {
+		return session, turn, wrong
+	}
+	named, err := c.FindNames(ctx, api.FindNames{Name: name, Kind: "turn", Limit: 2})
+	switch {
+	case err != nil:
+		return session, turn, err
+	case len(named.Turns) == 0 && !named.Cut:
+		return session, turn, wrong
+	case len(named.Turns) != 1 || named.Cut:
+		return session, turn, ambiguous(field, name, "turns", named.Turns, func(t api.NamedTurn) turns.ID { return t.ID })
+	}
+	return named.Turns[0].Session, named.Turns[0].ID, nil
+}
+
 // shortTurn finds the turn on the path of a session's head whose id is, begins or ends with a name.
 func (c *call) shortTurn(ctx context.Context, field string, s *api.Session, name string) (found turns.ID, err error) {
 	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
 		return id, nil
 	}
-	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Order: "desc", Page: api.Page{Limit: 1000}}) {
+	if len(name) >= leastName {
+		named, err := c.FindNames(ctx, api.FindNames{Name: name, Kind: "turn", Session: s.ID, Limit: 2})
 		switch {
 		case err != nil:
 			return found, err
-		case !isNamed(t.ID, name):
-		case !found.IsZero():
-			return found, api.FieldErrorf(field, "%q names several turns of session %s: %s and %s are two", head(name, 40), s.ID, found, t.ID)
-		default:
-			found = t.ID
+		case len(named.Turns) == 1 && !named.Cut:
+			return named.Turns[0].ID, nil
+		case len(named.Turns) > 0 || named.Cut:
+			return found, ambiguous(field, name, "turns of session "+s.ID.String(), named.Turns, func(t api.NamedTurn) turns.ID { return t.ID })
 		}
 	}
-	if found.IsZero() {
-		return found, api.Errorf(api.NotFound, nil, "no turn on the path of session %s is called %q", s.ID, head(name, 40))
-	}
-	return found, nil
+	return found, api.Errorf(api.NotFound, nil, "no turn on the path of session %s is called %q", s.ID, head(name, 40))
 }
 
 // coded reports whether err has a code.
