@@ -41,6 +41,7 @@ func (l *lineReader) next() (sourceLine, error) {
 		l.buf = nil
 	}
 	l.buf = l.buf[:0]
+	l.skipEmpty()
 	l.n++
 	tooLong := false
 	for {
@@ -67,6 +68,15 @@ func (l *lineReader) next() (sourceLine, error) {
 		}
 		return sourceLine{n: l.n, b: bytes.TrimSpace(l.buf), whole: err == nil}, nil
 	}
+}
+
+// skipEmpty skips the empty lines at the beginning of what is buffered. A small compressed
+// file may hold a thousand million of them.
+func (l *lineReader) skipEmpty() {
+	b, _ := l.r.Peek(l.r.Buffered())
+	n := len(b) - len(bytes.TrimLeft(b, "\n"))
+	l.n += n
+	_, _ = l.r.Discard(n) // they are buffered
 }
 
 // lineObjects returns the JSON objects of one line. A line has one. A crash and a resume
