@@ -72,7 +72,7 @@ func (im *Importer) findChanged(ctx context.Context, how transcriptSource, forma
 	probe := Importer{Client: im.Client}
 	c := comparer{im: &probe, all: make(map[turns.ID]*comparison), responses: make(map[[sha256.Size]byte]bool)}
 	first := true
-	for st, err := range in.Format.Open(in, interchange.Options{Final: how.final, Copied: how.copied}).Steps() {
+	for st, err := range in.Format.Open(in, ReadOptions(how.name, in.Format.Name, interchange.Options{Final: how.final, Copied: how.copied})).Steps() {
 		if err != nil {
 			return nil, err
 		}
