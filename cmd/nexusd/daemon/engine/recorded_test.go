@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,39 @@ func TestRecordedContextMakesUpNoResults(t *testing.T) {
 		}
 		if len(cx.Messages) != want || sum != cx.Tokens {
 			t.Errorf("before %v: %d messages, %d tokens of %d in sources", before, len(cx.Messages), cx.Tokens, sum)
+		}
+	}
+}
+
+// A transcript that grew after its session was compacted here: its calls did not see the
+// summary, which is later than they are.
+func TestRecordedContextHasNoCompactionThatIsLaterThanTheCall(t *testing.T) {
+	e := newWorld().Engine(t)
+	c := new(clock)
+	e.Now = c.Now
+	s := must(e.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t).ID
+	past := func(text string) api.AppendTurn {
+		r := say(text, strings.Repeat("an answer of some words ", 60))
+		at := api.Time(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
+		r.Time = &at
+		return r
+	}
+	for range 4 {
+		add(t, e, s, past("before"))
+	}
+	must(e.Compact(t.Context(), alice, s, api.RunCompaction{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":50}`)}}, nil))(t)
+	at := add(t, e, s, past("read later")).ID
+	now := add(t, e, s, say("said now", "a")).ID
+	for turn, want := range map[turns.ID]int{at: 9, now: 0} {
+		cx := must(e.Context(t.Context(), alice, s, api.GetContext{At: turn, Recorded: true, Before: true, Explain: true}))(t)
+		summaries := 0
+		for _, x := range cx.Sources {
+			if x.Status == "summary" {
+				summaries++
+			}
+		}
+		if turn == at && (len(cx.Messages) != want || summaries != 0) || turn == now && summaries == 0 {
+			t.Errorf("turn %v: %d messages, %d of a summary", turn, len(cx.Messages), summaries)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func checkRecorded(req *api.GetContext) error {
 //
 // A turn that came with the recipe of its context has that context. Any other has what
 // is in force on its path: the compactions that its source recorded, or that the ledger
-// made. Nothing is shortened to a budget, since nothing says which one the agent had.
+// made before the call. Nothing is shortened to a budget, since nothing says which one the agent had.
 func (cx *Contexts) recordedView(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext) (v *contextView, by string, err error) {
 	if head.Ref.Session != s.ID {
 		return nil, "", api.FieldErrorf("/at", "the turn is of session %s, and so is what was recorded of its call", head.Ref.Session)
@@ -73,7 +73,12 @@ func (cx *Contexts) recordedView(ctx context.Context, s *ledger.Session, head li
 	}
 	v.policy, v.limits = policy.AsRecorded(), cx.reader.Limits(&v.set)
 	v.budget = v.policy.Budget(v.limits)
-	if v.path, err = cx.paths.Load(ctx, s, &v.set, v.policy, head); err != nil {
+	if ev.Claimed != 0 {
+		v.path, err = cx.paths.LoadAsOf(ctx, s, &v.set, v.policy, head, ev.Claimed)
+	} else {
+		v.path, err = cx.paths.Load(ctx, s, &v.set, v.policy, head)
+	}
+	if err != nil {
 		return nil, "", err
 	}
 	v.path.Limits = v.limits

@@ -58,22 +58,9 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 		}
 		p.InForce, sc, cut = x.inForce, x.scan, lineage.CutBefore(x.head.Depth+1, turns.MessagesHalf)
 	case !in.IsZero():
-		t, ev, err := pl.reader.TurnEvent(in)
-		if err != nil {
+		if p.InForce, cut, err = l.compaction(ctx, s, in); err != nil {
 			return p, err
 		}
-		p.InForce = &view.InForce{Node: t.Node, Span: *ev.Span}
-		if err := pl.content.Open(ev, &p.InForce.Body); err != nil {
-			return p, err
-		}
-		l.keys = append(l.keys, ev.Keys...)
-		replacement := p.InForce.Body.Replacement
-		l.partial = slices.ContainsFunc(content.MessageParts(replacement), func(q *turns.Part) bool { return q.Ref != nil })
-		l.content += content.MessagesSize(replacement)
-		if err := l.fillParts(ctx, s.Tenant, s.Root, content.MessageParts(replacement)); err != nil {
-			return p, err
-		}
-		cut = t.Cut
 	}
 	if err := pl.scan(ctx, s, head, cut, &sc, l); err != nil {
 		return p, err
@@ -83,6 +70,83 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 	if x == nil || x.head.Ref != head.Ref {
 		pl.keepTip(epoch, &p, row.Hash, &sc, l, x)
 	}
+	return p.Settled(p.Counter, p.Counter.Name() != pl.content.Counter.Name()), nil
+}
+
+// compaction loads a compaction, as the one in force. cut is where what it keeps begins.
+func (l *loading) compaction(ctx context.Context, s *ledger.Session, in turns.Ref) (f *view.InForce, cut lineage.Cut, err error) {
+	t, ev, err := l.loader.reader.TurnEvent(in)
+	if err != nil {
+		return nil, cut, err
+	}
+	f = &view.InForce{Node: t.Node, Span: *ev.Span}
+	if err := l.loader.content.Open(ev, &f.Body); err != nil {
+		return nil, cut, err
+	}
+	l.keys = append(l.keys, ev.Keys...)
+	parts := content.MessageParts(f.Body.Replacement)
+	l.partial = slices.ContainsFunc(parts, func(q *turns.Part) bool { return q.Ref != nil })
+	l.content += content.MessagesSize(f.Body.Replacement)
+	return f, t.Cut, l.fillParts(ctx, s.Tenant, s.Root, parts)
+}
+
+// LoadAsOf is Load for a call that was made at a time, Unix nanoseconds: a compaction that
+// was made later is not in force, though the path has it before the call. So it is with a
+// transcript that grew after its session was compacted here. Nothing of it is kept for
+// other loads.
+func (pl *Loader) LoadAsOf(ctx context.Context, s *ledger.Session, set *turns.Settings, pol policy.Policy, head lineage.Node, at int64) (view.Path, error) {
+	in, err := pl.reader.CompactionAt(s, head)
+	if err != nil {
+		return view.Path{}, err
+	}
+	later := false
+	for !in.IsZero() {
+		t, ev, err := pl.reader.TurnEvent(in)
+		if err != nil {
+			return view.Path{}, err
+		}
+		made := ev.Recorded
+		if ev.Claimed != 0 {
+			made = ev.Claimed
+		}
+		if made <= at {
+			break
+		}
+		later, in = true, turns.Ref{}
+		if t.Parent.IsZero() {
+			break
+		}
+		up, err := pl.reader.Projections.Node(t.Parent)
+		if err != nil {
+			return view.Path{}, err
+		}
+		if in, err = pl.reader.CompactionAt(s, up); err != nil {
+			return view.Path{}, err
+		}
+	}
+	if !later {
+		return pl.Load(ctx, s, set, pol, head)
+	}
+	p := pl.EmptyPath(s, set, pol, head)
+	p.Idle = pl.reader.IdleTime(head)
+	p.View = pol.Prune
+	p.Cold = pol.Cold(p.Idle)
+	preamble, err := pl.content.PreambleDigest(set)
+	if err != nil {
+		return p, err
+	}
+	l := &loading{loader: pl, counter: p.Counter}
+	var cut lineage.Cut
+	if !in.IsZero() {
+		if p.InForce, cut, err = l.compaction(ctx, s, in); err != nil {
+			return p, err
+		}
+	}
+	sc := pathScan{inForce: in, preamble: preamble}
+	if err := pl.scan(ctx, s, head, cut, &sc, l); err != nil {
+		return p, err
+	}
+	p.Halves, p.Changed = l.halves, sc.changed
 	return p.Settled(p.Counter, p.Counter.Name() != pl.content.Counter.Name()), nil
 }
 

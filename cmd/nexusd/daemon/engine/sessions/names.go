@@ -11,6 +11,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/turns"
+	"nexus/turns/seal"
 )
 
 // maxNamed bounds the ids that a name is compared with: those that it begins or ends, of
@@ -133,6 +134,10 @@ func (ss *Sessions) labelled(ctx context.Context, c reader.Caller, label string,
 			continue
 		}
 		h, err := ss.findHolder(ctx, reader.Caller{Tenant: c.Tenant, Agent: agent, Key: c.Key}, label, row)
+		if errors.Is(err, seal.ErrNoKey) { // the row is found by the digest: it is this label
+			out.Sessions = append(out.Sessions, api.NamedSession{ID: row.Session, Agent: agent})
+			continue
+		}
 		if err != nil {
 			return err
 		}
