@@ -101,24 +101,30 @@ func (e *env) listSessions(ctx context.Context, all bool, g *searchview.Filter) 
 		e.Say("no session yet in tenant %q; ledgerctl import FILE brings one in, ledgerctl append new begins one", e.Tenant)
 		return nil
 	}
+	slices.SortStableFunc(list, func(a, b api.Session) int { return cmp.Compare(lastActivity(&a), lastActivity(&b)) })
 	_, err = io.WriteString(e.Out, sessionview.Table(e.Terminal, list))
 	return err
+}
+
+// lastActivity is the time of a session's newest turn, in Unix nanoseconds; of one without
+// a turn that of its opening.
+func lastActivity(s *api.Session) int64 {
+	if s.HeadTime == nil {
+		return time.Time(s.Created).UnixNano()
+	}
+	return time.Time(*s.HeadTime).UnixNano()
 }
 
 // newest returns so many sessions of a list, those whose newest turn is the newest, in the
 // order of the list.
 func newest(list []api.Session, limit int) []api.Session {
-	at := func(s *api.Session) int64 {
-		if s.HeadTime == nil {
-			return 0
-		}
-		return time.Time(*s.HeadTime).UnixNano()
-	}
 	by := make([]int, len(list))
 	for i := range by {
 		by[i] = i
 	}
-	slices.SortStableFunc(by, func(a, b int) int { return cmp.Or(cmp.Compare(at(&list[b]), at(&list[a])), cmp.Compare(b, a)) })
+	slices.SortStableFunc(by, func(a, b int) int {
+		return cmp.Or(cmp.Compare(lastActivity(&list[b]), lastActivity(&list[a])), cmp.Compare(b, a))
+	})
 	by = by[:min(limit, len(by))]
 	slices.Sort(by)
 	out := make([]api.Session, len(by))

@@ -173,14 +173,39 @@ func (f Finder) byTranscript(ctx context.Context, c *api.Client, name string) (f
 	if len(found) == 0 { // the beginning of the end that tables show names one where nothing else does
 		found = begun
 	}
-	if len(found) == 1 {
-		s, err := f.described(ctx, c, found[0].ID)
+	if root := onlyRoot(found); root >= 0 {
+		found = found[root : root+1]
+	}
+	for i := range found[:min(len(found), maxListed)] {
+		s, err := f.described(ctx, c, found[i].ID)
 		if err != nil {
 			return nil, 0, err
 		}
-		found[0] = *s
+		found[i] = *s
 	}
 	return found, unreadable, nil
+}
+
+// onlyRoot returns the index of the session that all others of a list were forked from, or
+// serve: a rewind and a sub-agent have the id of their transcript, too. It is -1 if there
+// are several.
+func onlyRoot(list []api.Session) int {
+	in := make(map[turns.ID]bool, len(list))
+	for i := range list {
+		in[list[i].ID] = true
+	}
+	root := -1
+	for i := range list {
+		s := &list[i]
+		if s.ForkedFrom != nil && in[s.ForkedFrom.Session] || s.SpawnedBy != nil && in[s.SpawnedBy.Session] {
+			continue
+		}
+		if root >= 0 {
+			return -1
+		}
+		root = i
+	}
+	return root
 }
 
 // line is a session among others of its name, with the time and the count that the table of
