@@ -57,6 +57,20 @@ func TestRefreshOfForksCopiesNothing(t *testing.T) {
 	}
 }
 
+// A count of tokens that no event can hold is a loss of its call, not the end of the file.
+func TestImportOfAnImpossibleCountGoesOn(t *testing.T) {
+	r := newRefresher(t)
+	text := claudeSession("21234567-89ab-4def-8123-456789abcdef", exchanges("one", "two", "three")...)
+	r.write(strings.Replace(text, `"input_tokens":10`, `"input_tokens":18446744073709551615`, 1))
+	got := r.read(false)
+	if _, said := r.only(); said != "one two three" || len(got.Losses) != 1 {
+		t.Errorf("stored %q, losses %+v", said, got.Losses)
+	}
+	if got := r.read(true); got.Stored+got.Renewed != 0 {
+		t.Errorf("refreshed: %+v", got)
+	}
+}
+
 // importAll imports files and returns how much was stored.
 func importAll(t *testing.T, c *api.Client, files []transcripts.File, refresh bool) (stored int) {
 	t.Helper()

@@ -93,6 +93,7 @@ func (im *Importer) findChanged(ctx context.Context, how transcriptSource, forma
 				}
 			}
 		}
+		st, _ = withoutExcess(st)
 		if err := c.step(ctx, probe.boundTime(st), in.Format.Name); err != nil {
 			return nil, err
 		}
