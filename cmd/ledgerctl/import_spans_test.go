@@ -56,6 +56,9 @@ func TestSpansInSeveralFilesInAnyOrder(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					if x.Uncounted > 0 { // usage that came after its turn was stored
+						continue
+					}
 					turn, err := c.Turn(ctx, x.Session, x.Turn)
 					if err != nil {
 						t.Fatal(err)

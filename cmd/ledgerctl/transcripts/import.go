@@ -362,6 +362,10 @@ func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
 		rep.Existing++
 		return nil
 	}
+	st, refused := withoutExcess(st)
+	if refused != nil {
+		rep.lose(interchange.Loss{Kind: "skipped", Reason: "usage with a count that is larger than any call has", Record: st.ID().String(), Usage: refused})
+	}
 	st, shared, err := in.rename(ctx, in.boundTime(st))
 	if err != nil {
 		return err
@@ -389,6 +393,26 @@ func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
 		rep.Stored++
 	}
 	return nil
+}
+
+// withoutExcess returns a step without a usage that no event can hold: one such number
+// would end the import of its file. refused is not nil where it had one, and has none of
+// its counts.
+func withoutExcess(st interchange.Step) (out interchange.Step, refused *turns.Usage) {
+	isExcess := func(u *turns.Usage) bool {
+		return u != nil && max(u.InputTokens, u.OutputTokens, u.CacheRead, u.CacheCreation) > turns.MaxCount
+	}
+	switch {
+	case st.Append != nil && isExcess(st.Append.Usage):
+		a := *st.Append
+		a.Usage = nil
+		return interchange.Step{Append: &a}, new(turns.Usage)
+	case st.Compaction != nil && isExcess(st.Compaction.Usage):
+		k := *st.Compaction
+		k.Usage = nil
+		return interchange.Step{Compaction: &k}, new(turns.Usage)
+	}
+	return st, nil
 }
 
 // isSuperseded reports whether the session that a step goes to has a successor.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,8 +30,9 @@ import (
 type renewal struct {
 	id    turns.ID
 	old   *api.Session
-	point turns.Ref // the last turn that both have, where the file has lost others; zero: none
-	lost  bool      // the file has lost turns that the old session holds
+	point turns.Ref      // the last turn that both have, where the file has lost others; zero: none
+	lost  bool           // the file has lost turns that the old session holds
+	also  []*api.Session // branches of the old session that the successor holds
 }
 
 // storedTurn is a turn of the ledger, as it is compared.
@@ -53,6 +55,8 @@ type comparison struct {
 	last    turns.Ref // the last turn that both have alike, before the first that differs
 	skipped bool      // a compaction that the ledger has not
 	news    []newTurn // what the ledger has not
+
+	branches []*comparison // sessions that the ledger has branches of it in: see place
 }
 
 // newTurn is a turn that the ledger lacks.
@@ -70,7 +74,8 @@ func (im *Importer) findChanged(ctx context.Context, how transcriptSource, forma
 	}
 	defer in.Close()
 	probe := Importer{Client: im.Client}
-	c := comparer{im: &probe, all: make(map[turns.ID]*comparison), responses: make(map[[sha256.Size]byte]bool)}
+	c := comparer{im: &probe, all: make(map[turns.ID]*comparison), responses: make(map[[sha256.Size]byte]bool),
+		placed: make(map[turns.ID]*comparison), branches: make(map[turns.ID]*comparison)}
 	first := true
 	for st, err := range in.Format.Open(in, ReadOptions(how.name, in.Format.Name, interchange.Options{Final: how.final, Copied: how.copied})).Steps() {
 		if err != nil {
@@ -88,6 +93,7 @@ func (im *Importer) findChanged(ctx context.Context, how transcriptSource, forma
 				}
 			}
 		}
+		st, _ = withoutExcess(st)
 		if err := c.step(ctx, probe.boundTime(st), in.Format.Name); err != nil {
 			return nil, err
 		}
@@ -107,6 +113,9 @@ func (im *Importer) plan(ctx context.Context, c *comparer, format string) (curre
 		if im.renewing[x.from] != nil && !im.renewing[x.from].lost || x.skipped && isOlder(old, format) {
 			x.differs = true
 		}
+		for _, b := range x.branches {
+			x.differs = x.differs || b.differs
+		}
 		if !x.differs {
 			current = append(current, old)
 			continue
@@ -114,6 +123,11 @@ func (im *Importer) plan(ctx context.Context, c *comparer, format string) (curre
 		r := &renewal{id: turns.DeriveID(old.ID.Time(), "refresh", old.ID.String(), format, strconv.Itoa(versionOf(format))), old: old, lost: c.hasLost(x)}
 		if r.lost && x.from.IsZero() {
 			r.point = x.last
+		}
+		for _, b := range x.branches {
+			if b.isNamed() {
+				r.also = append(r.also, b.line.had)
+			}
 		}
 		im.renewing[source] = r
 	}
@@ -126,6 +140,8 @@ type comparer struct {
 	all       map[turns.ID]*comparison // by session of the source
 	order     []turns.ID
 	responses map[[sha256.Size]byte]bool // that the file holds, or what it is forked from
+	placed    map[turns.ID]*comparison   // by turn: of another session than the steps say
+	branches  map[turns.ID]*comparison   // by session: those that hold such turns; nil: none
 }
 
 func (c *comparer) step(ctx context.Context, st interchange.Step, format string) error {
@@ -157,7 +173,11 @@ func (c *comparer) begin(ctx context.Context, source turns.ID, f *interchange.Fo
 }
 
 func (c *comparer) fork(ctx context.Context, f *interchange.Fork) error {
-	parent, err := c.im.lineOf(ctx, f.At.Session)
+	if up := c.all[f.At.Session]; up != nil && !f.First.IsZero() && up.turns[f.First] != nil {
+		c.all[f.ID] = up // the ledger has its turns there, and no fork was needed
+		return nil
+	}
+	parent, at, err := c.forkPoint(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -165,22 +185,7 @@ func (c *comparer) fork(ctx context.Context, f *interchange.Fork) error {
 	if err != nil {
 		return err
 	}
-	x.from = f.At.Session
-	at, err := c.im.turnIn(ctx, parent, f.At.Turn)
-	if err != nil {
-		return err
-	}
-	at = c.im.splits.last(at)
-	x.line.fork, x.line.at = f.At, turns.Ref{Session: parent.id, Turn: at}
-	switch {
-	case c.all[f.At.Session] != nil: // of this file
-	case parent.had == nil:
-		return ErrNoParent
-	default:
-		if _, err := c.im.Client.Turn(ctx, parent.id, at); coded(err, api.NotFound) {
-			return ErrNoParent
-		}
-	}
+	x.from, x.line.fork, x.line.at = f.At.Session, f.At, turns.Ref{Session: parent.id, Turn: at}
 	if had := x.line.had; had != nil && had.ForkedFrom != nil && had.ForkedFrom.Turn != at && x.line.before == nil {
 		x.differs = true
 	}
@@ -188,6 +193,34 @@ func (c *comparer) fork(ctx context.Context, f *interchange.Fork) error {
 		return c.inherited(ctx, parent.id, at)
 	}
 	return nil
+}
+
+// forkPoint returns the session that has the turn of a fork, and the turn's id there. A fork
+// of a session that this file has needs no look: its turn may be one that the ledger lacks.
+// Errors: [ErrNoParent].
+func (c *comparer) forkPoint(ctx context.Context, f *interchange.Fork) (parent *line, at turns.ID, err error) {
+	for _, ref := range append([]turns.Ref{f.At}, f.Else...) {
+		if parent, err = c.im.lineOf(ctx, ref.Session); err != nil {
+			return nil, at, err
+		}
+		if at, err = c.im.turnIn(ctx, parent, ref.Turn); err != nil {
+			return nil, at, err
+		}
+		at = c.im.splits.last(at)
+		if b := c.placed[at]; b != nil {
+			return b.line, at, nil
+		}
+		if c.all[ref.Session] != nil {
+			return parent, at, nil
+		}
+		if parent.had == nil {
+			continue
+		}
+		if _, err := c.im.Client.Turn(ctx, parent.id, at); !coded(err, api.NotFound) {
+			return parent, at, err
+		}
+	}
+	return nil, at, ErrNoParent
 }
 
 // inherited notes the responses on the path of a turn: a fork that is placed there has them.
@@ -344,6 +377,15 @@ func (c *comparer) turn(ctx context.Context, a *interchange.Append) error {
 	}
 	t := x.turns[id]
 	if t == nil {
+		b, err := c.place(ctx, x, a, id, parent)
+		if err != nil {
+			return err
+		}
+		if b != nil {
+			x, t = b, b.turns[id]
+		}
+	}
+	if t == nil {
 		x.news = append(x.news, newTurn{a.Time, response})
 		return c.missing(x, parent)
 	}
@@ -356,6 +398,48 @@ func (c *comparer) turn(ctx context.Context, a *interchange.Append) error {
 	}
 	c.settle(x, id, alike)
 	return nil
+}
+
+// place returns the session that has a turn of x in the ledger, where another turn followed
+// its parent and it began a fork: see [Importer.place]. Nil: none has it.
+func (c *comparer) place(ctx context.Context, x *comparison, a *interchange.Append, id, parent turns.ID) (*comparison, error) {
+	if a.Branch.IsZero() {
+		return nil, nil
+	}
+	b := c.placed[parent]
+	if b == nil || b.turns[id] == nil {
+		var ok bool
+		if b, ok = c.branches[a.Branch]; !ok {
+			had, err := c.im.sessionIfAny(ctx, a.Branch)
+			if err != nil {
+				return nil, err
+			}
+			if had != nil && had.State == "open" { // else it has a successor
+				b = &comparison{line: &line{id: a.Branch, had: had}, turns: make(map[turns.ID]*storedTurn)}
+				if err := c.load(ctx, b); err != nil {
+					return nil, err
+				}
+			}
+			c.branches[a.Branch] = b
+		}
+	}
+	if b == nil || b.turns[id] == nil {
+		return nil, nil
+	}
+	if c.placed[id] = b; !slices.Contains(x.branches, b) {
+		x.branches = append(x.branches, b)
+	}
+	return b, nil
+}
+
+// isNamed reports whether the file holds all turns of a session.
+func (x *comparison) isNamed() bool {
+	for _, t := range x.turns {
+		if t.normal && !t.named {
+			return false
+		}
+	}
+	return true
 }
 
 // ids returns the ids of a turn and its parent in the ledger. shared says that the turn is
@@ -492,8 +576,10 @@ func (im *Importer) renew(ctx context.Context, rep *Report, current []*api.Sessi
 		rep.Same++
 	}
 	for source, r := range im.renewing {
-		if err := im.supersede(ctx, r, im.lines[source]); err != nil {
-			return err
+		for _, old := range append([]*api.Session{r.old}, r.also...) {
+			if err := im.supersede(ctx, r, old, im.lines[source]); err != nil {
+				return err
+			}
 		}
 		rep.Renewed++
 	}
@@ -501,16 +587,16 @@ func (im *Importer) renew(ctx context.Context, rep *Report, current []*api.Sessi
 }
 
 // supersede marks the session that a successor took the place of, and closes it.
-func (im *Importer) supersede(ctx context.Context, r *renewal, next *line) error {
+func (im *Importer) supersede(ctx context.Context, r *renewal, old *api.Session, next *line) error {
 	if next == nil || next.id != r.id {
 		return errors.New("internal error: a session was read anew, and nothing was stored")
 	}
-	s, err := im.Client.Session(ctx, r.old.ID)
+	s, err := im.Client.Session(ctx, old.ID)
 	if err != nil {
 		return err
 	}
 	name := "superseded_by"
-	if r.lost {
+	if r.lost && old == r.old {
 		name = "continued_by"
 	}
 	if err := im.setMeta(ctx, s, "successor", map[string]turns.Raw{name: turns.RawText(r.id.String())}); err != nil {

@@ -25,7 +25,7 @@ func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session
 		return nil, err
 	}
 	out.Label, out.Depth, out.Model, out.Limits, out.User, out.Meta = label, head.Depth, set.Model, set.Limits, set.User, set.Meta
-	out.Reset, out.SupersededBy = set.Reset, turns.SupersededBy(set.Meta)
+	out.Reset, out.SupersededBy = set.Reset, rd.SupersededBy(s, &set)
 	out.SpawnedBy = rd.spawnedBy(s, SpawnerOf(s, &set))
 	if out.Ended, err = rd.ended(s); err != nil && !errors.Is(err, turns.ErrErased) {
 		return nil, err
@@ -106,6 +106,19 @@ func SpawnerOf(s *ledger.Session, set *turns.Settings) turns.Ref {
 		return s.Spawned
 	}
 	return set.SpawnedBy
+}
+
+// SupersededBy returns the session that an import made in place of s. It is zero while the
+// agent of s has no such session: nothing else holds what s holds then.
+func (rd *Reader) SupersededBy(s *ledger.Session, set *turns.Settings) turns.ID {
+	by := turns.SupersededBy(set.Meta)
+	if by.IsZero() || by == s.ID {
+		return turns.ID{}
+	}
+	if next, err := rd.Projections.Session(by); err != nil || next.Tenant != s.Tenant || next.Agent != s.Agent {
+		return turns.ID{}
+	}
+	return by
 }
 
 // spawnedBy returns what s serves, as far as its agent has it by now: nil while the

@@ -138,7 +138,7 @@ func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, 
 // turns as they are read now.
 func (r *resolver) isSuperseded(s *ledger.Session) bool {
 	_, _, set, err := r.se.reader.StoredSettings(s)
-	return err == nil && !turns.SupersededBy(set.Meta).IsZero()
+	return err == nil && !r.se.reader.SupersededBy(s, &set).IsZero()
 }
 
 // viewOf returns the view of a session.

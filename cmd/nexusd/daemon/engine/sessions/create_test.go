@@ -115,3 +115,20 @@ func TestSupersededSessionIsNotListed(t *testing.T) {
 		}
 	}
 }
+
+// A session is listed as long as its agent has nothing in its place, whatever its meta names.
+func TestSessionWithoutItsSuccessorIsListed(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
+	foreign := enginetest.Must(e.Create(t.Context(), reader.Caller{Tenant: "default", Agent: "bob"}, api.CreateSession{}, []byte("{}")))(t)
+	for what, by := range map[string]turns.ID{"nowhere": enginetest.ID(t), "itself": s.ID, "of another agent": foreign.ID} {
+		var set api.SetSession
+		set.ID, set.Meta = enginetest.ID(t), turns.Raw(`{"superseded_by":"`+by.String()+`"}`)
+		if got := enginetest.Must(e.Set(t.Context(), enginetest.Alice, s.ID, set, enginetest.JSON(set)))(t); !got.SupersededBy.IsZero() {
+			t.Errorf("%s: superseded by %s", what, got.SupersededBy)
+		}
+		if got := enginetest.Must(e.List(t.Context(), enginetest.Alice, api.ListSessions{}))(t).Sessions; len(got) != 1 {
+			t.Errorf("%s: %d sessions listed", what, len(got))
+		}
+	}
+}

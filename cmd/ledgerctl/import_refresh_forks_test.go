@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"nexus/cmd/ledgerctl/cost"
+	"nexus/cmd/ledgerctl/local"
+	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/ledger/api"
+)
+
+// A refresh of forks and of what they are forked from copies nothing a second time, whichever
+// was imported first: the ledger may have a branch in another session than the file says. Where
+// each file was imported by itself, a fork that came before its parent may be placed anew, and
+// what was forked from it in the refresh after that.
+func TestRefreshOfForksCopiesNothing(t *testing.T) {
+	for _, order := range []string{"parent branch middle second", "second branch middle parent", "middle branch second parent"} {
+		for _, oneByOne := range []bool{false, true} {
+			t.Run(fmt.Sprint(order, " ", oneByOne), func(t *testing.T) {
+				e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
+				c, stop, err := local.Start(t.Context(), e.Terminal, t.TempDir())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer stop()
+				names := piForks(t, t.TempDir())
+				var files []transcripts.File
+				for _, what := range strings.Fields(order) {
+					files = append(files, transcripts.File{Name: names[what]})
+				}
+				if oneByOne {
+					for i := range files {
+						importAll(t, c, files[i:i+1], false)
+					}
+				}
+				importAll(t, c, files, false)
+				shapes := sessionShapes(t, c)
+				for again := range 3 {
+					stored := importAll(t, c, files, true)
+					if stored > 0 && (!oneByOne || again == 2) {
+						t.Errorf("the refresh %d stored %d", again, stored)
+					}
+					if now := sessionShapes(t, c); !slices.Equal(now, shapes) {
+						t.Errorf("sessions %q, after the refresh %d %q", shapes, again, now)
+					}
+					if n := countCalls(t, c); n != 6 {
+						t.Errorf("%d calls after the refresh %d, want 6", n, again)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A count of tokens that no event can hold is a loss of its call, not the end of the file.
+func TestImportOfAnImpossibleCountGoesOn(t *testing.T) {
+	r := newRefresher(t)
+	text := claudeSession("21234567-89ab-4def-8123-456789abcdef", exchanges("one", "two", "three")...)
+	r.write(strings.Replace(text, `"input_tokens":10`, `"input_tokens":18446744073709551615`, 1))
+	got := r.read(false)
+	if _, said := r.only(); said != "one two three" || len(got.Losses) != 1 {
+		t.Errorf("stored %q, losses %+v", said, got.Losses)
+	}
+	if got := r.read(true); got.Stored+got.Renewed != 0 {
+		t.Errorf("refreshed: %+v", got)
+	}
+}
+
+// importAll imports files and returns how much was stored.
+func importAll(t *testing.T, c *api.Client, files []transcripts.File, refresh bool) (stored int) {
+	t.Helper()
+	im := transcripts.Importer{Client: c, Format: "auto", Final: true, Refresh: refresh}
+	for i, o := range im.Files(t.Context(), files) {
+		if o.Err != nil {
+			t.Fatalf("%s: %v", files[i].Name, o.Err)
+		}
+		stored += o.Report.Stored
+	}
+	return stored
+}
+
+func countCalls(t *testing.T, c *api.Client) (n int) {
+	t.Helper()
+	_, calls := cost.Read(t.Context(), c, cost.Scope{})
+	for _, err := range calls {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
