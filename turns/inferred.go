@@ -52,6 +52,26 @@ func UncountedCalls(meta Raw) uint64 {
 	return min(u.Calls, MaxCount)
 }
 
+// LateUsage is the usage of a call whose turn was stored before its usage was known.
+type LateUsage struct {
+	Model string    `json:"model,omitzero"`
+	Time  time.Time `json:"time,omitzero"` // zero: that of the turn
+	Usage Usage     `json:"usage"`
+}
+
+// LateUsages returns the member "late_usage" of a session's meta: usage that came after its
+// turn was stored, by turn. A meta belongs to the client; nil for what is no such member.
+func LateUsages(meta Raw) map[ID]LateUsage {
+	var m struct {
+		Late Raw `json:"late_usage"`
+	}
+	var late map[ID]LateUsage
+	if meta.Kind() != '{' || json.Unmarshal(meta, &m) != nil || m.Late.Kind() != '{' || json.Unmarshal(m.Late, &late) != nil {
+		return nil
+	}
+	return late
+}
+
 // SupersededBy returns the member "superseded_by" of a session's meta: the session that an
 // import made in its place. A meta belongs to the client; what is no id names none.
 func SupersededBy(meta Raw) ID {

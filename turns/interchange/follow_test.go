@@ -51,6 +51,7 @@ func TestGeminiCLILog(t *testing.T) {
 			got = append(got, "fork "+ids[s.Fork.ID]+" at "+ids[s.Fork.At.Turn])
 		case s.Compaction != nil:
 			got = append(got, "compaction in "+ids[s.Compaction.Session]+" after "+ids[s.Compaction.Parent]+" keeps "+ids[s.Compaction.FirstKept])
+			ids[s.Compaction.ID] = "the compaction"
 			if len(s.Compaction.Replacement) != 2 {
 				t.Errorf("the replacement has %d messages", len(s.Compaction.Replacement))
 			}
@@ -67,8 +68,8 @@ func TestGeminiCLILog(t *testing.T) {
 	}
 	want := []string{
 		"open s0", "turn in s0 after : user I look.", "turn in s0 after I look.: tool done", "turn in s0 after done: user as you say",
-		"fork f at done", "turn in f after done: user better", "compaction in f after better keeps better", "turn in f after better: user ok",
-		"open s7", "turn in s7 after : user new",
+		"fork f at done", "turn in f after done: user better", "compaction in f after better keeps better", "turn in f after the compaction: user ok",
+		"open s8", "turn in s8 after : user new",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

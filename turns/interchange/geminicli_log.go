@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -224,7 +225,13 @@ func (g *geminiCLIReader) openSession(at time.Time, branch, first turns.ID) {
 // replace reads the messages that the model sees from here on.
 func (g *geminiCLIReader) replace(line int, h *geminiCLIHeader, raw []byte) {
 	if len(g.log.list) == 0 && g.last == nil { // the beginning
-		for i := range h.Messages {
+		n := compressedMessages(h.Messages)
+		if n > 0 && g.parent.IsZero() {
+			g.compactFirst(h, n)
+		} else {
+			n = 0
+		}
+		for i := n; i < len(h.Messages); i++ {
 			g.addMessage(line, &h.Messages[i])
 		}
 		return
@@ -262,6 +269,84 @@ func (g *geminiCLIReader) replace(line int, h *geminiCLIHeader, raw []byte) {
 	g.compact(line, h, kept, sha256.Sum256(raw))
 }
 
+// compressedMessages returns how many messages stand for a history that Gemini CLI
+// compressed: a snapshot in the name of the user, and the answer to it, which no model gave.
+func compressedMessages(ms []geminiCLIMessage) int {
+	if len(ms) == 0 || ms[0].Type != "user" || !strings.HasPrefix(strings.TrimSpace(contentText(ms[0].Content)), "<state_snapshot>") {
+		return 0
+	}
+	if len(ms) > 1 && ms[1].Type == "gemini" && ms[1].Tokens == nil {
+		return 2
+	}
+	return 1
+}
+
+// contentText returns a message's text: that of its first part.
+func contentText(content jsontext.Value) string {
+	if s, ok := turns.Raw(content).Text(); ok {
+		return s
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if content.Kind() != '[' || decodeLoose(content, &parts) != nil || len(parts) == 0 {
+		return ""
+	}
+	return parts[0].Text
+}
+
+// compactFirst records the compaction that a file begins with: what the first n messages
+// replaced stands in another file of the session.
+func (g *geminiCLIReader) compactFirst(h *geminiCLIHeader, n int) {
+	g.open()
+	k := &Compaction{Session: g.session, Trigger: "threshold", Time: g.start, Meta: withTimeBound(nil, turns.TimeNotBefore)}
+	for i := range h.Messages[:n] {
+		if at := parseTime(turns.RawText(h.Messages[i].Time)); !at.IsZero() {
+			g.lastTime, k.Time = at, at
+		}
+	}
+	k.ID = g.compactionID(h.Messages[:n], "")
+	g.replacement(k, h.Messages[:n])
+	g.log.tips[g.session] = k.ID
+	g.step(Step{Compaction: k})
+}
+
+// compactionID returns the id of the compaction that put messages in the place of others: the
+// same in all files of the session. key is for messages without ids.
+func (g *geminiCLIReader) compactionID(ms []geminiCLIMessage, key string) turns.ID {
+	ids := make([]string, 0, len(ms))
+	for i := range ms {
+		if ms[i].ID == "" {
+			ids = nil
+			break
+		}
+		ids = append(ids, ms[i].ID)
+	}
+	if len(ids) > 0 {
+		key = strings.Join(ids, " ")
+	}
+	return turns.DeriveID(g.start, "gemini-cli compaction", g.source, key)
+}
+
+// replacement adds messages to those that a compaction put in the place of others. What
+// follows follows the compaction.
+func (g *geminiCLIReader) replacement(k *Compaction, ms []geminiCLIMessage) {
+	g.parent = k.ID
+	for i := range ms {
+		m := &ms[i]
+		switch m.Type {
+		case "user":
+			k.Replacement = append(k.Replacement, turns.Message{Role: turns.User, Parts: g.parts(m)})
+		case "gemini":
+			response, results := g.response(m)
+			k.Replacement = append(append(k.Replacement, response), results...)
+		default:
+			continue
+		}
+		g.log.list = append(g.log.list, geminiCLIPlaced{id: m.ID, before: g.geminiCLIPoint, turn: k.ID})
+	}
+}
+
 // compact records that messages replace all but the last kept ones. sum is the digest of
 // the record.
 func (g *geminiCLIReader) compact(line int, h *geminiCLIHeader, kept int, sum [sha256.Size]byte) {
@@ -276,8 +361,9 @@ func (g *geminiCLIReader) compact(line int, h *geminiCLIHeader, kept int, sum [s
 		idTime, at, bound = g.start, g.lastTime, turns.TimeNotBefore
 	}
 	g.openSession(at, turns.DeriveID(idTime, "gemini-cli branch", g.source, key), turns.ID{})
-	k := &Compaction{Session: g.session, Parent: g.parent, Time: at, Trigger: "threshold", ID: turns.DeriveID(idTime, "gemini-cli compaction", g.source, key), Meta: withTimeBound(nil, bound)}
 	old := len(g.log.list) - kept
+	replaced := h.Messages[:len(h.Messages)-kept]
+	k := &Compaction{Session: g.session, Parent: g.parent, Time: at, Trigger: "threshold", ID: g.compactionID(replaced, key), Meta: withTimeBound(nil, bound)}
 	if kept > 0 {
 		k.FirstKept = g.log.list[old].turn
 	} else {
@@ -285,19 +371,8 @@ func (g *geminiCLIReader) compact(line int, h *geminiCLIHeader, kept int, sum [s
 	}
 	list := slices.Clone(g.log.list[old:])
 	g.log.list = nil
-	for i := range h.Messages[:len(h.Messages)-kept] {
-		m := &h.Messages[i]
-		switch m.Type {
-		case "user":
-			k.Replacement = append(k.Replacement, turns.Message{Role: turns.User, Parts: g.parts(m)})
-		case "gemini":
-			response, results := g.response(m)
-			k.Replacement = append(append(k.Replacement, response), results...)
-		default:
-			continue
-		}
-		g.log.list = append(g.log.list, geminiCLIPlaced{id: m.ID, before: g.geminiCLIPoint, turn: g.parent})
-	}
+	g.replacement(k, replaced)
+	g.log.tips[g.session] = k.ID
 	g.log.list = append(g.log.list, list...)
 	g.step(Step{Compaction: k})
 }

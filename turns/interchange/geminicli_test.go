@@ -220,3 +220,36 @@ func TestGeminiCLINotesAreOfAProgram(t *testing.T) {
 		t.Errorf("of programs %v, time %v, meta %s", at, a.Time, a.Meta)
 	}
 }
+
+// A chat that was resumed in another file begins with what a compression left. The compaction
+// and what follows it have the ids that the first file gives them.
+func TestGeminiCLIFileThatBeginsWithACompression(t *testing.T) {
+	const (
+		head     = `{"sessionId":"s","projectHash":"p","startTime":"2026-03-01T10:00:00Z","kind":"main"}` + "\n"
+		ask      = `{"id":"m1","timestamp":"2026-03-01T10:01:00Z","type":"user","content":"how many oaks"}` + "\n" + `{"id":"m2","timestamp":"2026-03-01T10:02:00Z","type":"gemini","content":"nine","tokens":{"input":10,"output":1}}` + "\n"
+		snapshot = `{"id":"k1","timestamp":"2026-03-01T10:03:00Z","type":"user","content":[{"text":"<state_snapshot>nine oaks</state_snapshot>"}]},{"id":"k2","timestamp":"2026-03-01T10:03:01Z","type":"gemini","content":"Noted."}`
+		more     = `{"id":"m3","timestamp":"2026-03-01T10:04:00Z","type":"user","content":"and elms"}`
+		answer   = `{"id":"m4","timestamp":"2026-03-01T10:05:00Z","type":"gemini","content":"two","tokens":{"input":5,"output":1}}`
+	)
+	first := head + ask + `{"$set":{"messages":[` + snapshot + `]}}` + "\n" + more + "\n" + answer + "\n"
+	second := head + `{"$set":{"messages":[` + snapshot + "," + more + "," + answer + `]}}` + "\n"
+	read := func(text string) (steps []Step) {
+		for s, err := range GeminiCLI(strings.NewReader(text), Options{Final: true}).Steps() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps = append(steps, s)
+		}
+		return steps
+	}
+	a, b := read(first), read(second)
+	if len(a) != 4 || len(b) != 3 || a[2].Compaction == nil || b[1].Compaction == nil {
+		t.Fatalf("%v\n%v", outlineSteps(a), outlineSteps(b))
+	}
+	if a[2].ID() != b[1].ID() || len(b[1].Compaction.Replacement) != 2 || !b[1].Compaction.Parent.IsZero() {
+		t.Errorf("compactions %+v, %+v", a[2].Compaction, b[1].Compaction)
+	}
+	if x, y := a[3].Append, b[2].Append; x.ID != y.ID || x.Parent != y.Parent || x.Session != y.Session || x.Usage == nil {
+		t.Errorf("turns after it: %+v, %+v", x, y)
+	}
+}

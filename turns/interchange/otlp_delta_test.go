@@ -147,3 +147,22 @@ func TestUsageOfASpanWhoseMessagesAreInTheLog(t *testing.T) {
 		}
 	}
 }
+
+// A call that holds only what is new stands where the history of a later call has it.
+func TestSpanTakesTheHistoryOfALaterOne(t *testing.T) {
+	delta := otelSpanLine("2", "c", 2, "", "q2", "a2")
+	full := otelSpanLine("3", "c", 3, "", "q1", "a1", "q2", "a2", "q3", "a3")
+	for _, text := range []string{delta + full, full + delta} {
+		steps, _ := readChat(t, text, Options{})
+		texts, used := turnTexts(t, steps)
+		if want := []string{"q1", "a1", "q2", "a2", "q3", "a3"}; !slices.Equal(texts, want) || used != 20 {
+			t.Errorf("turns %v, %d tokens", texts, used)
+		}
+	}
+	// Which of two equal turns it is, nobody says.
+	twice := otelSpanLine("3", "c", 3, "", "q2", "a2", "q2", "a2", "q3", "a3")
+	steps, _ := readChat(t, delta+twice, Options{})
+	if a := steps[1].Append; !a.Continues || len(a.Messages) != 1 || a.Usage == nil {
+		t.Errorf("steps %v", outlineSteps(steps))
+	}
+}

@@ -299,6 +299,56 @@ func (c *chatReader) call(h *otelHistory, k *otelCall) {
 	}
 }
 
+// completeHistories gives calls that hold only their newest messages the history before
+// these, where a later call of the file holds it: so the same turn gets the same place,
+// whatever of the earlier calls stands in the file.
+func completeHistories(calls []*otelCall) {
+	type turnEnd struct {
+		in *otelCall
+		n  int // messages up to the turn
+		of int // messages of the turn
+	}
+	ends := make(map[otelDigest][]turnEnd)
+	for _, k := range calls {
+		if !hasAnswer(k.messages) {
+			continue
+		}
+		local, of := otelDigest{}, 0
+		for i, m := range k.messages {
+			local, of = local.with(m), of+1
+			if m.Role == turns.Assistant {
+				ends[local] = append(ends[local], turnEnd{k, i + 1, of})
+				local, of = otelDigest{}, 0
+			}
+		}
+	}
+	for _, k := range calls {
+		if k.response == nil || len(k.messages) == 0 || hasAnswer(k.messages) {
+			continue
+		}
+		local := otelDigest{}
+		for _, m := range k.messages {
+			local = local.with(m)
+		}
+		var found []turnEnd
+		for _, e := range ends[local.with(*k.response)] {
+			if e.in.agent == k.agent && !e.in.span.start.Before(k.span.start) {
+				found = append(found, e)
+			}
+		}
+		again := slices.ContainsFunc(found, func(e turnEnd) bool { return e.in == found[0].in && e.n != found[0].n })
+		if len(found) == 0 || again { // which of several equal turns it is, the histories do not say
+			continue
+		}
+		before := found[0].in.messages[:found[0].n-found[0].of]
+		k.messages = slices.Concat(before, k.messages)
+	}
+}
+
+func hasAnswer(ms []turns.Message) bool {
+	return slices.ContainsFunc(ms, func(m turns.Message) bool { return m.Role == turns.Assistant })
+}
+
 // isLater reports whether a call began after the span was had ended, so that it is another
 // call with the same words.
 func (h *otelHistory) isLater(k *otelCall, was *otelSpan) bool {
@@ -427,7 +477,11 @@ func otelMeta(m map[string]any) turns.Raw {
 // response.
 func (c *chatReader) endSpans() {
 	for _, h := range c.order {
-		for _, k := range h.inOrder(c.count) {
+		calls := h.inOrder(c.count)
+		if h.stated {
+			completeHistories(calls)
+		}
+		for _, k := range calls {
 			// The messages may stand in a record of the log, and the usage in its span.
 			if counted := c.counted[otelSpanKey{k.span.trace, k.span.id}]; counted != nil && k.usage == nil {
 				k.usage, k.details = counted.usage, counted.details

@@ -171,6 +171,21 @@ func (r *reading) session(ctx context.Context, s *api.Session, yield func(Call) 
 	return nil
 }
 
+// withLateUsage gives a turn the usage that an import found after it had stored the turn.
+func withLateUsage(t *api.Turn, late map[turns.ID]turns.LateUsage) {
+	u, ok := late[t.ID]
+	if !ok || t.Usage != nil || t.Compaction != nil {
+		return
+	}
+	t.Usage = &u.Usage
+	if t.Model == "" {
+		t.Model = u.Model
+	}
+	if !u.Time.IsZero() {
+		t.Time, t.Meta = (*api.Time)(&u.Time), nil
+	}
+}
+
 // uncounted returns the calls of a session that no turn has.
 func uncounted(s *api.Session, n uint64) Call {
 	w := turns.WorkContextOf(s.Meta)
@@ -200,7 +215,7 @@ func (r *reading) tree(ctx context.Context, id turns.ID) (*api.TreeSession, erro
 
 // branch reads the turns of a branch, its first one first.
 func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own *ownCalls, yield func(Call) bool) error {
-	list := api.ListTurns{At: b.Tip}
+	list, late := api.ListTurns{At: b.Tip}, turns.LateUsages(s.Meta)
 	where := turns.WorkContextOf(s.Meta)
 	if b.Parent != nil {
 		list.After = b.Parent.String()
@@ -233,6 +248,7 @@ func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own
 			continue
 		}
 		r.counted[once] = true
+		withLateUsage(&t, late)
 		own.add(&t, where)
 		call, ok := callOf(s, &t, where)
 		if t.ID == b.Tip && !r.wanted[t.ID] && isUnanswered(&t, r.scope.Now) {

@@ -74,6 +74,11 @@ func (im *Importer) append(ctx context.Context, a *interchange.Append, rep *Repo
 			return true, nil
 		}
 	}
+	if coded(err, api.IDReused) && !a.Branch.IsZero() {
+		if t, lookup := im.Client.Turn(ctx, a.Session, a.ID); lookup == nil && isCopy(t, a) {
+			return true, im.noteLateUsage(ctx, t, a, rep)
+		}
+	}
 	tip, next := head, a.ID
 	var e *api.Error
 	switch {

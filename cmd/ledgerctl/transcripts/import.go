@@ -669,11 +669,20 @@ func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, r
 		}
 		r.Cleared = append(r.Cleared, api.ClearedResult{Turn: at, Call: x.Call})
 	}
-	t, err := im.Client.Record(ctx, im.placed.of(k.Parent, k.Session), r)
+	session := im.placed.of(k.Parent, k.Session)
+	if session != k.Session {
+		if _, lookup := im.Client.Turn(ctx, k.Session, k.ID); lookup == nil { // another file of the session begins with it
+			return true, nil
+		}
+		im.placed.record(k.ID, k.Session, session)
+	}
+	t, err := im.Client.Record(ctx, session, r)
 	reason := ""
 	switch {
 	case err == nil:
 		return t.Duplicate, nil
+	case k.Parent.IsZero() && coded(err, api.IDReused) && im.hasCompaction(ctx, k):
+		return true, nil
 	case k.Parent.IsZero() && im.isFirst(ctx, k, err):
 		if k.Usage != nil {
 			rep.lose(interchange.Loss{Kind: "skipped", Reason: "usage of a compaction, which is stored as a turn", Record: k.ID.String(), Usage: k.Usage})

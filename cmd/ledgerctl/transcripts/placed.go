@@ -148,6 +148,13 @@ func isStandIn(meta turns.Raw) bool {
 	return json.Unmarshal(meta, &m) == nil && m.StandIn
 }
 
+// ownOf returns the id of the session that a transcript gets which is itself a fork, where a
+// fork of it was read first: a session of its own stands in for it, and no session becomes a
+// fork later.
+func ownOf(standIn turns.ID) turns.ID {
+	return turns.DeriveID(standIn.Time(), "import", "own fork", standIn.String())
+}
+
 // openStandIn opens a session that a fork's copy stands in for, or that one stood in for.
 // done is false for any other.
 func (im *Importer) openStandIn(ctx context.Context, o *interchange.Open, format string) (done bool, err error) {

@@ -41,7 +41,7 @@ func isOlder(s *api.Session, format string) bool {
 func (im *Importer) setMeta(ctx context.Context, s *api.Session, why string, members map[string]turns.Raw) error {
 	meta := s.Meta
 	parts := []string{"import", why, s.ID.String()}
-	for _, name := range []string{"reader", "superseded_by", "continued_by", "supersedes", "continues", "uncounted"} {
+	for _, name := range []string{"reader", "superseded_by", "continued_by", "supersedes", "continues", "uncounted", "late_usage"} {
 		if v, ok := members[name]; ok {
 			meta = withMember(meta, name, v)
 			parts = append(parts, name, string(v))

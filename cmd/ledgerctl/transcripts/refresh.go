@@ -40,6 +40,7 @@ type storedTurn struct {
 	parent   turns.ID
 	sum      [sha256.Size]byte // of what a step says
 	response [sha256.Size]byte // zero: none
+	said     *api.Turn         // the turn, its content in place
 	time     time.Time
 	normal   bool
 	child    bool // another turn of the session follows it
@@ -288,6 +289,7 @@ func (c *comparer) note(ctx context.Context, x *comparison, t *api.Turn) error {
 	}
 	var err error
 	s.sum, s.response, err = c.sums(ctx, x.line.id, t)
+	s.said = t
 	x.turns[t.ID] = s
 	return err
 }
@@ -391,6 +393,9 @@ func (c *comparer) turn(ctx context.Context, a *interchange.Append) error {
 	}
 	t.named = true
 	alike := x.above(t.parent) == x.above(parent) && t.sum == turnSum(a.Messages, a.Response, a.Model, a.Usage, storedTime(a.Time), a.Meta)
+	if !alike && !a.Branch.IsZero() && isCopy(t.said, a) {
+		alike = true // it is silent about what the ledger has, or the ledger has its usage apart
+	}
 	if !alike {
 		if alike, err = c.inPieces(ctx, x, a, id, parent); err != nil {
 			return err

@@ -22,6 +22,13 @@ func (im *Importer) isFirst(ctx context.Context, k *interchange.Compaction, refu
 	return err == nil && t.Type == "normal"
 }
 
+// hasCompaction reports whether the ledger has a compaction, which the transcript begins with,
+// after the turns that it replaced: another file of the session has them.
+func (im *Importer) hasCompaction(ctx context.Context, k *interchange.Compaction) bool {
+	t, err := im.Client.Turn(ctx, k.Session, k.ID)
+	return err == nil && t.Type == "compaction"
+}
+
 // replacementTurn returns the turn that stands for a compaction where the ledger has nothing
 // of what it replaced: what the agent saw instead.
 func replacementTurn(k *interchange.Compaction) *interchange.Append {

@@ -104,6 +104,12 @@ func (im *Importer) lookUp(ctx context.Context, source turns.ID) (*line, error) 
 		}
 		l = to
 	}
+	if err == nil && l.had != nil && l.had.ForkedFrom == nil && isStandIn(l.had.Meta) {
+		own, err := im.sessionIfAny(ctx, ownOf(l.id))
+		if own != nil || err != nil {
+			return &line{id: ownOf(l.id), had: own}, err
+		}
+	}
 	return l, err
 }
 
@@ -246,6 +252,15 @@ func (im *Importer) renameFork(ctx context.Context, f *interchange.Fork) (*inter
 	at, err := im.refIn(ctx, f.At)
 	if err != nil {
 		return nil, err
+	}
+	if l.had != nil && l.had.ForkedFrom == nil && isStandIn(l.had.Meta) {
+		own := ownOf(l.id)
+		had, err := im.sessionIfAny(ctx, own)
+		if err != nil {
+			return nil, err
+		}
+		l = &line{id: own, had: had}
+		im.keep(f.ID, l)
 	}
 	if l.had != nil && l.had.ForkedFrom != nil && l.had.ForkedFrom.Turn == im.splits.last(f.At.Turn) {
 		at = turns.Ref{Session: l.had.ForkedFrom.Session, Turn: f.At.Turn}

@@ -1,0 +1,82 @@
+package transcripts
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange"
+)
+
+// A source whose turns have the same ids in all files says a turn more than once: as the
+// call that made it, and in the history of later calls, where it has no usage and no time.
+// What such a copy is silent about contradicts nothing.
+
+// isCopy reports whether a stored turn and a say the same, but for what one of them does not
+// state.
+func isCopy(t *api.Turn, a *interchange.Append) bool {
+	if t.Type != "normal" || !slices.EqualFunc(t.Messages, a.Messages, sameSaid) || (t.Response == nil) != (a.Response == nil) {
+		return false
+	}
+	if a.Response != nil && !sameSaid(*t.Response, *a.Response) {
+		return false
+	}
+	isTimed := a.Usage != nil || turns.TimeBoundOf(a.Meta) == "" && !storedTime(a.Time).IsZero()
+	wasTimed := t.Usage != nil || turns.TimeBoundOf(t.Meta) == "" && t.Time != nil
+	if !isTimed || !wasTimed {
+		return true
+	}
+	return t.Time != nil && time.Time(*t.Time).Equal(storedTime(a.Time)) && (t.Usage == nil) == (a.Usage == nil) && (a.Usage == nil || *t.Usage == *a.Usage)
+}
+
+// sameSaid reports whether two messages are the same but for reasoning, which a history may
+// lack.
+func sameSaid(a, b turns.Message) bool {
+	said := func(m turns.Message) turns.Message {
+		m.Parts = slices.DeleteFunc(slices.Clone(m.Parts), func(p turns.Part) bool { return p.Type == turns.Reasoning })
+		return m
+	}
+	return sameMessage(said(a), said(b))
+}
+
+// noteLateUsage puts the usage of a call whose turn was stored without it, from a history,
+// into the session's meta, where cost finds it.
+func (im *Importer) noteLateUsage(ctx context.Context, t *api.Turn, a *interchange.Append, rep *Report) error {
+	if t.Usage != nil || a.Usage == nil {
+		return nil
+	}
+	s, err := im.Client.Session(ctx, t.Session)
+	if err != nil {
+		return err
+	}
+	late := turns.LateUsages(s.Meta)
+	if _, had := late[t.ID]; had {
+		return nil
+	}
+	if len(late) >= maxLateUsages || s.State != "open" {
+		rep.AddUncounted(a.ID, *a.Usage)
+		return nil
+	}
+	if late == nil {
+		late = make(map[turns.ID]turns.LateUsage)
+	}
+	u := turns.LateUsage{Model: a.Model, Usage: *a.Usage}
+	if at := storedTime(a.Time); !at.IsZero() && turns.TimeBoundOf(a.Meta) == "" {
+		u.Time = at
+	}
+	late[t.ID] = u
+	b, err := turns.EncodeJSON(late)
+	if err != nil {
+		return err
+	}
+	if err := im.setMeta(ctx, s, "late usage", map[string]turns.Raw{"late_usage": b}); err != nil {
+		return err
+	}
+	rep.Stored++
+	return nil
+}
+
+// maxLateUsages bounds the usages in the meta of one session, which has a greatest size.
+const maxLateUsages = 200
