@@ -14,6 +14,38 @@ import (
 // call that made it, and in the history of later calls, where it has no usage and no time.
 // What such a copy is silent about contradicts nothing.
 
+// copyOf returns the turn id of a session if it says the same as a, but for what one of them
+// does not state.
+func (im *Importer) copyOf(ctx context.Context, session, id turns.ID, a *interchange.Append) (t *api.Turn, ok bool) {
+	t, err := im.Client.Turn(ctx, session, id)
+	if err != nil || im.fetchContent(ctx, session, t) != nil {
+		return nil, false
+	}
+	return t, isCopy(t, a)
+}
+
+// fetchContent puts the content of a turn's large parts in its place.
+func (im *Importer) fetchContent(ctx context.Context, session turns.ID, t *api.Turn) error {
+	messages := t.Messages
+	if t.Response != nil {
+		messages = append(messages[:len(messages):len(messages)], *t.Response)
+	}
+	for _, m := range messages {
+		for i := range m.Parts {
+			p := &m.Parts[i]
+			if p.Ref == nil {
+				continue
+			}
+			b, err := im.Client.Content(ctx, session, p.Ref)
+			if err != nil {
+				return err
+			}
+			p.SetContent(b)
+		}
+	}
+	return nil
+}
+
 // isCopy reports whether a stored turn and a say the same, but for what one of them does not
 // state.
 func isCopy(t *api.Turn, a *interchange.Append) bool {

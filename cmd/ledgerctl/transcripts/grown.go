@@ -75,7 +75,7 @@ func (im *Importer) append(ctx context.Context, a *interchange.Append, rep *Repo
 		}
 	}
 	if coded(err, api.IDReused) && !a.Branch.IsZero() {
-		if t, lookup := im.Client.Turn(ctx, a.Session, a.ID); lookup == nil && isCopy(t, a) {
+		if t, ok := im.copyOf(ctx, a.Session, a.ID, a); ok {
 			return true, im.noteLateUsage(ctx, t, a, rep)
 		}
 	}

@@ -40,7 +40,6 @@ type storedTurn struct {
 	parent   turns.ID
 	sum      [sha256.Size]byte // of what a step says
 	response [sha256.Size]byte // zero: none
-	said     *api.Turn         // the turn, its content in place
 	time     time.Time
 	normal   bool
 	child    bool // another turn of the session follows it
@@ -289,7 +288,6 @@ func (c *comparer) note(ctx context.Context, x *comparison, t *api.Turn) error {
 	}
 	var err error
 	s.sum, s.response, err = c.sums(ctx, x.line.id, t)
-	s.said = t
 	x.turns[t.ID] = s
 	return err
 }
@@ -303,22 +301,8 @@ func (c *comparer) sums(ctx context.Context, session turns.ID, t *api.Turn) (all
 		}
 		return sumOf("compaction", summary), response, nil
 	}
-	messages := t.Messages
-	if t.Response != nil {
-		messages = append(messages[:len(messages):len(messages)], *t.Response)
-	}
-	for _, m := range messages {
-		for i := range m.Parts {
-			p := &m.Parts[i]
-			if p.Ref == nil {
-				continue
-			}
-			b, err := c.im.Client.Content(ctx, session, p.Ref)
-			if err != nil {
-				return all, response, err
-			}
-			p.SetContent(b)
-		}
+	if err := c.im.fetchContent(ctx, session, t); err != nil {
+		return all, response, err
 	}
 	if t.Time != nil {
 		all = turnSum(t.Messages, t.Response, t.Model, t.Usage, time.Time(*t.Time), t.Meta)
@@ -393,8 +377,8 @@ func (c *comparer) turn(ctx context.Context, a *interchange.Append) error {
 	}
 	t.named = true
 	alike := x.above(t.parent) == x.above(parent) && t.sum == turnSum(a.Messages, a.Response, a.Model, a.Usage, storedTime(a.Time), a.Meta)
-	if !alike && !a.Branch.IsZero() && isCopy(t.said, a) {
-		alike = true // it is silent about what the ledger has, or the ledger has its usage apart
+	if !alike && !a.Branch.IsZero() {
+		_, alike = c.im.copyOf(ctx, x.line.id, id, a)
 	}
 	if !alike {
 		if alike, err = c.inPieces(ctx, x, a, id, parent); err != nil {
