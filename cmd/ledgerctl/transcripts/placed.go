@@ -106,7 +106,7 @@ func (im *Importer) fork(ctx context.Context, f *interchange.Fork, rep *Report) 
 	at := turns.Ref{Session: im.placed.of(f.At.Turn, f.At.Session), Turn: f.At.Turn}
 	if l.had != nil {
 		rep.Sessions = append(rep.Sessions, f.ID)
-		isPlaced := len(f.Else) > 0 || !f.First.IsZero()
+		isPlaced := len(f.Else) > 0 || !f.First.IsZero() || l.had.ForkedFrom == nil && isStandIn(l.had.Meta)
 		if was := l.had.ForkedFrom; !isPlaced && (was == nil || was.Turn != im.splits.last(at.Turn)) {
 			return true, api.Errorf(api.IDReused, nil, "session %s begins elsewhere in the ledger", f.ID)
 		}

@@ -373,6 +373,9 @@ func (c *comparer) turn(ctx context.Context, a *interchange.Append) error {
 	}
 	if t == nil {
 		x.news = append(x.news, newTurn{a.Time, response})
+		if a.Continues && a.Parent.IsZero() { // it follows what the ledger has
+			return nil
+		}
 		return c.missing(x, parent)
 	}
 	t.named = true

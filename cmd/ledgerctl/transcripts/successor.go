@@ -254,13 +254,16 @@ func (im *Importer) renameFork(ctx context.Context, f *interchange.Fork) (*inter
 		return nil, err
 	}
 	if l.had != nil && l.had.ForkedFrom == nil && isStandIn(l.had.Meta) {
-		own := ownOf(l.id)
-		had, err := im.sessionIfAny(ctx, own)
-		if err != nil {
-			return nil, err
+		_, err := im.Client.Turn(ctx, l.id, f.At.Turn)
+		if coded(err, api.NotFound) { // the fork's copy ends before; else the file goes on there
+			own := ownOf(l.id)
+			had, err := im.sessionIfAny(ctx, own)
+			if err != nil {
+				return nil, err
+			}
+			l = &line{id: own, had: had}
+			im.keep(f.ID, l)
 		}
-		l = &line{id: own, had: had}
-		im.keep(f.ID, l)
 	}
 	if l.had != nil && l.had.ForkedFrom != nil && l.had.ForkedFrom.Turn == im.splits.last(f.At.Turn) {
 		at = turns.Ref{Session: l.had.ForkedFrom.Session, Turn: f.At.Turn}
