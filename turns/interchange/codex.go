@@ -31,12 +31,17 @@ type codexReader struct {
 
 	scope     string              // the source's id of the task; "": none
 	scopeTime time.Time           // in it
+	nextTask  time.Time           // of the first task of a history, while what is before it is read
 	compacted string              // names the last compaction; "": none
 	equals    map[codexAnchor]int // how many items with one name were anchors so far
 	anchor    codexAnchor         // of the next turn; zero: none of its items was read
 	messages  []turns.Message     // of the next turn
 	given     int                 // of messages: those at the beginning that the parent gave
 	program   []int               // of messages: those of the user's role that a program wrote
+	later     []turns.Message     // outputs that were read within the response, and are of the turn after it
+
+	laterAnchor codexAnchor // of the turn after the response, if nothing but later is its input
+	otherAnchor codexAnchor // of the next turn, if anchor is zero
 
 	response      turns.Message // in the making
 	responseEnded bool          // what the model says next is another response
@@ -103,7 +108,7 @@ func (c *codexReader) end(line int) {
 	if c.opt.Final || c.taskEnded || c.usage != nil {
 		c.finish()
 	}
-	if c.opt.Final && c.anchor.key != "" && c.index == 0 {
+	if c.opt.Final && (c.anchor.key != "" || len(c.messages) > 0 && c.otherAnchor.key != "") && c.index == 0 {
 		c.turn(nil)
 	}
 	if c.opt.Final || c.taskEnded {

@@ -177,6 +177,11 @@ func (c *codexReader) settleHistory(is historyState) {
 			}
 		}
 	}
+	for i := range held {
+		if c.nextTask = taskTime(&held[i].r); !c.nextTask.IsZero() {
+			break
+		}
+	}
 	for _, x := range held {
 		if is == historyWhole {
 			c.descend(taskTime(&x.r))
@@ -185,6 +190,7 @@ func (c *codexReader) settleHistory(is historyState) {
 			c.loss.add(x.line, "skipped", "a record that can't be read: "+err.Error(), "")
 		}
 	}
+	c.nextTask = time.Time{}
 }
 
 // endHistory ends the history that was copied: what follows is this session's own.

@@ -133,7 +133,9 @@ type codexItem struct {
 	Input     string         `json:"input"`
 	Action    jsontext.Value `json:"action"`
 	Output    jsontext.Value `json:"output"`
-	Tools     jsontext.Value `json:"tools"` // of a tool_search_output: those that were found
+	Prompt    jsontext.Value `json:"prompt"`         // of an image
+	Revised   jsontext.Value `json:"revised_prompt"` // of an image
+	Tools     jsontext.Value `json:"tools"`          // of a tool_search_output: those that were found
 	Summary   []codexText    `json:"summary"`
 	Encrypted string         `json:"encrypted_content"`
 	Author    string         `json:"author"` // of an agent_message: the agents
@@ -176,6 +178,9 @@ func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
 		if c.responseEnded || c.usage != nil {
 			c.finish()
 		}
+	case isInput && !isMessage && !it.isKnownOutput() && len(c.response.Parts) > 0 && !c.responseEnded && c.usage == nil:
+		c.laterOutput(line, r, it)
+		return
 	case isInput:
 		c.finish()
 		if isMessage && it.isPrompt() {
@@ -202,7 +207,7 @@ func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
 	case it.Type == "reasoning":
 		c.reasoning(it, r.Payload)
 	case models && it.CallID != "" && strings.HasSuffix(it.Type, "_call"):
-		c.call(line, it)
+		c.call(line, it, r.Payload)
 	case models:
 		c.response.Parts = append(c.response.Parts, providersOwn(it, r.Payload))
 		if it.isSummary() {
@@ -220,6 +225,17 @@ func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
 		}
 		c.messages = append(c.messages, c.output(line, it))
 	}
+}
+
+// laterOutput keeps an output of a type that is not known for the input of the next response.
+// The tool may have run in the middle of this one: only a usage tells that this one has ended.
+// So a type that the reader learns changes no other turn.
+func (c *codexReader) laterOutput(line int, r *codexRecord, it *codexItem) {
+	if len(c.later) == 0 {
+		c.laterAnchor = c.anchorOf(it, r.Payload)
+	}
+	c.later = append(c.later, c.output(line, it))
+	c.taskEnded = false
 }
 
 // otherItem reports an item that is neither the model's nor its input.
@@ -242,7 +258,16 @@ func (it *codexItem) isModels() bool {
 }
 
 func (it *codexItem) isOutput() bool {
-	return strings.HasSuffix(it.Type, "_call_output") || it.Type == "tool_search_output" && it.CallID != ""
+	return strings.HasSuffix(it.Type, "_output") && it.CallID != "" || strings.HasSuffix(it.Type, "_call_output")
+}
+
+// isKnownOutput reports whether an output is of a tool that Codex runs after the response.
+func (it *codexItem) isKnownOutput() bool {
+	switch it.Type {
+	case "function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output":
+		return true
+	}
+	return false
 }
 
 // isSummary reports whether an item is a summary that the provider made.
@@ -307,7 +332,26 @@ func isCodexText(s string) bool {
 
 // providersOwn returns the part of an item that the provider alone understands.
 func providersOwn(it *codexItem, raw jsontext.Value) turns.Part {
-	return turns.Part{Type: turns.Reasoning, Content: "[" + it.Type + "]", Ext: providerExt("openai", "item", turns.Raw(raw))}
+	return turns.Part{Type: turns.Reasoning, Content: strings.Join(append([]string{"[" + it.Type + "]"}, it.asked()...), " "), Ext: providerExt("openai", "item", turns.Raw(raw))}
+}
+
+// asked returns what the model asked a tool of the provider for, so that a search finds it.
+func (it *codexItem) asked() (out []string) {
+	var a struct {
+		Query   turns.Raw   `json:"query"`
+		Queries []turns.Raw `json:"queries"`
+		URL     turns.Raw   `json:"url"`
+		Pattern turns.Raw   `json:"pattern"`
+	}
+	if it.Action.Kind() == '{' {
+		_ = decodeLoose(it.Action, &a) // a member of another form asks for nothing that is text
+	}
+	for _, raw := range slices.Concat([]turns.Raw{turns.Raw(it.Prompt), turns.Raw(it.Revised), a.Query}, a.Queries, []turns.Raw{a.URL, a.Pattern}) {
+		if s, ok := raw.Text(); ok && s != "" && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // message returns the message of an item. ok is false if the item is none.
@@ -386,7 +430,7 @@ func (c *codexReader) reasoning(it *codexItem, raw jsontext.Value) {
 
 // call reads a call that needs an answer. The input of a custom tool is free text, which
 // becomes a JSON string.
-func (c *codexReader) call(line int, it *codexItem) {
+func (c *codexReader) call(line int, it *codexItem, raw jsontext.Value) {
 	p := turns.Part{Type: turns.ToolCall, ID: c.calls.add(line, it.CallID, c.response.Calls(nil), &c.loss), Name: it.Name}
 	switch {
 	case it.Type == "function_call", it.Type == "tool_search_call":
@@ -396,8 +440,16 @@ func (c *codexReader) call(line int, it *codexItem) {
 		}
 	case it.Type == "custom_tool_call":
 		p.Arguments, p.Ext = turns.RawText(it.Input), turns.Raw(`{"openai":{"type":"custom"}}`)
-	default:
+	case it.Action.Kind() == '{':
 		p.Arguments = turns.Raw(it.Action)
+	default: // of a type that is not known: what the item says
+		var members map[string]turns.Raw
+		if decodeLoose(raw, &members) == nil {
+			for _, k := range []string{"type", "id", "call_id", "name", "status", "internal_chat_message_metadata_passthrough"} {
+				delete(members, k)
+			}
+			p.Arguments = turns.Raw(encoded(members))
+		}
 	}
 	p.Arguments = argumentsOrEmpty(p.Arguments)
 	if p.Name == "" {

@@ -25,6 +25,11 @@ func (c *codexReader) anchorAt(it *codexItem, raw jsontext.Value) {
 	if c.anchor.key != "" || c.history.is == historyGiven {
 		return
 	}
+	c.anchor = c.anchorOf(it, raw)
+}
+
+// anchorOf returns the anchor that an item is.
+func (c *codexReader) anchorOf(it *codexItem, raw jsontext.Value) codexAnchor {
 	a := codexAnchor{scope: c.scope, key: "id " + it.ID}
 	if a.scope == "" {
 		a.scope = c.compacted
@@ -35,7 +40,7 @@ func (c *codexReader) anchorAt(it *codexItem, raw jsontext.Value) {
 	n := c.equals[a]
 	c.equals[a]++
 	a.n = n
-	c.anchor = a
+	return a
 }
 
 // contentKey returns a digest of an item's content, which is the same however the JSON is
@@ -109,6 +114,8 @@ func (c *codexReader) timeOf(at time.Time) (time.Time, turns.TimeBound) {
 		switch {
 		case !at.IsZero() && at.Before(next):
 			return at, ""
+		case c.scopeTime.IsZero() && !c.nextTask.IsZero() && c.nextTask.Before(next):
+			return c.nextTask, turns.TimeNotAfter
 		case c.scopeTime.IsZero() && !next.IsZero():
 			return next, turns.TimeNotAfter
 		}
@@ -134,7 +141,8 @@ func (c *codexReader) finish() {
 	r := c.response
 	c.response = turns.Message{Role: turns.Assistant}
 	if c.history.is == historyGiven {
-		c.messages = append(c.messages, r)
+		c.messages = append(append(c.messages, r), c.later...)
+		c.later = nil
 		return
 	}
 	c.turn(&r)
@@ -142,6 +150,9 @@ func (c *codexReader) finish() {
 
 func (c *codexReader) turn(response *turns.Message) {
 	t := c.openThread()
+	if c.anchor.key == "" {
+		c.anchor = c.otherAnchor
+	}
 	id := turns.DeriveID(t.at, "codex turn", t.id, c.anchor.scope, c.anchor.key, strconv.Itoa(c.anchor.n))
 	a := &Append{Session: t.session, ID: id, Parent: c.parent, Messages: nonNil(c.messages), Response: response, Usage: c.usage}
 	if response != nil && a.Usage == nil {
@@ -154,7 +165,8 @@ func (c *codexReader) turn(response *turns.Message) {
 	}
 	a.Meta = withProgramMessages(withTimeBound(withUsage(c.changedSettings(set), c.details), c.responseBound), c.program)
 	t.tip, c.parent, c.at = id, id, turns.Ref{Session: t.session, Turn: id}
-	c.anchor, c.messages, c.given, c.program = codexAnchor{}, nil, 0, nil
+	c.anchor, c.messages, c.given, c.program = codexAnchor{}, c.later, 0, nil
+	c.later, c.otherAnchor, c.laterAnchor = nil, c.laterAnchor, codexAnchor{}
 	c.usage, c.details = nil, turns.UsageDetails{}
 	if !c.emitted() {
 		return
@@ -291,5 +303,5 @@ func (c *codexReader) rollBack(line int, prompts uint64) {
 		c.loss.addMany(n, line, "stored", "messages before a prompt that was taken back stay, and are in both branches", "")
 	}
 	c.at, c.parent, c.messages, c.given, c.program = p.at, p.parent, p.kept, p.given, p.program
-	c.anchor = codexAnchor{}
+	c.anchor, c.otherAnchor = codexAnchor{}, codexAnchor{}
 }

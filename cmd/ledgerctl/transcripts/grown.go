@@ -104,6 +104,10 @@ func (im *Importer) append(ctx context.Context, a *interchange.Append, rep *Repo
 		}
 		return false, changedFileError(err, a)
 	case rest == nil && len(stored) == 1 && err != nil && !more:
+		if coded(err, api.IDReused) && bounded(stored[0].Meta, a.Meta, stored[0].Usage, a.Usage) {
+			noteBound(stored[0].Meta, a.Meta, rep)
+			return true, nil
+		}
 		return false, err // another time, usage or meta: the first stays
 	case rest == nil:
 		im.addSplit(a.ID, stored[0].ID, tip)

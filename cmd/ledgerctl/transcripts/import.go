@@ -128,6 +128,7 @@ type Importer struct {
 	byID     map[turns.ID]*line // by the session of the ledger
 	renamed  map[turns.ID]turns.ID
 	renewing map[turns.ID]*renewal // by the source's session
+	older    map[turns.ID]turns.ID // by session: that of an older copy, which takes what the session lacks
 }
 
 // File imports one file. It reads a fork of a session that the ledger lacks again, with
@@ -181,7 +182,7 @@ func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, er
 	if in.Format.Open == nil {
 		return r, ImportExport(ctx, im.Client, in.Reader, r)
 	}
-	im.clock, im.lines, im.byID, im.renamed, im.renewing = nil, nil, nil, nil, nil
+	im.clock, im.lines, im.byID, im.renamed, im.renewing, im.older = nil, nil, nil, nil, nil, nil
 	var current []*api.Session
 	if refresh := im.Refresh && !isStream(how.name); refresh {
 		if current, err = im.findChanged(ctx, how, r.Format); err != nil {
@@ -287,6 +288,9 @@ func (in *Intake) Resume(ctx context.Context, st interchange.Step) error {
 		return err
 	}
 	in.noteLast(st)
+	if err := in.resumeOlder(ctx, st, in.Report); err != nil {
+		return err
+	}
 	switch {
 	case st.Open != nil:
 		in.Report.Sessions = append(in.Report.Sessions, st.Open.ID)
@@ -669,14 +673,27 @@ func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, r
 		}
 		r.Cleared = append(r.Cleared, api.ClearedResult{Turn: at, Call: x.Call})
 	}
-	session := im.placed.of(k.Parent, k.Session)
-	if session != k.Session {
-		if _, lookup := im.Client.Turn(ctx, k.Session, k.ID); lookup == nil { // another file of the session begins with it
-			return true, nil
+	to := im.placed.of(k.Parent, k.Session)
+	if to != k.Session {
+		if had, err := im.hasOwn(ctx, k.Session, k.ID); had || err != nil { // another file of the session begins with it
+			return had, err
 		}
-		im.placed.record(k.ID, k.Session, session)
+		im.placed.record(k.ID, k.Session, to)
 	}
-	t, err := im.Client.Record(ctx, session, r)
+	if k.Parent.IsZero() {
+		to, err = im.olderPlace(ctx, to, k.ID, k.Time, true, false, rep)
+	} else {
+		to, err = im.beside(ctx, to, k.ID)
+	}
+	if err != nil {
+		return false, err
+	}
+	if to != k.Session {
+		placed := *k
+		placed.Session = to
+		k = &placed
+	}
+	t, err := im.Client.Record(ctx, to, r)
 	reason := ""
 	switch {
 	case err == nil:
@@ -688,6 +705,8 @@ func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, r
 			rep.lose(interchange.Loss{Kind: "skipped", Reason: "usage of a compaction, which is stored as a turn", Record: k.ID.String(), Usage: k.Usage})
 		}
 		return im.append(ctx, replacementTurn(k), rep)
+	case coded(err, api.IDReused) && im.isBounded(ctx, k, rep):
+		return true, nil
 	case errors.Is(err, api.ErrNothing):
 		reason = "a recorded compaction that covers nothing"
 	case coded(err, api.Conflict): // an earlier import skipped it, and went on

@@ -45,7 +45,7 @@ func (p *placement) record(turn, from, to turns.ID) {
 // parent there, the turn begins a fork.
 func (im *Importer) place(ctx context.Context, a *interchange.Append, rep *Report) (dup bool, err error) {
 	if a.Branch.IsZero() {
-		return im.append(ctx, a, rep)
+		return im.appendBeside(ctx, a, rep)
 	}
 	b := *a
 	if b.Session = im.placed.of(a.Parent, a.Session); b.Session != a.Session {
@@ -80,6 +80,24 @@ func (im *Importer) place(ctx context.Context, a *interchange.Append, rep *Repor
 	return im.append(ctx, &b, rep)
 }
 
+// appendBeside does an append in the session of an older copy, if that is what the file is.
+func (im *Importer) appendBeside(ctx context.Context, a *interchange.Append, rep *Report) (dup bool, err error) {
+	b := *a
+	if b.Session, err = im.beside(ctx, a.Session, a.ID); err != nil {
+		return false, err
+	}
+	dup, err = im.append(ctx, &b, rep)
+	if !coded(err, api.Conflict) || !a.Parent.IsZero() || a.Continues || b.Session != a.Session || !im.beginsLater(ctx, a) {
+		return dup, err
+	}
+	to, placing := im.olderPlace(ctx, a.Session, a.ID, a.Time, false, true, rep)
+	if placing != nil || to == a.Session {
+		return dup, err
+	}
+	b.Session = to
+	return im.append(ctx, &b, rep)
+}
+
 // maxPlaced bounds the losses of a report that forks are added to.
 const maxPlaced = 1000
 
@@ -104,6 +122,9 @@ func (im *Importer) fork(ctx context.Context, f *interchange.Fork, rep *Report) 
 		return false, err
 	}
 	at := turns.Ref{Session: im.placed.of(f.At.Turn, f.At.Session), Turn: f.At.Turn}
+	if at.Session, err = im.beside(ctx, at.Session, at.Turn); err != nil {
+		return false, err
+	}
 	if l.had != nil {
 		rep.Sessions = append(rep.Sessions, f.ID)
 		isPlaced := len(f.Else) > 0 || !f.First.IsZero() || l.had.ForkedFrom == nil && isStandIn(l.had.Meta)

@@ -29,6 +29,17 @@ func (im *Importer) hasCompaction(ctx context.Context, k *interchange.Compaction
 	return err == nil && t.Type == "compaction"
 }
 
+// isBounded reports whether the ledger has a compaction with the same summary, and differs in
+// nothing but a bound: see [bounded].
+func (im *Importer) isBounded(ctx context.Context, k *interchange.Compaction, rep *Report) bool {
+	t, err := im.Client.Turn(ctx, k.Session, k.ID)
+	if err != nil || t.Compaction == nil || t.Compaction.Summary != nil && *t.Compaction.Summary != k.Summary || !bounded(t.Meta, k.Meta, t.Usage, k.Usage) {
+		return false
+	}
+	noteBound(t.Meta, k.Meta, rep)
+	return true
+}
+
 // replacementTurn returns the turn that stands for a compaction where the ledger has nothing
 // of what it replaced: what the agent saw instead.
 func replacementTurn(k *interchange.Compaction) *interchange.Append {

@@ -73,7 +73,7 @@ func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api
 
 // firstUserText returns the first text of a user in the session's own turns. If a
 // fork has none there, it searches the inherited turns. Where no user said anything, as to a
-// subagent, it returns the first text of the model.
+// subagent, it returns the task that another agent gave, else the first text of the model.
 func (hs *History) firstUserText(ctx context.Context, s *ledger.Session, head lineage.Node) string {
 	if f := s.ForkOf; f != nil && head.Ref.Session == s.ID {
 		if at, err := hs.reader.Projections.Turn(f.At); err == nil {
@@ -86,7 +86,7 @@ func (hs *History) firstUserText(ctx context.Context, s *ledger.Session, head li
 }
 
 // firstTextsFrom returns the first text that a person wrote in a few turns from depth lo on,
-// and the first text of the model.
+// and the first task of an agent or text of the model.
 func (hs *History) firstTextsFrom(ctx context.Context, head lineage.Node, lo uint64) (first, answer string) {
 	_ = hs.reader.PathTurns(ctx, head, lo, min(lo+titleTurns-1, head.Depth), func(_ projections.Turn, ev *turns.Event) (bool, error) {
 		if ev.Kind != turns.KindTurn {
@@ -99,6 +99,7 @@ func (hs *History) firstTextsFrom(ctx context.Context, head lineage.Node, lo uin
 		if first = firstRequest(&b); first != "" {
 			return false, nil
 		}
+		answer = cmp.Or(answer, givenTask(&b))
 		if b.Response != nil && answer == "" {
 			for i := range b.Response.Parts {
 				answer = cmp.Or(answer, oneLine(textOf(&b.Response.Parts[i])))
@@ -123,6 +124,27 @@ func firstRequest(b *turns.TurnBody) string {
 				continue
 			}
 			if t := oneLine(summary.Request(text)); t != "" {
+				return t
+			}
+		}
+	}
+	return ""
+}
+
+// givenTask returns the beginning of the last message of another agent in a turn, "" for none:
+// what stands before it is what the agent was told of the conversation so far.
+func givenTask(b *turns.TurnBody) string {
+	for _, m := range slices.Backward(b.Messages) {
+		for j := range m.Parts {
+			var ext struct {
+				OpenAI struct {
+					Message turns.Raw `json:"agent_message"`
+				} `json:"openai"`
+			}
+			if m.Role != turns.User || json.Unmarshal(m.Parts[j].Ext, &ext) != nil || len(ext.OpenAI.Message) == 0 {
+				continue
+			}
+			if t := oneLine(textOf(&m.Parts[j])); t != "" {
 				return t
 			}
 		}

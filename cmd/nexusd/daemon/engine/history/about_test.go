@@ -48,6 +48,13 @@ func TestAboutShowsTitleAndTime(t *testing.T) {
 	skill.Meta = turns.Raw(`{"program_messages":[0]}`)
 	enginetest.Add(t, e, s, skill)
 	check("words that the importer says a program wrote", s, "", "2025-04-29")
+	given := at(enginetest.Say("what the parent said", "counted"))
+	given.Messages = append(given.Messages, turns.TextMessage(turns.User, "count the  nails"))
+	given.Messages[1].Parts[0].Ext = turns.Raw(`{"openai":{"agent_message":{"author":"/root","recipient":"/root/ira"}}}`)
+	given.Meta = turns.Raw(`{"program_messages":[0,1]}`)
+	child := enginetest.Create(t, e, 50_000, "nexus").ID
+	enginetest.Add(t, e, child, given)
+	check("an agent's task after what it was given", child, "count the nails", "2025-04-29")
 	first := enginetest.Add(t, e, s, at(enginetest.Say("mend  the\nroof", "done")))
 	check("a user's words", s, "mend the roof", "2025-04-29")
 	enginetest.Add(t, e, s, at(enginetest.Say(strings.Repeat("ä", 500), "done")))

@@ -1,0 +1,206 @@
+package transcripts
+
+import (
+	"context"
+	"time"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange"
+)
+
+// An agent writes a file anew, and an old copy of it (a backup) is imported after the newer
+// one. What the copy begins with the session lacks, and it is older than what the session
+// has: it is stored beside, and the session stays as it is. A compaction that has turns of
+// the session before it makes a fork there. Else the copy is a session of its own, whose
+// meta names the one that goes on from it (continued_by). All of that is derived from the
+// session and the first record, so that the same copy again stores nothing.
+
+// maxOlder bounds how many older copies of one file are sessions of their own.
+const maxOlder = 64
+
+// olderID returns the session that holds an older copy of a session's file.
+func olderID(session turns.ID) turns.ID {
+	return turns.DeriveID(session.Time(), "older copy", session.String())
+}
+
+// olderBranch returns the fork of a session that holds an older copy, which begins with a
+// compaction.
+func olderBranch(session, compaction turns.ID) turns.ID {
+	return turns.DeriveID(session.Time(), "older copy from", session.String(), compaction.String())
+}
+
+// beside returns the session that takes a turn or compaction of a session, which may be that
+// of an older copy. What the session itself has stays there.
+func (im *Importer) beside(ctx context.Context, session, turn turns.ID) (turns.ID, error) {
+	to, ok := im.older[session]
+	if !ok || turn.IsZero() {
+		return session, nil
+	}
+	had, err := im.hasOwn(ctx, session, turn)
+	if had || err != nil {
+		return session, err
+	}
+	return to, nil
+}
+
+// hasOwn reports whether a session has a turn.
+func (im *Importer) hasOwn(ctx context.Context, session, turn turns.ID) (bool, error) {
+	_, err := im.Client.Turn(ctx, session, turn)
+	if coded(err, api.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// olderPlace returns the session that takes the first turn or compaction of a transcript,
+// where session has others. isNewer says that what session has is known to be newer; if not,
+// and no older copy has the turn, it is session itself.
+func (im *Importer) olderPlace(ctx context.Context, session, id turns.ID, at time.Time, compaction, isNewer bool, rep *Report) (turns.ID, error) {
+	to := session
+	for range maxOlder {
+		switch had, err := im.hasOwn(ctx, to, id); {
+		case err != nil:
+			return session, err
+		case had:
+			return im.noteOlder(session, to, rep), nil
+		}
+		branch := olderBranch(to, id)
+		if s, err := im.sessionIfAny(ctx, branch); err != nil || s != nil {
+			return im.noteOlder(session, branch, rep), err
+		}
+		s, err := im.sessionIfAny(ctx, to)
+		if err != nil {
+			return session, err
+		}
+		if s == nil {
+			meta, err := im.Client.Session(ctx, session)
+			if err != nil {
+				return session, err
+			}
+			m := withMember(withReader(branchMeta(meta.Meta), rep.Format), "continued_by", turns.RawText(session.String()))
+			if _, err := im.Client.Create(ctx, api.CreateSession{ID: to, SessionSettings: api.SessionSettings{Meta: m}}); err != nil {
+				return session, err
+			}
+			return im.newOlder(session, to, rep), nil
+		}
+		point, newer, err := im.before(ctx, to, at)
+		if err != nil {
+			return session, err
+		}
+		switch {
+		case to == session && !newer && !isNewer:
+			return session, nil
+		case compaction && !newer: // it follows all that an older copy had
+			return im.noteOlder(session, to, rep), nil
+		case compaction && !point.IsZero():
+			m := withReader(branchMeta(s.Meta), rep.Format)
+			if _, err := im.Client.Fork(ctx, point.Session, api.CreateFork{ID: branch, Turn: point.Turn, Meta: m}); err != nil {
+				return session, err
+			}
+			return im.newOlder(session, branch, rep), nil
+		}
+		to = olderID(to)
+	}
+	return session, nil
+}
+
+// resumeOlder finds the session of an older copy that an earlier import made for a step.
+func (im *Importer) resumeOlder(ctx context.Context, st interchange.Step, rep *Report) error {
+	var session, id turns.ID
+	switch {
+	case st.Append != nil && st.Append.Parent.IsZero():
+		session, id = st.Append.Session, st.Append.ID
+	case st.Compaction != nil && st.Compaction.Parent.IsZero():
+		session, id = st.Compaction.Session, st.Compaction.ID
+	default:
+		return nil
+	}
+	to := session
+	for range maxOlder {
+		if had, err := im.hasOwn(ctx, to, id); had || err != nil {
+			im.noteOlder(session, to, rep)
+			return err
+		}
+		branch := olderBranch(to, id)
+		if s, err := im.sessionIfAny(ctx, branch); s != nil || err != nil {
+			im.noteOlder(session, branch, rep)
+			return err
+		}
+		to = olderID(to)
+		if s, err := im.sessionIfAny(ctx, to); s == nil || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// before returns the last turn on the path of a session's head that is not after a time, and
+// whether what the head has is newer than that.
+func (im *Importer) before(ctx context.Context, session turns.ID, at time.Time) (point turns.Ref, newer bool, err error) {
+	if !turns.IsTimeKnown(at) {
+		return point, false, nil
+	}
+	for t, err := range im.Client.Turns(ctx, session, api.ListTurns{}) {
+		if coded(err, api.NotFound) {
+			return turns.Ref{}, false, nil
+		}
+		if err != nil {
+			return point, false, err
+		}
+		if t.Time == nil {
+			continue
+		}
+		// A bound from above says nothing of what is before it.
+		later := time.Time(*t.Time).After(at)
+		if newer = newer || later && turns.TimeBoundOf(t.Meta) != turns.TimeNotAfter; !newer && !later {
+			point = turns.Ref{Session: t.Session, Turn: t.ID}
+		}
+	}
+	return point, newer, nil
+}
+
+// beginsLater reports whether a session begins with a turn that is newer than a, which is not
+// the session's.
+func (im *Importer) beginsLater(ctx context.Context, a *interchange.Append) bool {
+	if !turns.IsTimeKnown(a.Time) || turns.TimeBoundOf(a.Meta) == turns.TimeNotAfter {
+		return false
+	}
+	for t, err := range im.Client.Turns(ctx, a.Session, api.ListTurns{Page: api.Page{Limit: 1}}) {
+		return err == nil && t.ID != a.ID && t.Time != nil && time.Time(*t.Time).After(a.Time)
+	}
+	return false
+}
+
+// noteOlder makes a session take what follows in the file.
+func (im *Importer) noteOlder(session, to turns.ID, rep *Report) turns.ID {
+	if to == session {
+		return to
+	}
+	if im.older == nil {
+		im.older = make(map[turns.ID]turns.ID)
+	}
+	im.older[session] = to
+	rep.Sessions = append(rep.Sessions, to)
+	return to
+}
+
+func (im *Importer) newOlder(session, to turns.ID, rep *Report) turns.ID {
+	rep.lose(interchange.Loss{Kind: "stored", Reason: "the file is an older copy: what the session lacked of it is in one beside it, and the session stays as it was", Record: to.String()})
+	return im.noteOlder(session, to, rep)
+}
+
+// bounded reports whether what the ledger holds and what a file states differ only in what one of
+// them does not know, since it is of a copy: the time, of which a bound stands there, or the usage.
+func bounded(storedMeta, statedMeta turns.Raw, stored, stated *turns.Usage) bool {
+	isBound := turns.TimeBoundOf(storedMeta) != "" || turns.TimeBoundOf(statedMeta) != ""
+	isUsage := stored == nil || stated == nil || *stored == *stated
+	return isUsage && (isBound || (stored == nil) != (stated == nil))
+}
+
+// noteBound reports a time that the ledger has as a bound, since a copy brought the turn first.
+func noteBound(storedMeta, statedMeta turns.Raw, rep *Report) {
+	if turns.TimeBoundOf(storedMeta) != "" && turns.TimeBoundOf(statedMeta) == "" {
+		rep.count(interchange.Loss{Kind: "skipped", Reason: "exact times of turns that a fork's copy brought first: the ledger has bounds of them"})
+	}
+}
