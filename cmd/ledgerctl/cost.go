@@ -82,7 +82,7 @@ func (e *env) cost(cmd *cobra.Command, args []string, f costFlags) error {
 	if err != nil {
 		return err
 	}
-	scope := cost.Scope{Since: opt.Since, Superseded: f.all}
+	scope := cost.Scope{Since: opt.Since, Until: opt.Until, Superseded: f.all}
 	for _, name := range args {
 		p, err := e.Find(cmd.Context(), name)
 		if err != nil {

@@ -11,16 +11,19 @@ were said. So does a response that several files or turns repeat.
 A cost is what the source recorded; else tokens times the price of the model,
 from the table that comes with ledgerctl. Below are its sources and days. ≥
 stands before a cost that is higher, and the lines below say why: the source
-has no usage, or a wrong one, no price of the model is known, the call was of a
-tier or a place that costs more, or searched the web. – is unknown. What one
-answer used of several models, as of an advisor, is a call of each. A day with ≤
-or ≥ is a bound: the source does not state the time of those calls.
+has no usage (or zeros only, as of a call that failed), or a wrong one, no price
+of the model is known, the call was of a tier or a place that costs more, or
+searched the web. – is unknown. What one answer used of several models, as of an
+advisor, is a call of each. A day with ≤ or ≥ is a bound: the source does not
+state the time of those calls.
 
 Counted are answers, summaries of compactions, memory flushes, and extractions
 of memories at resets; --by kind tells them apart. Of an answer of /v1 that was
 lost no tokens are known: its call is named below the table. What a summarizer
 used for a compaction that was then not stored is in the metrics of nexusd only,
-and so are calls with "store": false.
+and so are calls with "store": false. An answer that was appended to the history
+of a program without a model and tokens (ledgerctl append) is no call of that
+program: it is named below the table, and in no row.
 
 The kinds of tokens do not overlap: input is neither read from the cache nor
 written to it. Reasoning is a part of the output, where the source tells it.

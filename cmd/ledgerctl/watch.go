@@ -195,7 +195,7 @@ func (e *env) watch(ctx context.Context, cfg watch.Config, code bool) error {
 	if e.JSON {
 		err = e.Print(s)
 	} else {
-		e.printWatch(s)
+		e.printWatched(s)
 	}
 	if err == nil && len(s.Failed) > 0 {
 		return fault.Exit(1)
@@ -249,6 +249,11 @@ func (e *env) printWatch(s *watch.Status) {
 	default:
 		e.Tell("not running; it ran until %s", humanize.Time(s.Saved))
 	}
+	e.printWatched(s)
+}
+
+// printWatched prints what a status says of the files.
+func (e *env) printWatched(s *watch.Status) {
 	var rows [][]string
 	for _, x := range s.Sources {
 		state := "nothing"

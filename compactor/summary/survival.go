@@ -3,6 +3,7 @@ package summary
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"nexus/turns"
 )
@@ -29,7 +30,9 @@ type Survey struct {
 // summarizer. It passes over the text once.
 //
 // A line of the covered turns is kept where it is a line of what is shown, or part of one
-// line of the replacement.
+// line of the replacement. At last a fact is looked for in the text of the context: a name
+// or a path may be a piece of a longer word there, as in "src/a.go:20:func", and a command a
+// piece of an argument.
 func NewSurvey(covered, kept []HalfTurn, replacement []turns.Message) Survey {
 	s := Survey{facts: make(map[Fact]bool)}
 	finder := NewFactFinder(covered)
@@ -56,7 +59,87 @@ func NewSurvey(covered, kept []HalfTurn, replacement []turns.Message) Survey {
 			s.facts[f] = lines.quotes(f.Text)
 		}
 	}
+	s.findPieces(textOfContext(kept, replacement))
 	return s
+}
+
+// findPieces marks the facts that stand in a text, with no letter or digit next to them. It
+// passes over the text once: it looks up what stands there with the length of a fact where
+// the first bytes of one do.
+func (s *Survey) findPieces(text string) {
+	const first = minFactBytes
+	lengths := make(map[string][]int) // of lost facts, by their first bytes
+	kinds := make(map[string][]string)
+	for f, in := range s.facts {
+		if in || f.Kind == NumberKind || len(f.Text) < first {
+			continue
+		}
+		if at := f.Text[:first]; !slices.Contains(lengths[at], len(f.Text)) {
+			lengths[at] = append(lengths[at], len(f.Text))
+		}
+		kinds[f.Text] = append(kinds[f.Text], f.Kind)
+	}
+	if len(kinds) == 0 {
+		return
+	}
+	for i := 0; i+first <= len(text); i++ {
+		if isWordAt(text, i-1) && isWordAt(text, i) {
+			continue
+		}
+		for _, n := range lengths[text[i:i+first]] {
+			if i+n > len(text) || isWordAt(text, i+n-1) && isWordAt(text, i+n) && n < maxFactBytes-utf8Max {
+				continue
+			}
+			for _, k := range kinds[text[i:i+n]] {
+				if isLine(k) || !goesOn(text, i, i+n) {
+					s.facts[Fact{k, text[i : i+n]}] = true
+				}
+			}
+		}
+	}
+}
+
+// goesOn reports whether a name in a text is a piece of another one, as a-b is in x-a-b and
+// a/b in a/b.go.
+func goesOn(text string, begin, end int) bool {
+	before := begin > 0 && text[begin-1] == '-' && isWordAt(text, begin-2)
+	after := end < len(text) && (text[end] == '-' || text[end] == '.') && isWordAt(text, end+1)
+	return before || after
+}
+
+// isWordAt reports whether a byte of a text is of a word.
+func isWordAt(text string, i int) bool {
+	if i < 0 || i >= len(text) {
+		return false
+	}
+	c := text[i]
+	return c == '_' || c >= utf8.RuneSelf || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// textOfContext returns the text of all that a context shows, arguments and results too.
+func textOfContext(kept []HalfTurn, replacement []turns.Message) string {
+	var b strings.Builder
+	add := func(ms []turns.Message) {
+		for i := range ms {
+			for j := range ms[i].Parts {
+				p := &ms[i].Parts[j]
+				text := p.Content
+				switch p.Type {
+				case turns.ToolCall:
+					text = ValuesText(p.Arguments)
+				case turns.ToolCallResponse:
+					text = resultOf(p).output
+				}
+				b.WriteString(text)
+				b.WriteByte('\n')
+			}
+		}
+	}
+	for i := range kept {
+		add(kept[i].Messages)
+	}
+	add(replacement)
+	return b.String()
 }
 
 // isLine reports whether facts of a kind are whole lines or sentences.

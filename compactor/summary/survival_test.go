@@ -54,3 +54,31 @@ func TestFactsOfJSONAreReadWithoutItsEscapes(t *testing.T) {
 		t.Errorf("%q, want %q", strings.Join(got, " "), want)
 	}
 }
+
+// What stands in the text of the context as a piece of a longer word, or in the arguments of
+// a call, is not lost; a longer name does not hold a shorter one.
+func TestPieceOfTheContextIsNotLost(t *testing.T) {
+	run := func(command string) turns.Message {
+		return turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "x", Name: "bash", Arguments: turns.Raw(`{"command":"` + command + `"}`)}}}
+	}
+	shown := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "y", Response: turns.RawText("pond/gauge.go:20:func read() {\npond-core:https://example.org/pond/depth\n")}}}
+	kept := []HalfTurn{{Messages: []turns.Message{run("cd /w && make dredge LEVEL=3 && echo ok"), shown}}}
+	for fact, lost := range map[Fact]bool{
+		{PathKind, "pond/gauge.go"}:                  false,
+		{PathKind, "https://example.org/pond/depth"}: false,
+		{CommandKind, "make dredge LEVEL=3"}:         false,
+		{PathKind, "pond/gauge"}:                     true,
+		{PathKind, "pond/gauge.g"}:                   true,
+		{PathKind, "core:https://example.org/pond"}:  true,
+		{CommandKind, "make dredge LEVEL=30"}:        true,
+	} {
+		m := turns.TextMessage(turns.User, "see "+fact.Text)
+		if fact.Kind == CommandKind {
+			m = run(fact.Text)
+		}
+		s := NewSurvey([]HalfTurn{{Messages: []turns.Message{m}}}, kept, nil)
+		if _, ok := s.facts[fact]; !ok || s.IsLost(fact) != lost {
+			t.Errorf("%v: found %v, lost %v", fact, ok, s.IsLost(fact))
+		}
+	}
+}

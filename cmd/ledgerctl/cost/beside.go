@@ -16,10 +16,11 @@ import (
 
 // ownCalls is what the turns of one session say of its flushes.
 type ownCalls struct {
-	known map[turns.ID]turns.Usage // by turn; a branch may list one again
-	ended uint64                   // flushes before compactions, that the agent's model answered
-	last  time.Time                // of the newest of those compactions
-	where turns.WorkContext        // there; else at the last turn
+	known     map[turns.ID]turns.Usage // by turn; a branch may list one again
+	ended     uint64                   // flushes before compactions, that the agent's model answered
+	last      time.Time                // of the newest of those compactions
+	where     turns.WorkContext        // there; else at the last turn
+	isPartial bool                     // the usage of a turn can't be read
 }
 
 func newOwnCalls(s *api.Session) *ownCalls {

@@ -58,6 +58,9 @@ type Call struct {
 	Step bool
 	// Unanswered is set where the call is such an answer itself, and nothing else.
 	Unanswered bool
+	// Added is set where a person or another program appended the answer to the history of a
+	// program, without a model and tokens. It is no call of that program.
+	Added bool
 }
 
 // synthetic is the model of responses that Claude Code wrote itself.
@@ -68,28 +71,38 @@ const synthetic = "<synthetic>"
 func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) {
 	c = Call{
 		Kind: Answer, Session: t.Session, Turn: t.ID, Depth: t.Depth, Time: time.Time(t.Recorded), Agent: s.Agent, Source: w.Source, Project: w.Cwd,
-		Model: cmp.Or(t.Model, s.Model), Usage: t.Usage, Details: turns.UsageDetailsOf(t.Meta), Message: messageID(t.Meta),
+		Model: cmp.Or(t.Model, s.Model), Usage: counted(t.Usage), Details: turns.UsageDetailsOf(t.Meta), Message: messageID(t.Meta),
 	}
 	if t.Time != nil {
 		c.Time, c.Bound = time.Time(*t.Time), turns.TimeBoundOf(t.Meta)
 	}
 	if k := t.Compaction; k != nil {
-		c.Kind, c.Message, c.Model, c.Usage = Compaction, "", k.Model, k.Usage
+		c.Kind, c.Message, c.Model, c.Usage = Compaction, "", k.Model, counted(k.Usage)
 		if k.Model == "" && (k.Tier == agentTier || k.Provenance == turns.Imported.String()) {
 			c.Model = s.Model // the agent's own model wrote it
 		}
 		c.Recorded, c.HasRecorded = times(k.CostMicros, picosInMicro), k.CostMicros > 0
 		asked := k.Model != "" || k.Tier == agentTier
-		return c, k.Usage != nil || k.CostMicros > 0 || asked && k.Provenance != turns.Imported.String()
+		return c, c.Usage != nil || k.CostMicros > 0 || asked && k.Provenance != turns.Imported.String()
 	}
-	if dollars, ok := turns.CostOf(t.Meta); ok {
+	if dollars, ok := turns.CostOf(t.Meta); ok && (dollars > 0 || c.Usage != nil) {
 		c.Recorded, c.HasRecorded = picosOf(dollars), true
 	}
 	r := requestOf(t.Meta)
 	if c.Missing = r.Lost; r.Status != "" {
 		c.Direct, c.Asked = r.ID, r.requested
 	}
+	c.Added = c.Usage == nil && !c.HasRecorded && t.Model == "" && t.Time == nil && w.Source != "" && turns.WorkContextOf(t.Meta).Source == "" && r == request{} && c.Message == ""
 	return c, !t.Pending && c.Model != synthetic
+}
+
+// counted returns the usage of an answer, nil where it has no token. No answer uses none:
+// programs write zeros for a call that failed or was aborted, whose tokens they don't know.
+func counted(u *turns.Usage) *turns.Usage {
+	if u == nil || *u == (turns.Usage{}) {
+		return nil
+	}
+	return u
 }
 
 // furtherCalls returns the calls that the turn of c states besides c: of other models, and

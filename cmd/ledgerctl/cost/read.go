@@ -15,20 +15,37 @@ import (
 type Scope struct {
 	Sessions []turns.ID // with those that they spawned; none: all sessions
 	Turn     turns.ID   // only this one
-	Since    time.Time  // sessions that nothing was stored in since then are not read
-	Now      time.Time  // what is older than a call takes has ended; zero: now
+	// Since and Until are the bounds of the calls that are added up, as in [Options]: what is
+	// found outside them is not counted, and sessions that nothing was stored in since then
+	// are not read.
+	Since, Until time.Time
+	Now          time.Time // what is older than a call takes has ended; zero: now
 	// Superseded reads the sessions too whose transcripts were read anew. Those that are
 	// named are read in any case.
 	Superseded bool
 }
 
-// Found says what a reading met besides calls.
+// includes reports whether a time is within the bounds.
+func (s *Scope) includes(at time.Time) bool {
+	return !at.Before(s.Since) && (s.Until.IsZero() || at.Before(s.Until))
+}
+
+// overlaps reports whether calls of a session may be within the bounds.
+func (s *Scope) overlaps(x *api.Session) bool {
+	last := x.Updated
+	if x.HeadTime != nil {
+		last = *x.HeadTime
+	}
+	return !time.Time(last).Before(s.Since) && (s.Until.IsZero() || x.ID.Time().Before(s.Until))
+}
+
+// Found says what a reading met besides calls, within the bounds of the scope.
 type Found struct {
 	Sessions  map[turns.ID]*api.Session // those whose calls are read
 	Unread    uint64                    // turns and sessions whose content can't be read
 	Branches  uint64                    // branches that no tree lists
 	Foreign   uint64                    // compactions that other programs made; no source has their calls
-	Inherited uint64                    // sessions that begin with turns of another, where those are counted
+	Inherited uint64                    // sessions that begin with turns of another, where those are counted; with bounds, those with calls in them
 	// Superseded counts sessions that are left out, since their transcripts were read anew.
 	Superseded uint64
 	Channels   uint64 // records of extractions that can't be read, by agent
@@ -40,7 +57,7 @@ func Read(ctx context.Context, c *api.Client, scope Scope) (found *Found, calls 
 	if scope.Now.IsZero() {
 		scope.Now = time.Now()
 	}
-	r := &reading{c: c, scope: scope, picked: make(map[turns.ID]*api.Session), found: &Found{Sessions: make(map[turns.ID]*api.Session)}, trees: make(map[turns.ID]*api.TreeSession),
+	r := &reading{c: c, scope: scope, picked: make(map[turns.ID]*api.Session), origins: make(map[turns.ID]*api.Session), found: &Found{Sessions: make(map[turns.ID]*api.Session)}, trees: make(map[turns.ID]*api.TreeSession),
 		wanted: make(map[turns.ID]bool), contexts: make(map[turns.ID]turns.WorkContext), counted: make(map[turns.Ref]bool)}
 	return r.found, func(yield func(Call, error) bool) {
 		if err := r.read(ctx, func(c Call) bool { return yield(c, nil) }); err != nil && !errors.Is(err, errStopped) {
@@ -59,6 +76,7 @@ type reading struct {
 	found    *Found
 	trees    map[turns.ID]*api.TreeSession
 	picked   map[turns.ID]*api.Session      // those in scope, also where nothing was stored since
+	origins  map[turns.ID]*api.Session      // all sessions that others may be forked from
 	wanted   map[turns.ID]bool              // turns that a branch or a fork begins at
 	contexts map[turns.ID]turns.WorkContext // at those turns
 	counted  map[turns.Ref]bool             // turns that were read, with their parents: two files may have one, in sessions of their own
@@ -103,6 +121,9 @@ func (r *reading) sessions(ctx context.Context) (out []api.Session, err error) {
 			r.wanted[s.ForkedFrom.Turn] = true
 		}
 	}
+	for i := range all {
+		r.origins[all[i].ID] = &all[i]
+	}
 	named := maps.Clone(picked)
 	for grew := len(picked) > 0; grew; { // a session may be older than the one that spawned it
 		grew = false
@@ -124,7 +145,9 @@ func (r *reading) sessions(ctx context.Context) (out []api.Session, err error) {
 			continue
 		}
 		if !all[i].SupersededBy.IsZero() && !named[all[i].ID] && !r.scope.Superseded {
-			r.found.Superseded++
+			if r.scope.overlaps(&all[i]) {
+				r.found.Superseded++
+			}
 			continue
 		}
 		if r.picked[all[i].ID] = &all[i]; time.Time(all[i].Updated).Before(r.scope.Since) {
@@ -144,8 +167,19 @@ func (r *reading) session(ctx context.Context, s *api.Session, yield func(Call) 
 	if err != nil {
 		return err
 	}
-	if s.ForkedFrom != nil {
+	switch {
+	case s.ForkedFrom == nil:
+	case r.scope.Since.IsZero() && r.scope.Until.IsZero():
 		r.found.Inherited++
+	default:
+		all, found := yield, false
+		yield = func(c Call) bool {
+			if !found && !c.Added && r.scope.includes(c.Time) {
+				found = true
+				r.found.Inherited++
+			}
+			return all(c)
+		}
 	}
 	r.found.Branches += t.BranchCount - min(t.BranchCount, uint64(len(t.Branches)))
 	for i := range t.Branches {
@@ -164,7 +198,7 @@ func (r *reading) session(ctx context.Context, s *api.Session, yield func(Call) 
 	if n := turns.UncountedCalls(s.Meta); n > 0 && r.scope.Turn.IsZero() && !yield(uncounted(s, n)) {
 		return errStopped
 	}
-	isWhole := r.found.Unread == before.Unread && t.BranchCount <= uint64(len(t.Branches)) && r.scope.Turn.IsZero()
+	isWhole := !own.isPartial && r.found.Unread == before.Unread && t.BranchCount <= uint64(len(t.Branches)) && r.scope.Turn.IsZero()
 	if call, ok := own.flushes(s); ok && isWhole && !yield(call) {
 		return errStopped
 	}
@@ -220,7 +254,7 @@ func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own
 	if b.Parent != nil {
 		list.After = b.Parent.String()
 		if s.ForkedFrom != nil && *b.Parent == s.ForkedFrom.Turn {
-			where = where.Or(r.contexts[*b.Parent])
+			where = where.Or(r.contexts[*b.Parent]).Or(r.originContext(s))
 		} else {
 			where = r.contexts[*b.Parent].Or(where)
 		}
@@ -244,7 +278,10 @@ func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own
 			own.add(&t, where)
 			continue
 		case t.Error != "" && t.Usage == nil:
-			r.found.Unread++
+			own.isPartial = true
+			if r.scope.includes(timeOf(&t)) {
+				r.found.Unread++
+			}
 			continue
 		}
 		r.counted[once] = true
@@ -254,7 +291,7 @@ func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own
 		if t.ID == b.Tip && !r.wanted[t.ID] && isUnanswered(&t, r.scope.Now) {
 			call.Unanswered, call.Missing, ok = true, call.Missing+1, true
 		}
-		if !ok && t.Compaction != nil && t.Compaction.Provenance == turns.Imported.String() {
+		if !ok && t.Compaction != nil && t.Compaction.Provenance == turns.Imported.String() && r.scope.includes(timeOf(&t)) {
 			r.found.Foreign++
 		}
 		if !ok {
@@ -270,4 +307,23 @@ func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own
 		}
 	}
 	return nil
+}
+
+// originContext returns what the sessions state that a fork was made from: they may be out
+// of scope.
+func (r *reading) originContext(s *api.Session) (w turns.WorkContext) {
+	for n := 0; s != nil && s.ForkedFrom != nil && n < len(r.origins); n++ {
+		if s = r.origins[s.ForkedFrom.Session]; s != nil {
+			w = w.Or(turns.WorkContextOf(s.Meta))
+		}
+	}
+	return w
+}
+
+// timeOf returns when a turn was said, else when it was stored.
+func timeOf(t *api.Turn) time.Time {
+	if t.Time != nil {
+		return time.Time(*t.Time)
+	}
+	return time.Time(t.Recorded)
 }

@@ -97,6 +97,7 @@ type Amount struct {
 	OtherTier    uint64 `json:"calls_of_other_tier,omitzero"`   // of a service tier other than the standard one, whose prices they have
 	Missing      uint64 `json:"missing_answers,omitzero"`       // of /v1: they failed or were lost, and may be billed; not in Calls
 	OtherPlace   uint64 `json:"calls_of_chosen_place,omitzero"` // the model had to run in one place, which may cost more than the prices say
+	Added        uint64 `json:"added_answers,omitzero"`         // that were appended to the history of a program without a model and tokens; not in Calls, and in the total alone
 	WebSearches  uint64 `json:"web_searches,omitzero"`          // which providers bill apart; not in the cost
 }
 
@@ -138,6 +139,7 @@ func (a *Amount) add(o *Amount) {
 	a.OtherTier += o.OtherTier
 	a.OtherPlace += o.OtherPlace
 	a.Missing = plus(a.Missing, o.Missing)
+	a.Added += o.Added
 	a.WebSearches = plus(a.WebSearches, o.WebSearches)
 }
 
@@ -191,6 +193,10 @@ func NewSum(opt Options) *Sum {
 func (s *Sum) Add(c Call) {
 	repeated := s.isRepeated(&c)
 	if c.Time.Before(s.opt.Since) || !s.opt.Until.IsZero() && !c.Time.Before(s.opt.Until) {
+		return
+	}
+	if c.Added {
+		s.total.Added++
 		return
 	}
 	a := s.amountOf(&c, repeated)

@@ -218,6 +218,9 @@ func (x *Report) notes() (out []string) {
 	if t.WithoutUsage > 0 {
 		add("≥: of %s the source does not tell the tokens.", prose.Plural(t.WithoutUsage, "call"))
 	}
+	if n := t.Added; n > 0 {
+		add("%s appended to the history of a program without a model and tokens, and not counted as calls.", map[bool]string{true: "1 answer was", false: prose.Grouped(n) + " answers were"}[n == 1])
+	}
 	if t.Repeated > 0 {
 		add("%s a response that is counted already, in a copy of a history or a later part of the response, and counted once.", map[bool]string{true: "1 turn repeats", false: prose.Grouped(t.Repeated) + " turns repeat"}[t.Repeated == 1])
 	}

@@ -146,6 +146,9 @@ func PrintLost(ctx context.Context, term *terminal.Terminal, find names.Finder, 
 	return nil
 }
 
+// factsName says what the facts of a kind are.
+var factsName = map[string]string{"user": "sentences of the user", "errors": "lines of errors", "commands": "commands", "paths": "paths", "identifiers": "identifiers", "numbers": "numbers"}
+
 // comparedText names the kinds of facts that were looked for in the context. Facts are found
 // by their shape: what a sentence means is not compared.
 func comparedText(kinds []string) string {
@@ -165,7 +168,7 @@ func keptText(survival turns.Raw, kinds []string) (kept string, lost uint64) {
 		if json.Unmarshal(by[k], &s, json.MatchCaseInsensitiveNames(true)) != nil {
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s %s of %s", k, prose.Grouped(s.Kept), prose.Grouped(s.Total)))
+		out = append(out, fmt.Sprintf("%s of %s %s", prose.Grouped(s.Kept), prose.Grouped(s.Total), factsName[k]))
 		if slices.Contains(kinds, k) {
 			lost += s.Total - min(s.Kept, s.Total)
 		}

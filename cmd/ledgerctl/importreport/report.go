@@ -27,6 +27,7 @@ type Report struct {
 	failed       []failure
 	sum          transcripts.Report
 	sessions     map[turns.ID]bool // several files may be of one
+	stored       map[turns.ID]bool // of those, what something new is stored of
 }
 
 // Stopped records what became of a file of an import that stops before its end.
@@ -36,6 +37,7 @@ func (a *Report) Stopped(r *transcripts.Report, err error) {
 	}
 	a.note(r)
 	a.sum.Stored += r.Stored
+	a.sum.Unacknowledged = a.sum.Unacknowledged || r.Unacknowledged
 	if err == nil {
 		a.done++
 	}
@@ -44,19 +46,28 @@ func (a *Report) Stopped(r *transcripts.Report, err error) {
 // StoppedText says how far an import came that stops before its end.
 func (a *Report) StoppedText() string {
 	text := fmt.Sprintf("stopped after %s of %s", prose.Grouped(uint64(a.done)), prose.Plural(uint64(a.Files), "file"))
-	if a.sum.Stored == 0 {
+	switch {
+	case a.sum.Stored == 0 && a.sum.Unacknowledged:
+		return text + "; of some requests the ledger did not say whether they are stored"
+	case a.sum.Stored == 0:
 		return text + "; nothing new is stored"
 	}
-	return text + fmt.Sprintf("; %s of %s are stored, in files that are whole and in some that are not", prose.Plural(uint64(a.sum.Stored), "event"), prose.Plural(uint64(len(a.sessions)), "session"))
+	least := ""
+	if a.sum.Unacknowledged {
+		least = "at least "
+	}
+	return text + fmt.Sprintf("; %s%s of %s are stored, in files that are whole and in some that are not", least, prose.Plural(uint64(a.sum.Stored), "event"), prose.Plural(uint64(len(a.stored)), "session"))
 }
 
-// note notes the sessions of a file.
+// note notes the sessions of a file, and those that something new is stored of.
 func (a *Report) note(r *transcripts.Report) {
 	if a.sessions == nil {
-		a.sessions = make(map[turns.ID]bool)
+		a.sessions, a.stored = make(map[turns.ID]bool), make(map[turns.ID]bool)
 	}
 	for _, s := range r.Sessions {
-		a.sessions[s] = true
+		if a.sessions[s] = true; r.Stored > 0 {
+			a.stored[s] = true
+		}
 	}
 }
 
@@ -130,7 +141,7 @@ func (a *Report) sayReread() {
 	case s.Older > 0:
 		a.Terminal.Say("%s read by an older reader; ledgerctl import --refresh FILE reads %s again", map[bool]string{true: "1 session was", false: prose.Grouped(uint64(s.Older)) + " sessions were"}[s.Older == 1], map[bool]string{true: "it", false: "them"}[s.Older == 1])
 	case s.KeptFirst > 0:
-		a.Terminal.Say("%s otherwise in the ledger than in the file now; ledgerctl import --refresh FILE stores what the file holds, and what is there stays", map[bool]string{true: "1 record stands", false: prose.Grouped(uint64(s.KeptFirst)) + " records stand"}[s.KeptFirst == 1])
+		a.Terminal.Say("%s was imported before with other content; the ledger keeps the first content. ledgerctl import --refresh FILE stores the new content in a session of its own, which lists show in place of the first", map[bool]string{true: "1 record of the files", false: "each of " + prose.Grouped(uint64(s.KeptFirst)) + " records of the files"}[s.KeptFirst == 1])
 	}
 }
 

@@ -24,3 +24,16 @@ func TestStoppedImportSaysWhatIsStored(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }
+
+// A file that nothing is stored of does not count, and an event without a reply makes the
+// count the least.
+func TestStoppedImportCountsWhatWasAcknowledged(t *testing.T) {
+	a := Report{Files: 3}
+	stopped := errors.New("interrupted")
+	a.Stopped(&transcripts.Report{Sessions: []turns.ID{{15: 1}}, Stored: 14}, stopped)
+	a.Stopped(&transcripts.Report{Sessions: []turns.ID{{15: 2}}, Existing: 9}, stopped)
+	a.Stopped(&transcripts.Report{Sessions: []turns.ID{{15: 3}}, Unacknowledged: true}, stopped)
+	if got, want := a.StoppedText(), "stopped after 0 of 3 files; at least 14 events of 1 session are stored, in files that are whole and in some that are not"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}

@@ -155,6 +155,7 @@ type reader struct {
 	entries []*entry
 	open    map[string]*block // calls without a result, by id
 	model   string
+	day     string // of the turn before
 }
 
 // New reads the turns of a session, from the root to its head, into a page. It holds the
@@ -189,8 +190,11 @@ func (r *reader) turn(session turns.ID, t *api.Turn) error {
 	at, bound := views.TurnTime(t)
 	at = at.UTC()
 	day := views.At(at, bound, "2 January 2006")
-	same := r.To == day
-	r.From, r.To = cmp.Or(r.From, day), day
+	same := r.day == day
+	r.day = day
+	if k := t.Compaction; k == nil || k.Provenance == turns.Imported.String() { // those of the ledger may be made long after
+		r.From, r.To = cmp.Or(r.From, day), day
+	}
 	e := &entry{Anchor: fmt.Sprintf("t%d", t.Depth), Depth: t.Depth, ID: t.ID.String(), id: t.ID, Time: views.At(at, bound, "2006-01-02 15:04"), Stamp: at.Format(time.RFC3339),
 		Clock: views.At(at, bound, "15:04"), SameDay: same,
 		Pending: t.Pending, Error: string(t.Error)}

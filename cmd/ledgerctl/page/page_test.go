@@ -328,3 +328,16 @@ func TestNestedMarkdownIsShownAsText(t *testing.T) {
 		t.Error("it was rendered")
 	}
 }
+
+// A page ends with its last turn, not with a compaction that the ledger made months later.
+func TestDatesOfAPageAreOfItsTurns(t *testing.T) {
+	k := turnAt(2, "", "")
+	k.Type, k.Time, k.Compaction = "compaction", nil, &api.Compaction{}
+	k.Recorded = api.Time(time.Date(2026, 9, 9, 0, 0, 0, 0, time.UTC))
+	if p := pageOf(t, Options{}, turnAt(1, "dig", "dug"), k, turnAt(3, "on", "done")); p.From != "4 March 2026" || p.To != p.From {
+		t.Errorf("from %s to %s", p.From, p.To)
+	}
+	if p := pageOf(t, Options{}, turnAt(1, "dig", "dug"), k); p.To != "4 March 2026" {
+		t.Errorf("to %s", p.To)
+	}
+}

@@ -76,7 +76,18 @@ func (im *Importer) Stop() { im.stop() }
 // group imports files one after the other. A file waits for the session that it was forked
 // from, as long as another file may bring that.
 func (im *Importer) group(ctx context.Context, files []File, group []int, results []chan Outcome) {
-	stored := make(map[int]int) // by files that wait: what was stored of them
+	before := make(map[int]*Report) // of files that wait
+	whole := func(i int, o Outcome) Outcome {
+		was := before[i]
+		switch {
+		case was == nil:
+		case o.Report == nil:
+			o.Report = was
+		default:
+			o.Report.Stored, o.Report.Existing = o.Report.Stored+was.Stored, o.Report.Existing-min(o.Report.Existing, was.Stored)
+		}
+		return o
+	}
 	for waits := len(group) > 1; len(group) > 0; {
 		var later []int
 		for _, i := range group {
@@ -84,13 +95,9 @@ func (im *Importer) group(ctx context.Context, files []File, group []int, result
 			if o.Err = ctx.Err(); o.Err == nil {
 				o.Report, o.Err = im.file(ctx, files[i].Name, waits)
 			}
-			if o.Report != nil {
-				o.Report.Stored, o.Report.Existing = o.Report.Stored+stored[i], o.Report.Existing-min(o.Report.Existing, stored[i])
-			}
+			o = whole(i, o)
 			if waits && errors.Is(o.Err, ErrNoParent) {
-				if later = append(later, i); o.Report != nil {
-					stored[i] = o.Report.Stored
-				}
+				later, before[i] = append(later, i), o.Report
 				continue
 			}
 			results[i] <- o
@@ -101,7 +108,7 @@ func (im *Importer) group(ctx context.Context, files []File, group []int, result
 				if o.Err == nil {
 					o.Report, o.Err = im.File(ctx, files[i].Name)
 				}
-				results[i] <- o
+				results[i] <- whole(i, o)
 			}
 			later = later[1:]
 		}

@@ -38,7 +38,20 @@ type Report struct {
 	Losses      []interchange.Loss `json:"losses"`
 	Error       string             `json:"error,omitzero"` // why it ended before the end of the file
 
-	kinds map[lossKind]int // by kind and reason: the index in Losses of what stands for several
+	// Unacknowledged is set where the import was stopped and a request of it had no reply: it
+	// may be stored.
+	Unacknowledged bool `json:"-"`
+
+	kinds   map[lossKind]int  // by kind and reason: the index in Losses of what stands for several
+	records []record          // what Turns, Split, Forks and Compactions count
+	added   map[turns.ID]bool // records of the reports that were added
+}
+
+// record is a turn, a fork or a compaction that a report counts.
+type record struct {
+	id    turns.ID
+	of    func(*Report) *int // the field that counts it
+	split bool
 }
 
 // lossKind is what losses that are counted together have in common.
@@ -48,15 +61,40 @@ type lossKind struct{ what, reason string }
 // they are.
 const maxLosses = 1000
 
-// Add adds what another import did. Losses are added up by what they are.
+// Add adds what another import did. A turn that several files have counts once. Losses are
+// added up by what they are.
 func (r *Report) Add(o *Report) {
 	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
 	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
 	r.Older, r.Renewed, r.Same = r.Older+o.Older, r.Renewed+o.Renewed, r.Same+o.Same
 	r.Split += o.Split
+	if r.added == nil {
+		r.added = make(map[turns.ID]bool)
+	}
+	for _, x := range o.records {
+		if !r.added[x.id] {
+			r.added[x.id] = true
+			continue
+		}
+		if *x.of(r)--; x.split {
+			r.Split--
+		}
+	}
+	r.Unacknowledged = r.Unacknowledged || o.Unacknowledged
 	for _, l := range o.Losses {
 		r.count(l)
 	}
+}
+
+// Fields of reports that records count.
+func turnsOf(r *Report) *int       { return &r.Turns }
+func forksOf(r *Report) *int       { return &r.Forks }
+func compactionsOf(r *Report) *int { return &r.Compactions }
+
+// countRecord counts a record in the field of it.
+func (r *Report) countRecord(id turns.ID, of func(*Report) *int) {
+	*of(r)++
+	r.records = append(r.records, record{id: id, of: of})
 }
 
 // Clear takes away what was reported so far, but for the sessions and the counts.
@@ -206,9 +244,15 @@ var ErrGrown = errors.New("an export of this ledger, with more in it")
 // not stored a second time.
 func (im *Importer) steps(ctx context.Context, r *interchange.Reader, all bool, rep *Report) error {
 	in := Intake{Importer: im, Report: rep, All: all}
+	graced, done := withGrace(ctx)
+	defer done()
 	for st, err := range r.Steps() {
 		if err == nil {
-			err = in.Step(ctx, st)
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = in.Step(graced, st)
+			rep.Unacknowledged = rep.Unacknowledged || graced.Err() != nil
 		}
 		if err != nil {
 			return err
@@ -229,6 +273,23 @@ func (im *Importer) steps(ctx context.Context, r *interchange.Reader, all bool, 
 		return err
 	}
 	return im.Titles(ctx, r.Titles(), rep)
+}
+
+// stopGrace is how long an import that is stopped waits for the replies to its requests, so
+// that it can say what is stored.
+const stopGrace = 2 * time.Second
+
+// withGrace returns a context that ends [stopGrace] after ctx does.
+func withGrace(ctx context.Context) (graced context.Context, done func()) {
+	graced, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(stopGrace):
+			cancel()
+		case <-graced.Done():
+		}
+	})
+	return graced, func() { stop(); cancel() }
 }
 
 // Intake stores the steps of one transcript, in their order.
@@ -549,17 +610,18 @@ func (im *Importer) step(ctx context.Context, st interchange.Step, rep *Report) 
 		rep.Sessions = append(rep.Sessions, st.Open.ID)
 		return im.open(ctx, st.Open, rep)
 	case st.Fork != nil:
-		rep.Forks++
+		rep.countRecord(st.Fork.ID, forksOf)
 		return im.fork(ctx, st.Fork, rep)
 	case st.Append != nil:
-		rep.Turns++
+		rep.countRecord(st.Append.ID, turnsOf)
 		dup, err := im.place(ctx, st.Append, rep)
 		if p, split := im.splits[st.Append.ID]; split && p.first != p.last {
 			rep.Split++
+			rep.records[len(rep.records)-1].split = true
 		}
 		return dup, err
 	default:
-		rep.Compactions++
+		rep.countRecord(st.Compaction.ID, compactionsOf)
 		return im.compaction(ctx, st.Compaction, rep)
 	}
 }

@@ -314,7 +314,7 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 // rewrittenError is why a file that was written anew is not in the ledger: records of it have
 // the ids of others there.
 func rewrittenError(n int) error {
-	return fmt.Errorf("the file was written anew, and %d of its records stand otherwise in the ledger: \"ledgerctl import --refresh FILE\" stores what it holds now, and what is in the ledger stays", n)
+	return fmt.Errorf("the file was written anew, and %d of its records have other content than the ledger stored first, and keeps; \"ledgerctl import --refresh FILE\" stores the new content in a session of its own", n)
 }
 
 // begin returns a reading of a file. Without all, the steps of the first st.Offset bytes

@@ -180,7 +180,7 @@ func TestWhatHappensToAFileIsRecorded(t *testing.T) {
 				r.until("why one answer is not in the ledger", func() bool {
 					info, err := os.Stat(path)
 					st := r.at(path)
-					return err == nil && st.Size == info.Size() && strings.Contains(st.Failed, "1 of its records stand otherwise")
+					return err == nil && st.Size == info.Size() && strings.Contains(st.Failed, "1 of its records have other content")
 				})
 			} else {
 				r.untilRead(path)
