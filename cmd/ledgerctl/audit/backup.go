@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -30,6 +31,14 @@ func PrintBackup(term *terminal.Terminal, name string, r *backup.Report) {
 		humanize.IBytes(uint64(r.Bytes)), r.Ledger, t.Log.Seq)
 	if !r.Digest.IsZero() {
 		term.Tell("  %s", r.Digest)
+	}
+	if r.Salvage != nil {
+		for line := range strings.Lines(r.Salvage.Text()) {
+			term.Tell("  %s", prose.Printable(strings.TrimSuffix(line, "\n")))
+		}
+		if r.Salvage.Bytes > 0 {
+			term.Tell("  restore --accept-incomplete restores all that is not lost, through position %d", r.Salvage.Through())
+		}
 	}
 	if t.Lost+t.Broken > 0 {
 		term.Tell("  the ledger had lost %s, and %s after that", prose.Plural(t.Lost, "event"), prose.Plural(t.Broken, "event"))

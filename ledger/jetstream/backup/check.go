@@ -232,6 +232,8 @@ type Report struct {
 	Bytes   int64      `json:"bytes,string"`    // through the end of the last complete run
 	Read    int64      `json:"read,string"`     // what is sound, unfinished bytes included
 	Problem string     `json:"problem,omitempty"`
+	// Salvage is what can be restored of a file that is not complete; nil: nobody looked, or nothing.
+	Salvage *Salvage `json:"salvage,omitempty"`
 }
 
 // Err returns nil for a complete file. [ledger.ErrCorrupt] for any other: its

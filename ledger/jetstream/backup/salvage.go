@@ -175,6 +175,26 @@ func (p *Plan) State() string {
 	return Complete
 }
 
+// Restore reads the file again, through what can be restored, and calls visit as
+// [ReadDamaged] does.
+func (p *Plan) Restore(ctx context.Context, file io.ReaderAt, visit Visit) (Report, *Checker, error) {
+	again, c, err := ReadDamaged(ctx, file, p.Bytes, p, visit)
+	if err != nil {
+		return Report{}, nil, err
+	}
+	out := again.Salvage
+	out.Runs = p.Runs // the unfinished one, too
+	report := Report{State: p.State(), Ledger: out.Begin.Ledger, Totals: out.Totals, Digest: out.Digest, Bytes: out.Bytes, Read: p.Bytes, Salvage: &out}
+	for _, r := range p.Runs {
+		if r.State == Whole {
+			report.Runs++
+		} else if report.Problem == "" {
+			report.Problem = fmt.Sprintf("run %d: %s", r.Run, r.Problem)
+		}
+	}
+	return report, c, nil
+}
+
 // current returns the run that is begun and not ended, and begins one where none is.
 func (s *salvager) current() *RunState {
 	if !s.c.inRun {
