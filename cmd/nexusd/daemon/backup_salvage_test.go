@@ -177,6 +177,14 @@ func TestAFlippedByteLosesOneEventOfABackup(t *testing.T) {
 			if len(lost) != len(test.lost) || got.Salvage.LostEvents != events || (got.Salvage.LostChunks > 0) != (test.unread != "") {
 				t.Errorf("lost %v\n%s", lost, text)
 			}
+			for _, loss := range got.Salvage.Content {
+				if loss.Chain.ID != l.sessions["C"].String() {
+					t.Errorf("content of %+v is lost", loss)
+				}
+			}
+			if (len(got.Salvage.Content) == 1) != (test.unread != "") {
+				t.Errorf("content: %+v", got.Salvage.Content)
+			}
 			d, c := start(t, data)
 			defer stop(t, d, c)
 			v := must[*api.Verified](t)(c.As(api.Operator).Verify(t.Context()))

@@ -29,7 +29,7 @@ type hole struct {
 // seek goes to a byte.
 func (f *frames) seek(at int64) {
 	at = min(at, f.size)
-	f.at, f.in = at, bufio.NewReaderSize(io.NewSectionReader(f.file, at, f.size-at), 256<<10)
+	f.at, f.in = at, bufio.NewReaderSize(io.NewSectionReader(f.file, at, f.size-at), int(min(f.size-at, 256<<10)))
 }
 
 // next reads the next frame, or a hole, and returns where it begins. io.EOF; [errShort]; the errors of the file.
@@ -97,7 +97,7 @@ func (f *frames) find(at int64, h *hole) error {
 		return 0
 	}
 	const window = 1 << 20
-	buf := make([]byte, 1+window+headSize) // one byte before the window
+	buf := make([]byte, 1+headSize+min(f.size-at, window)) // one byte before the window
 	first, body := int64(0), uint32(0)     // body is the checksum of what is before p
 	for from := at + 1; from < f.size; from += window {
 		n, err := f.file.ReadAt(buf, from-1)

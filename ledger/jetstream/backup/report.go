@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nexus/ledger"
+	"nexus/turns"
 )
 
 // Verify checks a file as [Check] does, and of one that is not complete it says what can be
@@ -109,26 +110,39 @@ func (s *Salvage) Text() string {
 	}
 	for i, c := range s.Chains {
 		if i == 0 {
-			b.WriteString("affected (read-only from there on):\n")
+			b.WriteString("affected (such a session takes no more events; what is before the loss can be read and forked):\n")
 		}
 		if i == maxLines {
 			fmt.Fprintf(&b, "  and %d others\n", len(s.Chains)-i)
 			break
 		}
-		name := string(c.Chain.Entity) + " " + c.Chain.ID
-		if id, ok := c.Chain.Session(); ok {
-			name = "session " + id.String()
-		}
-		fmt.Fprintf(&b, "  %s of tenant %s: %s", name, c.Tenant, lost(c.Lost, 0))
+		fmt.Fprintf(&b, "  %s of tenant %s: %s", nameOf(c.Chain), c.Tenant, lost(c.Lost, 0))
 		switch {
 		case c.After > 0:
 			fmt.Fprintf(&b, ", after position %d", c.After)
 		case c.Before > 0:
-			fmt.Fprintf(&b, ", before position %d: its beginning", c.Before)
+			fmt.Fprintf(&b, ", before position %d: its beginning, and it can't be read", c.Before)
 		}
 		b.WriteByte('\n')
 	}
+	for i, c := range s.Content {
+		if i == 0 {
+			b.WriteString("content that can't be read, its chunks are lost:\n")
+		}
+		if i == maxLines {
+			fmt.Fprintf(&b, "  and %d others\n", len(s.Content)-i)
+			break
+		}
+		fmt.Fprintf(&b, "  %s of tenant %s: of the event at position %d\n", nameOf(c.Chain), c.Tenant, c.Seq)
+	}
 	return b.String()
+}
+
+func nameOf(c turns.Chain) string {
+	if id, ok := c.Session(); ok {
+		return "session " + id.String()
+	}
+	return string(c.Entity) + " " + c.ID
 }
 
 func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

@@ -36,6 +36,8 @@ type Salvage struct {
 	LostChunks uint64      `json:"lost_chunks,string"`
 	Lost       []Loss      `json:"lost,omitempty"`   // by stream, sorted by position
 	Chains     []ChainLoss `json:"chains,omitempty"` // sorted by the position before the loss
+	// Content is the events whose content is lost with a chunk, sorted by position.
+	Content []ContentLoss `json:"content,omitempty"`
 }
 
 // RunState is what is left of a run.
@@ -89,6 +91,7 @@ type salvager struct {
 	subjects map[uint64]string // of lost records of the log, if they are known
 	legible  map[uint64]string // subjects in damaged records, which may be wrong
 	breaks   []chainBreak
+	content  content
 
 	isDamaged bool      // anything is
 	tail      bool      // the bytes before the next frame are
@@ -278,7 +281,10 @@ func (s *salvager) take(at int64) error {
 	if err := s.c.Frame(s.frame); err != nil {
 		return err
 	}
-	if !stream.Blobs {
+	if stream.Blobs {
+		s.content.chunk(stream.Number, r)
+	} else {
+		s.content.event(r.Subject, r.Seq, r.Payload)
 		run.note(r.Seq)
 	}
 	s.run[i], s.bytes[i], s.known[i], s.stored[i], s.isLost[i] = 0, 0, 0, r.Stored, false
@@ -465,6 +471,9 @@ func (s *salvager) finish(at int64) (*Plan, *Checker, error) {
 		p.subjects = s.confirmed()
 	}
 	p.Chains = s.chains(p.subjects)
+	if s.out.LostChunks > 0 || len(s.out.Runs) == 1 && s.out.Runs[0].State != Whole {
+		p.Content = s.content.lost()
+	}
 	return p, s.c, nil
 }
 
