@@ -3,6 +3,7 @@ package backup
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -241,6 +242,9 @@ type Report struct {
 func (r *Report) Err() error {
 	if r.State == Complete {
 		return nil
+	}
+	if s := r.Salvage; s != nil && s.Bytes > 0 {
+		return fmt.Errorf("%w: the backup is %s: %s; %s lost through position %d", ledger.ErrCorrupt, r.State, r.Problem, cmp.Or(lost(s.LostEvents, s.LostChunks), "nothing is known to be"), s.Through())
 	}
 	return fmt.Errorf("%w: the backup is %s: %s; it is complete through position %d (%d bytes)", ledger.ErrCorrupt, r.State, r.Problem, r.Totals.Log.Seq, r.Bytes)
 }

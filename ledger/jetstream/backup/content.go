@@ -12,10 +12,10 @@ import (
 
 // ContentLoss is an event whose content is in a blob that lacks a chunk.
 type ContentLoss struct {
-	Tenant string      `json:"tenant"`
-	Chain  turns.Chain `json:"chain"`
-	Seq    uint64      `json:"seq,string"`
-	Blob   turns.Hash  `json:"blob"`
+	Tenant string     `json:"tenant"`
+	Chain  Chain      `json:"chain"`
+	Seq    uint64     `json:"seq,string"`
+	Blob   turns.Hash `json:"blob"`
 }
 
 // content remembers which blobs events name, and how many chunks of each a file has. A blob
@@ -37,7 +37,7 @@ func (c *content) event(subject string, seq uint64, payload []byte) {
 		return
 	}
 	for _, b := range ev.Blobs {
-		c.links = append(c.links, ContentLoss{tenant, chain, seq, b.Digest})
+		c.links = append(c.links, ContentLoss{tenant, Chain{chain.Entity, chain.ID}, seq, b.Digest})
 	}
 }
 

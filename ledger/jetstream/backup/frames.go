@@ -98,7 +98,7 @@ func (f *frames) find(at int64, h *hole) error {
 	}
 	const window = 1 << 20
 	buf := make([]byte, 1+headSize+min(f.size-at, window)) // one byte before the window
-	first, body := int64(0), uint32(0)     // body is the checksum of what is before p
+	first, body := int64(0), uint32(0)                     // body is the checksum of what is before p
 	for from := at + 1; from < f.size; from += window {
 		n, err := f.file.ReadAt(buf, from-1)
 		if err != nil && !errors.Is(err, io.EOF) {

@@ -138,8 +138,8 @@ func (s *Salvage) Text() string {
 	return b.String()
 }
 
-func nameOf(c turns.Chain) string {
-	if id, ok := c.Session(); ok {
+func nameOf(c Chain) string {
+	if id, ok := (turns.Chain{Entity: c.Entity, ID: c.ID}).Session(); ok {
 		return "session " + id.String()
 	}
 	return string(c.Entity) + " " + c.ID

@@ -67,11 +67,17 @@ type Loss struct {
 	Before time.Time `json:"before,omitzero"`
 }
 
+// Chain is a [turns.Chain] in a report.
+type Chain struct {
+	Entity turns.Entity `json:"entity"`
+	ID     string       `json:"id"`
+}
+
 // ChainLoss is a chain that has lost events.
 type ChainLoss struct {
-	Tenant string      `json:"tenant"`
-	Chain  turns.Chain `json:"chain"`
-	Lost   uint64      `json:"lost,string"` // events, as far as the records tell
+	Tenant string `json:"tenant"`
+	Chain  Chain  `json:"chain"`
+	Lost   uint64 `json:"lost,string"` // events, as far as the records tell
 	// After is the position of the newest event before the loss, Before that of the first one
 	// after it; 0: there is none.
 	After  uint64 `json:"after,string,omitzero"`
@@ -505,7 +511,7 @@ func (s *salvager) chains(subjects map[uint64]string) []ChainLoss {
 			if err != nil {
 				return
 			}
-			l = &ChainLoss{Tenant: tenant, Chain: chain, After: after, Before: before}
+			l = &ChainLoss{Tenant: tenant, Chain: Chain{chain.Entity, chain.ID}, After: after, Before: before}
 			found[subject] = l
 		}
 		l.Lost += lost
