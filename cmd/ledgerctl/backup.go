@@ -95,8 +95,7 @@ func backupVerifyCmd(e *env) *cobra.Command {
 			return err
 		}
 		bar := e.Progress(st.Size(), "checking", progressbar.OptionShowBytes(true))
-		in := progressbar.NewReader(f, bar)
-		report, _, err := backup.Check(cmd.Context(), &in, nil)
+		report, err := backup.Verify(cmd.Context(), f, st.Size(), func(n int) { _ = bar.Add(n) })
 		_ = bar.Finish()
 		if err != nil {
 			return audit.BackupError("backup", fmt.Errorf("%s: %w", args[0], err))
@@ -146,7 +145,7 @@ func restoreCmd(e *env) *cobra.Command {
 	})
 	cmd.Flags().StringVar(&c.Keys, "keys", "", "the content keys")
 	cmd.Flags().StringVar(&c.Data, "data", "", "folder to make")
-	cmd.Flags().BoolVar(&c.AcceptIncomplete, "accept-incomplete", false, "of a file that is incomplete or damaged, restore the complete runs")
+	cmd.Flags().BoolVar(&c.AcceptIncomplete, "accept-incomplete", false, "of a file that is incomplete or damaged, restore what is sound")
 	cmd.Flags().BoolVar(&c.AcceptMissingKeys, "accept-missing-keys", false, "restore without content keys that the file of the keys lacks")
 	return cmd
 }

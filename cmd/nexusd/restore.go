@@ -22,10 +22,15 @@ DIR until that is done; after a crash, run the same command again.
 
   --keys KEYS          the content keys; needed unless the ledger does not seal
   --data DIR           the folder to make
-  --accept-incomplete  of a file that is incomplete or damaged, restore what its
-                       complete runs hold
+  --accept-incomplete  of a file that is damaged, restore every record that is
+                       sound; of one that ends too early, the runs that ended
+                       (of a first run, what is there)
   --accept-missing-keys  restore without content keys that KEYS lacks: their
                        content can't be read
+
+With --accept-incomplete, what is lost is named: runs, positions, times and
+sessions. A session that lost an event takes no more, and can be read by naming
+a turn before the loss, and forked there. ledgerctl verify names it, too.
 
 The ledger keeps its id, and its users get new credentials at its first start.
 Do not let agents write to the original afterwards: the two are not one ledger.

@@ -2,9 +2,14 @@ package jetstream
 
 import (
 	"crypto/sha256"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"nexus/turns"
 )
 
 // HoldTime is how long at least a blob stays after a put or a [Blobs.KeepBlob], whatever
@@ -34,6 +39,22 @@ func KeyOf(subject string) (k BlobKey, ok bool) {
 		return k, false
 	}
 	return keyOf(firstPrefix + parts[0] + "." + parts[1]), true
+}
+
+// KeyOfBlob returns the key of a blob. ok is false if the tenant has none.
+func KeyOfBlob(tenant string, digest turns.Hash) (k BlobKey, ok bool) {
+	base, err := blobSubject(tenant, digest)
+	return keyOf(base), err == nil
+}
+
+// Chunks returns how many chunks a blob has, by the header of its first one; 0 for another.
+func Chunks(header []byte) int {
+	h, err := nats.DecodeHeadersMsg(header)
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(h.Get(chunksHeader))
+	return n
 }
 
 // holds remembers the blobs that requests relied on lately. It counts time by the

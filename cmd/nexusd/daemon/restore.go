@@ -31,7 +31,8 @@ type RestoreConfig struct {
 	File string // the backup
 	Keys string // the file of its content keys; "" for a ledger that does not seal
 	Data string // folder that is empty or missing, or in which a restore did not end
-	// AcceptIncomplete restores the complete runs of a file that does not end with one.
+	// AcceptIncomplete restores what is sound of a file that is damaged or incomplete. A record that
+	// says "lost" takes the place of each other one, as a repair with AcceptLoss stores it.
 	AcceptIncomplete bool
 	// AcceptMissingKeys restores also if Keys lacks keys that events name.
 	AcceptMissingKeys bool
@@ -52,7 +53,9 @@ type Restored struct {
 func (r *Restored) Text() string {
 	t := r.Totals
 	s := fmt.Sprintf("restored: the log reaches %d, the blobs reach %d; %d content keys; %s\n", t.Log.Seq, t.Blobs.Seq, r.KeysStored, r.Digest)
-	if n := t.Lost + t.Broken; n > 0 {
+	if r.Salvage != nil {
+		s += fmt.Sprintf("the backup is %s: %s\n%s", r.State, r.Problem, r.Salvage.Text())
+	} else if t.Lost+t.Broken > 0 {
 		s += fmt.Sprintf("the ledger was backed up without %d events, and %d that follow them\n", t.Lost, t.Broken)
 	}
 	if r.KeysErased+r.KeysMissing > 0 {
@@ -102,7 +105,7 @@ func Restore(ctx context.Context, c RestoreConfig) (out Restored, err error) {
 			return out, err
 		}
 	}
-	begin, limit, err := c.prepare(ctx, f, keys)
+	begin, plan, err := c.prepare(ctx, f, keys)
 	if err != nil {
 		return out, err
 	}
@@ -114,13 +117,12 @@ func Restore(ctx context.Context, c RestoreConfig) (out Restored, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	in := io.Reader(io.NewSectionReader(f, 0, limit))
 	var named *backup.Checker
-	if out.Report, named, err = c.writeStreams(ctx, in); err != nil {
+	if out.Report, named, err = c.writeStreams(ctx, f, plan); err != nil {
 		return out, err
 	}
-	if err := out.Report.Err(); err != nil {
-		return out, err
+	if err := out.Report.Err(); err != nil && plan == nil {
+		return out, fmt.Errorf("%w. ledgerctl backup verify says what of it is sound; --accept-incomplete restores that", err)
 	}
 	if err := c.countMissing(keys, named, &out); err != nil {
 		return out, err
@@ -131,36 +133,42 @@ func Restore(ctx context.Context, c RestoreConfig) (out Restored, err error) {
 	return out, c.finish(ctx, begin, &out)
 }
 
-// prepare empties the folder, or refuses it, and returns how the backup begins and how many
-// bytes of it are restored. Nothing is written before the backup is known to be one.
-func (c RestoreConfig) prepare(ctx context.Context, f *os.File, keys backup.Keys) (begin backup.Begin, limit int64, err error) {
+// prepare returns how the backup begins, and what can be restored of one that is not
+// complete, if that is accepted. Nothing is written before the backup is known to be one.
+func (c RestoreConfig) prepare(ctx context.Context, f *os.File, keys backup.Keys) (begin backup.Begin, plan *backup.Plan, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return begin, 0, err
+		return begin, nil, err
 	}
-	limit = info.Size()
-	if c.AcceptIncomplete { // how far it is complete
-		report, _, err := backup.Check(ctx, io.NewSectionReader(f, 0, limit), nil)
-		if err != nil {
-			return begin, 0, err
+	if c.AcceptIncomplete {
+		if plan, _, err = backup.ReadDamaged(ctx, f, info.Size(), nil, nil); err != nil {
+			return begin, nil, fmt.Errorf("%s: %w", c.File, err)
 		}
-		if limit = report.Bytes; limit == 0 {
-			return begin, 0, report.Err()
+		switch {
+		case plan.State() == backup.Complete:
+			plan = nil
+		case plan.Bytes == 0:
+			return begin, nil, fmt.Errorf("%w: the backup is %s: nothing of %s can be restored", ledger.ErrCorrupt, plan.State(), c.File)
 		}
 	}
-	if begin, err = backup.ReadBegin(io.NewSectionReader(f, 0, limit)); err != nil {
-		return begin, 0, fmt.Errorf("%s: %w", c.File, err)
+	if plan == nil {
+		begin, err = backup.ReadBegin(io.NewSectionReader(f, 0, info.Size()))
+	} else if begin = plan.Begin; begin.Ledger == "" { // no sound frame says it
+		begin.Ledger = keys.Ledger
+	}
+	if err != nil {
+		return begin, nil, fmt.Errorf("%s: %w", c.File, err)
 	}
 	if _, err := uuid.Parse(begin.Ledger); err != nil {
-		return begin, 0, fmt.Errorf("%w: %s: its ledger is no UUID", ledger.ErrCorrupt, c.File)
+		return begin, nil, fmt.Errorf("%w: %s: its ledger is no UUID", ledger.ErrCorrupt, c.File)
 	}
 	switch {
 	case begin.Sealed && c.Keys == "":
-		return begin, 0, needsKeys(c.File)
+		return begin, nil, needsKeys(c.File)
 	case c.Keys != "" && keys.Ledger != begin.Ledger:
-		return begin, 0, fmt.Errorf("%w: %s holds the keys of ledger %s, the backup is of %s", ledger.ErrConflict, c.Keys, keys.Ledger, begin.Ledger)
+		return begin, nil, fmt.Errorf("%w: %s holds the keys of ledger %s, the backup is of %s", ledger.ErrConflict, c.Keys, keys.Ledger, begin.Ledger)
 	}
-	return begin, limit, nil
+	return begin, plan, nil
 }
 
 // claim empties the folder of what an earlier restore left there, and writes the file that
@@ -214,8 +222,8 @@ func (c RestoreConfig) createStreams(ctx context.Context, id string) (err error)
 	return err
 }
 
-// writeStreams writes the records of the backup into block files.
-func (c RestoreConfig) writeStreams(ctx context.Context, in io.Reader) (report backup.Report, named *backup.Checker, err error) {
+// writeStreams writes the records of the backup into block files: all of them, or those of a plan.
+func (c RestoreConfig) writeStreams(ctx context.Context, f *os.File, plan *backup.Plan) (report backup.Report, named *backup.Checker, err error) {
 	if err := disk.KeepMeta(c.Data, 0); err != nil {
 		return report, nil, err
 	}
@@ -228,7 +236,7 @@ func (c RestoreConfig) writeStreams(ctx context.Context, in io.Reader) (report b
 		return report, nil, err
 	}
 	number := uint64(0)
-	report, named, err = backup.Check(ctx, backup.Counted{Reader: in, Count: c.Progress}, func(s backup.Stream, r blocks.Record) error {
+	visit := func(s backup.Stream, r blocks.Record) error {
 		if !s.Blobs {
 			return log.Append(r)
 		}
@@ -244,7 +252,12 @@ func (c RestoreConfig) writeStreams(ctx context.Context, in io.Reader) (report b
 		}
 		r.Subject = first
 		return blobs.Append(r)
-	})
+	}
+	if plan == nil {
+		report, named, err = backup.Check(ctx, backup.Counted{Reader: f, Count: c.Progress}, visit)
+	} else {
+		report, named, err = plan.Restore(ctx, f, visit)
+	}
 	return report, named, errors.Join(err, log.Close(), blobs.Close())
 }
 

@@ -3,6 +3,7 @@ package backup
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -17,7 +18,7 @@ import (
 	"nexus/turns"
 )
 
-// Checker checks the frames of a file in their order. It holds about 150 bytes of each
+// Checker checks the frames of a file in their order. It holds about 160 bytes of each
 // chain, and 16 of each content key that events name. Not safe for concurrent use.
 //
 // Invariant: what it counts is what the frames hold that it accepted.
@@ -32,13 +33,17 @@ type Checker struct {
 	keys   map[turns.ID]struct{}
 	last   blocks.Record // shares the memory of the frame
 	stream Stream        // of last
+	// broken is called with an event that does not continue its chain, the newest event
+	// before it, and how many are missing between the two. nil: nobody is told.
+	broken func(subject string, before chainEnd, seq, missed uint64)
 }
 
 // chainEnd is the newest event of a chain.
 type chainEnd struct {
 	hash   turns.Hash
 	index  uint64
-	broken bool // an event was lost: nothing says what follows
+	seq    uint64 // position in the log
+	broken bool   // an event was lost: nothing says what follows
 }
 
 // NewChecker returns a checker that has seen the beginning of a file.
@@ -113,7 +118,7 @@ func (c *Checker) endRun(frame []byte) error {
 	if err := turns.DecodeJSON(frame[headSize:], &e); err != nil {
 		return fmt.Errorf("%w: the end of a run: %w", ledger.ErrCorrupt, err)
 	}
-	if want := c.makeEnd(); !c.inRun || e.Run != want.Run || e.Totals != want.Totals || e.Bytes != want.Bytes || e.Digest != want.Digest {
+	if want := c.makeEnd(); !c.inRun || !want.isEnd(e) {
 		return fmt.Errorf("%w: the end of run %d does not fit what is before it", ledger.ErrCorrupt, e.Run)
 	}
 	c.end, c.inRun = &e, false
@@ -122,7 +127,14 @@ func (c *Checker) endRun(frame []byte) error {
 
 // makeEnd returns the end of a run that ends here.
 func (c *Checker) makeEnd() End {
-	return End{Run: c.begin.Run, Totals: c.totals, Bytes: c.bytes, Digest: turns.Hash(c.sum.Sum(nil))}
+	return End{Run: c.begin.Run, Begin: c.begin, Totals: c.totals, Bytes: c.bytes, Digest: turns.Hash(c.sum.Sum(nil))}
+}
+
+// isEnd reports whether an end that was read is this one.
+func (e End) isEnd(read End) bool {
+	a, b := e.Begin, read.Begin
+	return e.Run == read.Run && e.Totals == read.Totals && e.Bytes == read.Bytes && e.Digest == read.Digest &&
+		a.Ledger == b.Ledger && a.Run == b.Run && a.Sealed == b.Sealed && a.Created.Equal(b.Created) && a.Began.Equal(b.Began)
 }
 
 func (c *Checker) record(frame []byte) error {
@@ -179,12 +191,19 @@ func (c *Checker) event(s Stream, r blocks.Record) error {
 		tail.broken = true
 	} else {
 		follows := ev.Index == 0 && !known || known && ev.Index == tail.index+1 && ev.Prev == tail.hash
+		if !follows && c.broken != nil {
+			missed := ev.Index
+			if known && tail.seq > 0 {
+				missed = max(ev.Index, tail.index+1) - tail.index - 1
+			}
+			c.broken(r.Subject, tail, r.Seq, missed)
+		}
 		_, chain, err := ledger.ParseSubject(r.Subject)
 		if tail.broken || !follows || err != nil || chain != ev.Chain {
 			tail.broken = true
 			c.totals.Broken++
 		}
-		tail.hash, tail.index = rec.Hash, ev.Index
+		tail.hash, tail.index, tail.seq = rec.Hash, ev.Index, r.Seq
 		for _, id := range ev.Keys {
 			c.keys[id] = struct{}{}
 		}
@@ -214,6 +233,8 @@ type Report struct {
 	Bytes   int64      `json:"bytes,string"`    // through the end of the last complete run
 	Read    int64      `json:"read,string"`     // what is sound, unfinished bytes included
 	Problem string     `json:"problem,omitempty"`
+	// Salvage is what can be restored of a file that is not complete; nil: nobody looked, or nothing.
+	Salvage *Salvage `json:"salvage,omitempty"`
 }
 
 // Err returns nil for a complete file. [ledger.ErrCorrupt] for any other: its
@@ -221,6 +242,9 @@ type Report struct {
 func (r *Report) Err() error {
 	if r.State == Complete {
 		return nil
+	}
+	if s := r.Salvage; s != nil && s.Bytes > 0 {
+		return fmt.Errorf("%w: the backup is %s: %s; %s lost through position %d", ledger.ErrCorrupt, r.State, r.Problem, cmp.Or(lost(s.LostEvents, s.LostChunks), "nothing is known to be"), s.Through())
 	}
 	return fmt.Errorf("%w: the backup is %s: %s; it is complete through position %d (%d bytes)", ledger.ErrCorrupt, r.State, r.Problem, r.Totals.Log.Seq, r.Bytes)
 }

@@ -11,6 +11,9 @@
 // before a restore stores what is in it. It compares checksums and hashes, and that each
 // record continues its stream and its chain. It needs neither a server nor keys.
 //
+// [ReadDamaged] reads a damaged file on behind the damage: what can be restored, and what is
+// lost.
+//
 // ledgerctl writes files with [Open], the daemon makes the frames with [AppendRecord] and
 // restores a file with [Check] and [Blocks]. The package knows records and blocks, and no
 // meaning of an event. Begin at [Checker.Frame] in check.go.

@@ -162,6 +162,7 @@ type Totals struct {
 // End is the frame that ends a run. Digest is the SHA-256 of all bytes of the file before it.
 type End struct {
 	Run    uint64     `json:"run"`
+	Begin  Begin      `json:"begin"` // again: damage there must not hide whose records these are
 	Ended  time.Time  `json:"ended"`
 	Totals Totals     `json:"totals"`
 	Bytes  int64      `json:"bytes,string"` // before this frame

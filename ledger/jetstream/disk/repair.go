@@ -237,7 +237,7 @@ func (r *repair) follows(rec blocks.Record) error {
 	}
 	e, err := turns.Decode(rec.Payload)
 	if err != nil {
-		return nil // another record than an event, as lostRecord makes
+		return nil // another record than an event, as LostRecord makes
 	}
 	if r.tails == nil {
 		r.tails = make(map[string]turns.Hash)
@@ -303,10 +303,10 @@ func (r *repair) isLost(seq uint64) bool {
 	return slices.ContainsFunc(r.done.Lost, func(l Lost) bool { return l.Seq == seq })
 }
 
-// lostRecord is what a repair stores at a position of which no copy is sound, so that
+// LostRecord is what a repair, or a restore of a damaged backup, stores at a position of which no copy is sound, so that
 // the position is not given out again. It is no event: a chain on whose subject it is
 // stored can't be read past it. subject is that of the lost record; "" if nobody knows it.
-func lostRecord(stream, subject string, seq uint64, stored time.Time) blocks.Record {
+func LostRecord(stream, subject string, seq uint64, stored time.Time) blocks.Record {
 	payload := fmt.Appendf(nil, `{"lost":%d}`, seq)
 	r := blocks.Record{Seq: seq, Subject: subject, Payload: payload, Stored: stored}
 	if stream == jetstream.StreamName {
@@ -389,7 +389,7 @@ func (r *repair) choose(ctx context.Context, seq uint64, stored time.Time) (bloc
 		return rec, err
 	}
 	r.done.Lost = append(r.done.Lost, Lost{Seq: seq, Subject: r.legible[seq], Why: err.Error()})
-	return lostRecord(r.stream, r.legible[seq], seq, stored), nil
+	return LostRecord(r.stream, r.legible[seq], seq, stored), nil
 }
 
 func (r *repair) fromCopy(ctx context.Context, seq uint64, stored time.Time) (blocks.Record, error) {
@@ -458,7 +458,7 @@ func (r *repair) write(ctx context.Context, p *planned) (err error) {
 		}
 		rec, err := r.fromCopy(ctx, piece.seq, piece.stored)
 		if r.isLost(piece.seq) {
-			rec, err = lostRecord(r.stream, r.legible[piece.seq], piece.seq, piece.stored), nil
+			rec, err = LostRecord(r.stream, r.legible[piece.seq], piece.seq, piece.stored), nil
 		}
 		if err != nil {
 			return err
