@@ -60,9 +60,6 @@ type Call struct {
 	Unanswered bool
 }
 
-// synthetic is the model of responses that Claude Code wrote itself.
-const synthetic = "<synthetic>"
-
 // callOf returns the call of a turn of session s, made in w; ok is false for a turn that
 // is no call of a model.
 func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) {
@@ -89,7 +86,7 @@ func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) 
 	if c.Missing = r.Lost; r.Status != "" {
 		c.Direct, c.Asked = r.ID, r.requested
 	}
-	return c, !t.Pending && c.Model != synthetic
+	return c, !t.Pending && c.Model != turns.Synthetic
 }
 
 // furtherCalls returns the calls that the turn of c states besides c: of other models, and
