@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,7 +145,9 @@ func inEachOrder(t *testing.T, texts map[string]string, want []string) {
 	t.Helper()
 	var names []string
 	for name := range texts {
-		names = append(names, name)
+		if strings.HasSuffix(name, ".jsonl") {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	for _, order := range permutations(names) {
@@ -190,5 +193,67 @@ func TestFailedCallNamesNoModel(t *testing.T) {
 	}
 	if s := fmt.Sprintf("%s", must(json.Marshal(got))(t)); !strings.Contains(s, "one two") {
 		t.Errorf("the context has no thinking: %s", s)
+	}
+}
+
+// A sub-agent that another sub-agent started knows the turn with the call, by the files
+// beside it, in whatever order they are read.
+func TestSubagentOfASubagentKnowsItsSpawner(t *testing.T) {
+	const session = "a61f138c-d78e-4a15-a8d2-16e14727e258"
+	agent := func(id, text string) string {
+		return strings.ReplaceAll(text, `"isSidechain":false`, `"isSidechain":true,"agentId":"`+id+`"`)
+	}
+	call := func(n, up int, id string) string {
+		return claudeLine{session: session, n: n, up: up, answer: true, content: `[{"type":"tool_use","id":"` + id + `","name":"Agent","input":{}}]`}.String()
+	}
+	result := func(n, up int, id, agent string) string {
+		return claudeLine{session: session, n: n, up: up, content: `[{"type":"tool_result","tool_use_id":"` + id + `","content":"done"}]`, more: `,"toolUseResult":{"agentId":"` + agent + `"}`}.String() +
+			claudeLine{session: session, n: n + 1, up: n, answer: true, text: "ok"}.String()
+	}
+	texts := map[string]string{
+		session + ".jsonl":                       claudeLine{session: session, n: 1, text: "main"}.String() + call(2, 1, "c1") + result(3, 2, "c1", "outer"),
+		session + "/subagents/agent-outer.jsonl": agent("outer", claudeLine{session: session, n: 11, text: "outer"}.String()+call(12, 11, "c2")+result(13, 12, "c2", "inner")),
+		session + "/subagents/agent-inner.jsonl": agent("inner", claudeTurnOf(session, 21, 0, "inner", "")),
+	}
+	for _, withMeta := range []bool{false, true} {
+		if withMeta {
+			texts[session+"/subagents/agent-inner.meta.json"] = `{"toolUseId":"c2","spawnDepth":2}`
+		}
+		var started int
+		for _, l := range importedState(t, texts, slices.Sorted(maps.Keys(texts)), false) {
+			if strings.Contains(l, "*inner <- ") || strings.Contains(l, "*outer * <- ") {
+				started++
+			}
+		}
+		if started != 2 {
+			t.Errorf("%d sub-agents know what started them", started)
+		}
+		inEachOrder(t, texts, nil)
+	}
+}
+
+// A fork whose file begins with the copy of a compaction is a fork of the session that was
+// compacted, in whatever order they are read.
+func TestForkAfterACompaction(t *testing.T) {
+	const a, b = "a61f138c-d78e-4a15-a8d2-16e14727e258", "b7a61de1-7e35-4021-bd7b-0f2823809de5"
+	compacted := func(session, from string) string {
+		boundary := claudeLine{session: session, n: 3, content: `""`, from: from, more: `,"subtype":"compact_boundary","logicalParentUuid":"` + claudeUUID(2) + `","compactMetadata":{"trigger":"auto"}`}.String()
+		return strings.Replace(boundary, `"type":"user"`, `"type":"system"`, 1) +
+			claudeLine{session: session, n: 4, up: 3, text: "summary", from: from, more: `,"isCompactSummary":true`}.String() +
+			claudeTurnOf(session, 5, 4, "new", from)
+	}
+	texts := map[string]string{
+		"a.jsonl": claudeTurnOf(a, 1, 0, "old", "") + compacted(a, "") + claudeTurnOf(a, 7, 6, "more", ""),
+		"b.jsonl": compacted(b, a) + claudeTurnOf(b, 11, 6, "own", ""),
+	}
+	for _, together := range []bool{false, true} {
+		for _, order := range [][]string{{"a.jsonl", "b.jsonl"}, {"b.jsonl", "a.jsonl"}} {
+			got := strings.Join(importedState(t, texts, order, together), "\n")
+			for _, own := range []string{"*new", "*more", "*own", "*old"} {
+				if n := strings.Count(got+"\n", own); n != 1 {
+					t.Errorf("%v, together %v: the turn %s stands %d times:\n%s", order, together, own, n, got)
+				}
+			}
+		}
 	}
 }
