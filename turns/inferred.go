@@ -6,6 +6,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
+// Synthetic stands where the model is named in responses that Claude Code wrote itself, as for
+// a call that failed. No model was called for them, and none is in force by them.
+const Synthetic = "<synthetic>"
+
 // What an importer inferred about a turn stands in the turn's meta, so that no view
 // takes it for what the source states.
 

@@ -14,7 +14,7 @@ import (
 // holds its summary.
 func (k *claudeTree) boundary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	parent := a.b.last()
-	if parent == nil {
+	if parent == nil && !(rec.copied && a.b.copied) { // the session that a copy is of has what was before it
 		k.loss.add(rec.line, "repaired", "a compaction with nothing before it in the file; its summary is kept as an ordinary message", rec.uuid)
 		return a
 	}
@@ -121,7 +121,9 @@ func (k *claudeTree) keep(rec *claudeRecord, t, parent *claudeTurn) {
 
 // newCompaction returns a compaction after parent. It emits parent.
 func (k *claudeTree) newCompaction(rec *claudeRecord, b *claudeBranch, parent *claudeTurn) *claudeTurn {
-	k.emit(parent)
+	if parent != nil {
+		k.emit(parent)
+	}
 	t := &claudeTurn{
 		b: b, parent: parent, compaction: true, copied: rec.copied && b.copied,
 		id:   recordID(rec.time, b.source, "compaction", rec.uuid),

@@ -86,7 +86,7 @@ func (k *claudeTree) openBranch(b *claudeBranch) {
 	}
 	o := &Open{ID: b.id, Time: b.time, SpawnedBy: b.spawnedBy, Meta: b.meta.raw()}
 	for t := b.tail; t != nil && t.b == b; t = t.parent {
-		if t.body != nil {
+		if t.body != nil && t.body.model != turns.Synthetic {
 			o.Model = t.body.model // of the first turn, the last seen here
 		}
 	}

@@ -136,7 +136,7 @@ func longestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err err
 				at[id] = len(p.Turns)
 				p.Source.Reported[len(p.Turns)] = t.reported
 				p.Turns = append(p.Turns, t.Turn)
-				if t.Response != nil {
+				if t.Response != nil && t.model != turns.Synthetic {
 					p.models[t.model]++
 				}
 			}
@@ -209,7 +209,7 @@ func sessionHistory(ctx context.Context, c *api.Client, s *api.Session, name str
 		}
 		if !written.Compaction {
 			ts = append(ts, compare.Turn{Messages: written.Messages, Response: written.Response})
-			if written.Response != nil {
+			if written.Response != nil && t.Model != turns.Synthetic {
 				models[cmp.Or(t.Model, s.Model)]++
 			}
 		}

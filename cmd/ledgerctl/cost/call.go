@@ -63,9 +63,6 @@ type Call struct {
 	Added bool
 }
 
-// synthetic is the model of responses that Claude Code wrote itself.
-const synthetic = "<synthetic>"
-
 // callOf returns the call of a turn of session s, made in w; ok is false for a turn that
 // is no call of a model.
 func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) {
@@ -93,7 +90,7 @@ func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) 
 		c.Direct, c.Asked = r.ID, r.requested
 	}
 	c.Added = c.Usage == nil && !c.HasRecorded && t.Model == "" && t.Time == nil && w.Source != "" && turns.WorkContextOf(t.Meta).Source == "" && r == request{} && c.Message == ""
-	return c, !t.Pending && c.Model != synthetic
+	return c, !t.Pending && c.Model != turns.Synthetic
 }
 
 // counted returns the usage of an answer, nil where it has no token. No answer uses none:

@@ -66,7 +66,9 @@ func (t *Transcript) Write(to io.Writer) error {
 func (t *Transcript) readable(path []interchange.WrittenTurn) []interchange.WrittenTurn {
 	model := t.Model
 	for i := len(path) - 1; i >= 0 && model == ""; i-- {
-		model = path[i].Model
+		if path[i].Model != turns.Synthetic {
+			model = path[i].Model
+		}
 	}
 	path = slices.Clone(path)
 	for i := range path {

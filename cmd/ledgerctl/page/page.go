@@ -213,7 +213,7 @@ func (r *reader) turn(session turns.ID, t *api.Turn) error {
 		return nil
 	}
 	r.Turns++
-	if t.Model != "" && t.Model != r.model && t.Model != synthetic {
+	if t.Model != "" && t.Model != r.model && t.Model != turns.Synthetic {
 		e.Model, r.model = r.line(t.Model, 100), t.Model
 		if !slices.Contains(r.Models, e.Model) {
 			r.Models = append(r.Models, e.Model)
@@ -543,9 +543,6 @@ func (r *reader) line(s string, n int) string {
 	}
 	return clip(s, n)
 }
-
-// synthetic stands where the model is named in responses that Claude Code wrote itself.
-const synthetic = "<synthetic>"
 
 // clip is the first n characters of s in one line.
 func clip(s string, n int) string {

@@ -2,18 +2,27 @@ package transcripts
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
+	"nexus/turns"
 	"nexus/turns/interchange"
 )
 
 // ReadOptions returns how a file is read, beyond what a caller asks: of a sub-agent of
-// Gemini CLI, who started it. Its file stands in a folder that has the name of the session
+// Claude Code or Gemini CLI, who started it. See [claudeSpawner] for Claude Code. Its file stands in a folder that has the name of the session
 // which started it, next to that session's own file, and says nothing of it itself.
 func ReadOptions(name, format string, opt interchange.Options) interchange.Options {
+	if format == "claude-code" && !isStream(name) {
+		opt.SpawnedBy = claudeSpawner(name)
+		return opt
+	}
 	if format != "gemini-cli" || isStream(name) {
 		return opt
 	}
@@ -76,4 +85,60 @@ func geminiHead(name string) (interchange.GeminiCLIHead, bool) {
 		return interchange.GeminiCLIHead{}, false
 	}
 	return interchange.ReadGeminiCLIHead(head[:n])
+}
+
+// claudeSpawner returns the turn that started the sub-agent of a file of Claude Code; zero
+// if the files beside it do not say. Sub-agents have a folder of their own in that of their
+// main session, also those that another sub-agent started. A file beside each names the
+// call; else the result of the call names the sub-agent.
+func claudeSpawner(name string) (by turns.Ref) {
+	dir, base := filepath.Dir(name), filepath.Base(name)
+	agent, ok := strings.CutPrefix(strings.TrimSuffix(base, ".jsonl"), "agent-")
+	if !ok || agent == "" || !strings.HasSuffix(base, ".jsonl") {
+		return by
+	}
+	var meta struct {
+		Call string `json:"toolUseId"`
+	}
+	if b, err := os.ReadFile(strings.TrimSuffix(name, ".jsonl") + ".meta.json"); err == nil {
+		_ = json.Unmarshal(b, &meta) // another form: the results may say it
+	}
+	word := cmp.Or(meta.Call, agent)
+	siblings, _ := filepath.Glob(filepath.Join(dir, "agent-*.jsonl")) // a folder with a bad name has none
+	for _, f := range append([]string{filepath.Dir(dir) + ".jsonl"}, siblings...) {
+		if f == name || !holds(f, word) {
+			continue
+		}
+		in, err := os.Open(f)
+		if err != nil {
+			continue
+		}
+		by = interchange.ClaudeCodeSpawner(bufio.NewReader(in), meta.Call, agent)
+		in.Close()
+		if !by.IsZero() {
+			return by
+		}
+	}
+	return by
+}
+
+// holds reports whether a line of a file has a word in quotes.
+func holds(name, word string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	quoted, buf, kept := []byte(`"`+word+`"`), make([]byte, 256<<10), 0
+	for {
+		n, err := io.ReadFull(f, buf[kept:])
+		b := buf[:kept+n]
+		if bytes.Contains(b, quoted) {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+		kept = copy(buf, b[len(b)-len(quoted):])
+	}
 }

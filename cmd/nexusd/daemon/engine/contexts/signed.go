@@ -33,7 +33,7 @@ func (v *contextView) caller(req api.GetContext) string {
 func (v *contextView) lastCall() (at turns.ID, model string) {
 	for _, halves := range [][]summary.HalfTurn{v.own, v.path.Halves} {
 		for _, h := range slices.Backward(halves) {
-			if h.Model != "" {
+			if h.Model != "" && h.Model != turns.Synthetic {
 				return h.Ref.Turn, h.Model
 			}
 		}
