@@ -120,9 +120,9 @@ func Admit(h History, subject string, seq uint64, hash turns.Hash, e *turns.Even
 
 // IsRefusal reports whether an error of [Admit] says that the event breaks a
 // rule: [ErrCorrupt], [ErrUnsupported] or [ErrMalformed]. Any other error is of the
-// history, which could not be read.
+// history, which could not be read, and so is one that is [ErrHistory] too.
 func IsRefusal(err error) bool {
-	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrMalformed)
+	return !errors.Is(err, ErrHistory) && (errors.Is(err, ErrCorrupt) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrMalformed))
 }
 
 func admitSession(h History, tenant, subject string, seq uint64, hash turns.Hash, e *turns.Event) (a Admitted, err error) {

@@ -27,6 +27,10 @@ var (
 	ErrCorrupt     = turns.ErrCorrupt
 )
 
+// ErrHistory says that a [History] could not be read, and nothing of the event that needed
+// it. Its kind is that of the error that it comes with.
+var ErrHistory = errors.New("the history could not be read")
+
 // ErrDuplicateOpening says that a session is opened under an id that an opening
 // earlier on the log has, on another subject. Two daemons can store both if neither
 // knows of the other yet. The later one opens nothing. It is an [ErrCorrupt].

@@ -46,7 +46,7 @@ func (v view) lost(subject string) (l Loss, err error) {
 		return l, err
 	}
 	if err := cbor.Unmarshal(b, &l); err != nil {
-		return l, fmt.Errorf("%w: projection row of what %s has lost: %v", ledger.ErrCorrupt, subject, err)
+		return l, badRow("projection row of what %s has lost: %v", subject, err)
 	}
 	return l, nil
 }

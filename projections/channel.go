@@ -56,7 +56,7 @@ func (v view) Channel(tenant, id string) (c Channel, err error) {
 		return c, err
 	}
 	if err := cbor.Unmarshal(b, &c); err != nil {
-		return c, fmt.Errorf("%w: projection row of channel %s: %v", ledger.ErrCorrupt, id, err)
+		return c, badRow("projection row of channel %s: %v", id, err)
 	}
 	return c, nil
 }

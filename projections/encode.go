@@ -6,7 +6,6 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 
-	"nexus/ledger"
 	"nexus/lineage"
 	"nexus/turns"
 )
@@ -114,7 +113,7 @@ func decodeTurn(ref turns.Ref, b []byte) (t Turn, err error) {
 	}
 	v, n := binary.Varint(d.b)
 	if n <= 0 || n != len(d.b) || d.short {
-		return Turn{}, fmt.Errorf("%w: projection row of turn %s, of %d bytes", ledger.ErrCorrupt, ref, len(b))
+		return Turn{}, badRow("projection row of turn %s, of %d bytes", ref, len(b))
 	}
 	t.Recorded = v
 	return t, nil
@@ -176,7 +175,7 @@ func (p *place) encode() []byte {
 func decodePlace(seq uint64, b []byte) (p place, err error) {
 	d := decoder{b: b}
 	bad := func() error { // made where it is needed: most rows are whole
-		return fmt.Errorf("%w: projection row of record %d, of %d bytes", ledger.ErrCorrupt, seq, len(b))
+		return badRow("projection row of record %d, of %d bytes", seq, len(b))
 	}
 	kind := d.take(1)
 	switch {

@@ -61,7 +61,12 @@ func (f *fault) get() error {
 // The read that found it fails as well. The next Open says so too: Pebble finds
 // damage in the part that is read, and may not read that part again for long.
 func (f *fault) corruption(i pebble.DataCorruptionInfo) {
-	err := &DamagedError{Dir: f.dir, Why: fmt.Sprintf("%s: %v", i.Path, i.Details)}
+	f.damaged(fmt.Sprintf("%s: %v", i.Path, i.Details))
+}
+
+// damaged raises that the projections are damaged, and notes it for the next Open.
+func (f *fault) damaged(why string) {
+	err := &DamagedError{Dir: f.dir, Why: why}
 	if f.note != nil {
 		if nerr := f.note(err.Why); nerr != nil {
 			err.Why += fmt.Sprintf(" (and it could not be noted: %v)", nerr)
@@ -81,7 +86,7 @@ func (e *DamagedError) Error() string {
 // Unwrap gives ErrCorrupt.
 func (e *DamagedError) Unwrap() error { return ledger.ErrCorrupt }
 
-// ReadError says that the database could not be read. What was asked for may be sound:
+// ReadError says that the projections could not be read. What was asked for may be sound:
 // damaged projections are made again from the log. Damage is [ledger.ErrCorrupt] too.
 type ReadError struct{ Err error }
 
@@ -92,12 +97,23 @@ func (e *ReadError) Error() string {
 	return fmt.Sprintf("read the projections: %v", e.Err)
 }
 
-// Unwrap gives the error of the database, and ErrCorrupt if that is damage.
+// Unwrap gives the error, [ledger.ErrHistory], and ErrCorrupt if that is damage. So no event is
+// refused because the rows that decide on it are damaged.
 func (e *ReadError) Unwrap() []error {
-	if pebble.IsCorruptionError(e.Err) {
-		return []error{ledger.ErrCorrupt, e.Err}
+	if e.damage() {
+		return []error{ledger.ErrHistory, ledger.ErrCorrupt, e.Err}
 	}
-	return []error{e.Err}
+	return []error{ledger.ErrHistory, e.Err}
+}
+
+// damage reports whether the projections do not hold what was written.
+func (e *ReadError) damage() bool {
+	return pebble.IsCorruptionError(e.Err) || errors.Is(e.Err, ledger.ErrCorrupt)
+}
+
+// badRow returns the error of a row that can't be decoded.
+func badRow(format string, args ...any) error {
+	return readError(fmt.Errorf("%w: "+format, append([]any{ledger.ErrCorrupt}, args...)...))
 }
 
 // readError returns the error of a read of Pebble.

@@ -223,6 +223,83 @@ func TestADamagedFileIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// A record whose session or parent stands in a damaged row ends Run. Its chain is sound, and
+// is not set aside.
+func TestADamagedRowSetsNoChainAside(t *testing.T) {
+	for name, damage := range map[string]func(*Store, *flipped, *session) error{
+		"a table": func(_ *Store, fs *flipped, _ *session) error { fs.bad.Store(true); return nil },
+		"a row that is no session": func(s *Store, _ *flipped, x *session) error {
+			return s.db().Set(key(pSession, x.ID), []byte{0xff}, nil)
+		},
+		"a row that is no turn": func(s *Store, _ *flipped, x *session) error {
+			return s.db().Set(key(pNode, x.Head.Session, x.Head.Turn), []byte{1, 2, 3}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := &flipped{FS: vfs.NewMem()}
+			a := newAuthor(t, 7)
+			x := a.open(nil)
+			a.turn(x)
+			a.write(300)
+			for range 2 { // the second opening makes tables of the first one's log
+				s := openStore(t, fs)
+				run(t, s, a.log, last(t, a.log))
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := openStore(t, fs)
+			aside := s.SetAside()
+			if err := damage(s, fs, x); err != nil {
+				t.Fatal(err)
+			}
+			a.turn(x)
+			err := s.Run(t.Context(), a.log)
+			if !errors.As(err, new(*DamagedError)) {
+				t.Errorf("run: %v, want that the projections are damaged", err)
+			}
+			if n := s.SetAside() - aside; n != 0 {
+				t.Errorf("%d sound chains are set aside", n)
+			}
+			fs.bad.Store(false)
+			if why, err := s.WhyAside(x.Subject()); why != "" {
+				t.Errorf("the chain is set aside: %s, %v", why, err)
+			}
+			s.Close()
+			if _, err := Open(Config{Dir: "p", FS: fs}); !errors.As(err, new(*DamagedError)) {
+				t.Errorf("opened again: %v, want that the projections are damaged", err)
+			}
+		})
+	}
+}
+
+// flipped is a file system whose tables are read with wrong bytes while it is bad.
+type flipped struct {
+	vfs.FS
+	bad atomic.Bool
+}
+
+func (fs *flipped) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := fs.FS.Open(name, opts...)
+	if err == nil && strings.HasSuffix(name, ".sst") {
+		f = flippedFile{f, fs}
+	}
+	return f, err
+}
+
+type flippedFile struct {
+	vfs.File
+	of *flipped
+}
+
+func (f flippedFile) ReadAt(b []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(b, at)
+	if f.of.bad.Load() && n > 0 {
+		b[n/2] ^= 1
+	}
+	return n, err
+}
+
 // damage changes bytes of each table, from the first one on: it is in the rows
 // of sessions by their changes, which Open does not read.
 func damage(t *testing.T, dir string, step int) {

@@ -66,7 +66,7 @@ func (v view) Memories(tenant, agent string) (m Memories, err error) {
 		return m, err
 	}
 	if err := cbor.Unmarshal(b, &m); err != nil {
-		return m, fmt.Errorf("%w: projection row of the chain of agent %s: %v", ledger.ErrCorrupt, agent, err)
+		return m, badRow("projection row of the chain of agent %s: %v", agent, err)
 	}
 	return m, nil
 }
@@ -102,7 +102,7 @@ func (v view) memoryRow(tenant, agent string, id turns.ID) (NamedMemory, error) 
 		return m, fmt.Errorf("%w: memory %s", ledger.ErrNotFound, id)
 	}
 	if err := cbor.Unmarshal(b, &m.Memory); err != nil || len(m.Statuses) == 0 {
-		return m, fmt.Errorf("%w: projection row of memory %s: %v", ledger.ErrCorrupt, id, err)
+		return m, badRow("projection row of memory %s: %v", id, err)
 	}
 	return m, nil
 }

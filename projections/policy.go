@@ -2,13 +2,11 @@ package projections
 
 import (
 	"encoding/binary"
-	"fmt"
 	"iter"
 	"slices"
 
 	"github.com/fxamacker/cbor/v2"
 
-	"nexus/ledger"
 	"nexus/turns"
 )
 
@@ -21,7 +19,7 @@ func (v view) Policies(tenant string) (p Policies, err error) {
 		return p, err
 	}
 	if err := cbor.Unmarshal(b, &p); err != nil {
-		return p, fmt.Errorf("%w: projection row of the chain of tenant %s: %v", ledger.ErrCorrupt, tenant, err)
+		return p, badRow("projection row of the chain of tenant %s: %v", tenant, err)
 	}
 	return p, nil
 }
@@ -48,7 +46,7 @@ func (v view) PolicyName(tenant string, name turns.Hash) (n PolicyName, err erro
 
 func decodeName(b []byte) (n PolicyName, err error) {
 	if err := cbor.Unmarshal(b, &n); err != nil {
-		return n, fmt.Errorf("%w: projection row of a policy's name: %v", ledger.ErrCorrupt, err)
+		return n, badRow("projection row of a policy's name: %v", err)
 	}
 	return n, nil
 }

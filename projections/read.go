@@ -79,7 +79,7 @@ func (v view) storedSession(id turns.ID) (row ledger.Session, err error) {
 		return row, fmt.Errorf("%w: session %s", ledger.ErrNotFound, id)
 	}
 	if err := cbor.Unmarshal(b, &row); err != nil {
-		return row, fmt.Errorf("%w: projection row of session %s: %v", ledger.ErrCorrupt, id, err)
+		return row, badRow("projection row of session %s: %v", id, err)
 	}
 	return row, nil
 }
@@ -261,7 +261,7 @@ func (v view) follow(session turns.ID, row []byte) ([]byte, error) {
 	case len(row) > 0 && row[0] == 0:
 		return row[1:], nil
 	case len(row) != 25:
-		return nil, fmt.Errorf("%w: projection row of an event of session %s, of %d bytes", ledger.ErrCorrupt, session, len(row))
+		return nil, badRow("projection row of an event of session %s, of %d bytes", session, len(row))
 	}
 	k := num(key(pTurn, session, idAt(row, 1)), binary.BigEndian.Uint64(row[17:]))
 	b, ok, err := get(v.r, k)
@@ -460,7 +460,7 @@ func (v view) Label(tenant, digest string) (l Label, err error) {
 		return l, err
 	}
 	if err := cbor.Unmarshal(b, &l); err != nil {
-		return l, fmt.Errorf("%w: projection row of a label: %v", ledger.ErrCorrupt, err)
+		return l, badRow("projection row of a label: %v", err)
 	}
 	return l, nil
 }

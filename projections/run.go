@@ -181,6 +181,10 @@ func (s *Store) applyBatch(d *database, identity string, first parsed, more <-ch
 			return fmt.Errorf("%w: record %d follows %d", ledger.ErrCorrupt, r.Seq, cp.Seq)
 		}
 		if err := a.apply(r); err != nil {
+			if read := (*ReadError)(nil); errors.As(err, &read) && read.damage() {
+				d.fault.damaged(err.Error()) // Pebble does not know of a row that can't be decoded
+				return d.fault.get()
+			}
 			return fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 		if r.applied != nil {

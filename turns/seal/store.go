@@ -57,9 +57,6 @@ var ErrDifferent = errors.New("different key")
 
 var errClosed = errors.New("the key store is closed")
 
-// cachedKeys is how many keys a Store keeps in memory.
-const cachedKeys = 4096
-
 // Store is a [Keyring] in a folder. One process at a time may have it open.
 // Nothing scans the folder: opening takes the same time whatever it holds, and
 // keys lie in 256 folders, by the first byte of the SHA-256 of their id.
@@ -68,22 +65,21 @@ type Store struct {
 	// good, or will be at the next read: a copy repaired, a repair that failed.
 	Warn func(error)
 
-	dir    string
-	disk   disk
-	shards [256]sync.Mutex // held while files of the shard are read or written
+	dir  string
+	disk disk
 
 	mu        sync.Mutex
 	closed    bool
-	cache     map[turns.ID]cached
-	created   map[string]bool // folders that are durable in their parent
+	cache     *keyCache
+	locks     map[turns.ID]*keyLock // of the keys whose files are read or written
+	created   map[string]bool       // folders that are durable in their parent
 	onDestroy []func()
 }
 
-// cached is what is known of a key. Durable: written or synced by this process.
-type cached struct {
-	key     Key
-	durable bool
-	erased  bool
+// keyLock is held while files of one key are read or written.
+type keyLock struct {
+	sync.Mutex
+	users int // who hold it or wait for it; guarded by Store.mu
 }
 
 // OpenStore opens the key store in dir, and makes it, for its owner's eyes
@@ -92,7 +88,7 @@ func OpenStore(dir string) (*Store, error) { return openStore(dir, osDisk{}) }
 
 func openStore(dir string, d disk) (*Store, error) {
 	dir = filepath.Clean(dir)
-	s := &Store{dir: dir, disk: d, cache: make(map[turns.ID]cached), created: make(map[string]bool)}
+	s := &Store{dir: dir, disk: d, cache: newKeyCache(cachedKeys), locks: make(map[turns.ID]*keyLock), created: make(map[string]bool)}
 	for _, name := range []string{dir, filepath.Join(dir, copyA), filepath.Join(dir, copyB)} {
 		if err := s.folder(name); err != nil {
 			return nil, fmt.Errorf("open the key store %s: %w", dir, err)
@@ -106,7 +102,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	clear(s.cache)
+	s.cache.clear()
 	return nil
 }
 
@@ -229,9 +225,9 @@ func (s *Store) destroy(id turns.ID) error {
 	return nil
 }
 
-// read reads both copies and repairs one from the other. The shard is held.
+// read reads both copies and repairs one from the other. The caller holds the key's lock.
 func (s *Store) read(id turns.ID) (Key, error) {
-	if c, ok, err := s.known(id); ok || err != nil { // while we waited for the shard
+	if c, ok, err := s.known(id); ok || err != nil { // while we waited for the lock
 		return c.key, err
 	}
 	if gone, err := s.buried(id); gone || err != nil {
@@ -395,7 +391,7 @@ func (s *Store) known(id turns.ID) (c cached, ok bool, err error) {
 	if s.closed {
 		return cached{}, false, errClosed
 	}
-	if c, ok = s.cache[id]; c.erased {
+	if c, ok = s.cache.get(id); c.erased {
 		return cached{}, true, erased(id)
 	}
 	return c, ok, nil
@@ -404,28 +400,36 @@ func (s *Store) known(id turns.ID) (c cached, ok bool, err error) {
 func (s *Store) remember(id turns.ID, c cached) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return
+	if !s.closed {
+		s.cache.put(id, c)
 	}
-	for other := range s.cache { // any one goes: the order of a map is random
-		if len(s.cache) < cachedKeys {
-			break
-		}
-		delete(s.cache, other)
-	}
-	s.cache[id] = c
 }
 
 func (s *Store) forget(id turns.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.cache, id)
+	s.cache.drop(id)
 }
 
+// hold waits until no one else reads or writes files of id.
 func (s *Store) hold(id turns.ID) (release func()) {
-	m := &s.shards[fan(id)]
-	m.Lock()
-	return m.Unlock
+	s.mu.Lock()
+	l := s.locks[id]
+	if l == nil {
+		l = new(keyLock)
+		s.locks[id] = l
+	}
+	l.users++
+	s.mu.Unlock()
+	l.Lock()
+	return func() {
+		l.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(s.locks, id)
+		}
+	}
 }
 
 func (s *Store) warn(err error) {

@@ -239,20 +239,133 @@ func TestTwoDifferentCopiesAreCorrupt(t *testing.T) {
 
 // TestStoreCacheIsBounded: what fell out of memory is read again, and is still durable.
 func TestStoreCacheIsBounded(t *testing.T) {
+	const room = 64
 	s := mustOpen(t, newMemDisk())
-	for n := range cachedKeys + 100 {
+	s.cache = newKeyCache(room)
+	for n := range room + 100 {
 		if err := s.Put(idOf(n), Key(sha256.Sum256(fmt.Append(nil, n)))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(s.cache) > cachedKeys {
-		t.Errorf("%d keys in memory", len(s.cache))
+	if n := len(s.cache.byID); n != room {
+		t.Errorf("%d keys in memory, want %d", n, room)
 	}
-	for n := range cachedKeys + 100 {
+	for n := range room + 100 {
 		if k, err := s.Key(idOf(n)); err != nil || k != Key(sha256.Sum256(fmt.Append(nil, n))) {
 			t.Fatalf("key %d: %v", n, err)
 		}
 	}
+	if len(s.locks) > 0 {
+		t.Errorf("%d locks are left of keys that nobody reads", len(s.locks))
+	}
+}
+
+// TestKeysBeyondTheCacheAreMostlyFound: sessions that take turns, one more of them than
+// there is room for, do not read files at each turn. A walk over many sessions, as that of a
+// verification, leaves the keys in memory that are in use.
+func TestKeysBeyondTheCacheAreMostlyFound(t *testing.T) {
+	const room, rounds = 64, 200
+	d := &readsCounted{memDisk: newMemDisk()}
+	s := mustOpen(t, d.memDisk)
+	s.disk, s.cache = d, newKeyCache(room)
+	use := func(n int) {
+		t.Helper()
+		if _, err := s.Key(idOf(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 10 * room {
+		if err := s.Put(idOf(n), Key{byte(n), byte(n >> 8), 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range room + 1 {
+		use(n)
+	}
+	d.reads = 0
+	for range rounds {
+		for n := range room + 1 {
+			use(n)
+		}
+	}
+	// Some 6 of 65 keys a round are not in memory, at 4 reads each.
+	if most := rounds * (room + 1) * 4 / 4; d.reads > most {
+		t.Errorf("a cycle over one key too many: %d reads of files, want at most %d", d.reads, most)
+	}
+
+	const busy = room / 4
+	walked := 0
+	d.reads = 0
+	for n := busy; n < 10*room; n++ {
+		use(n)
+		walked += 4
+		for k := range busy {
+			use(k)
+		}
+	}
+	if again := d.reads - walked; again > walked/20 {
+		t.Errorf("a walk over %d keys: %d more reads for the %d keys in use", 10*room-busy, again, busy)
+	}
+}
+
+// readsCounted counts the reads of files.
+type readsCounted struct {
+	*memDisk
+	reads int
+}
+
+func (d *readsCounted) Read(name string) ([]byte, error) {
+	d.reads++
+	return d.memDisk.Read(name)
+}
+
+// TestAKeyWaitsForNoOtherKey: while the disk hangs in a file of one key, the others of its
+// folder are read.
+func TestAKeyWaitsForNoOtherKey(t *testing.T) {
+	slow := idOf(0)
+	same := 1
+	for fan(idOf(same)) != fan(slow) {
+		same++
+	}
+	d := &hangs{disk: osDisk{}, reached: make(chan struct{}), release: make(chan struct{})}
+	s, err := openStore(t.TempDir(), osDisk{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range []turns.ID{slow, idOf(same)} {
+		if err := s.Put(id, Key{byte(i + 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.cache.clear()
+	s.disk, d.name = d, s.path(copyA, slow, keyFile)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if k, err := s.Key(slow); err != nil || k != (Key{1}) {
+			t.Errorf("the slow key: %v", err)
+		}
+	})
+	<-d.reached
+	if k, err := s.Key(idOf(same)); err != nil || k != (Key{2}) {
+		t.Errorf("the other key: %v", err)
+	}
+	close(d.release)
+	wg.Wait()
+}
+
+// hangs is a disk on which one read waits for release.
+type hangs struct {
+	disk
+	name             string
+	reached, release chan struct{}
+}
+
+func (d *hangs) Read(name string) ([]byte, error) {
+	if name == d.name {
+		close(d.reached)
+		<-d.release
+	}
+	return d.disk.Read(name)
 }
 
 func TestStoreIsSafeForConcurrentUse(t *testing.T) {

@@ -355,6 +355,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	if d.server != nil {
 		d.server.Pace(d.service.Probe)
 		d.service.OnRefused(d.server.Slow)
+		d.service.BoundUnread(d.server.Unread)
 		d.opened(func(context.Context) error { d.server.Pace(nil); return nil })
 	}
 	go func() {

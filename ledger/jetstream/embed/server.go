@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -46,7 +47,8 @@ var ErrLocked = errors.New("data folder is in use")
 // maxPending is how many bytes may wait for one connection before the server closes
 // it. The service takes requests in up to a bound and refuses the rest as busy; the door
 // bounds what is before it, unless the service hangs. Its own connection must not be closed, which
-// would leave every client without an answer. A subscriber that does not read can hold as much.
+// would leave every client without an answer. The server has one bound for all connections;
+// the service keeps those of clients far below it, by [Server.Unread].
 const maxPending = 640 << 20
 
 // Config says how the server runs.
@@ -290,6 +292,22 @@ func (s *Server) Slow(user, agent string) {
 	if s.door != nil {
 		s.door.flow.slow(user, agent)
 	}
+}
+
+// Unread returns how many bytes wait for each connection that has not read everything, by
+// the number of the connection in [RequestHeader].
+func (s *Server) Unread() map[uint64]int64 {
+	out := make(map[uint64]int64)
+	all, err := s.srv.Connz(&server.ConnzOptions{Limit: math.MaxInt32})
+	if err != nil {
+		return out // for options that it doesn't know
+	}
+	for _, c := range all.Conns {
+		if c.Pending > 0 {
+			out[c.Cid] = int64(c.Pending)
+		}
+	}
+	return out
 }
 
 // Close shuts the server down, waits until its files are closed, and releases the

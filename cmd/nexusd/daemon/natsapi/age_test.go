@@ -70,7 +70,7 @@ func TestOldChangesAreUnavailable(t *testing.T) {
 			}
 			v := verb{name: "session.create", changes: !c.read, serve: func(ctx context.Context, _ *call) (any, error) { return nil, writer.MayDecide(ctx) }}
 			now := time.Now()
-			if _, err := s.serve(r, v, User{}, arrival{read: now, sent: now.Add(-c.age)}, func() {}); !errors.Is(err, c.want) {
+			if _, err := s.serve(inbound{Request: r}, v, User{}, arrival{read: now, sent: now.Add(-c.age)}, func() {}); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
 		})

@@ -118,6 +118,7 @@ const (
 	boundBytes      bound = "bytes"
 	boundAgent      bound = "agent"
 	boundConnection bound = "connection"
+	boundUnread     bound = "unread" // see unread
 )
 
 // enter accepts t and runs it when it is its turn, in another goroutine. If there is

@@ -56,6 +56,7 @@ type Service struct {
 	age     *age
 	probing sync.WaitGroup                          // of age
 	refused atomic.Pointer[func(key, agent string)] // OnRefused
+	unread  unread
 	base    context.Context
 	cancel  context.CancelFunc
 	running running
@@ -174,6 +175,12 @@ func (s *Service) drain(ctx context.Context) error {
 	}
 }
 
+// inbound is one request as it came.
+type inbound struct {
+	micro.Request
+	connection string // of the client; "" if it is not known
+}
+
 // handler gives each request to the intake, which runs it in a goroutine. micro calls
 // the handlers of an endpoint one at a time, and one session must not block another.
 // Requests of an ordered verb on one subject run one after the other, in the order
@@ -182,7 +189,8 @@ func (s *Service) drain(ctx context.Context) error {
 func (s *Service) handler(v verb) micro.HandlerFunc {
 	probed := &probedVerb{verb: v}
 	s.prober.verbs = append(s.prober.verbs, probed)
-	return func(r micro.Request) {
+	return func(m micro.Request) {
+		r := inbound{Request: m}
 		if s.prober.back(r.Subject()) {
 			return
 		}
@@ -191,13 +199,15 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 			s.engine.Metrics.Begin(v.name)(string(api.Denied))
 			return
 		}
-		user, connection, err := s.authorize(r)
+		var user User
+		var err error
+		user, r.connection, err = s.authorize(r)
 		if err != nil { // before it counts as work of that agent
 			s.engine.Metrics.Begin(v.name)(string(api.Denied))
 			s.reply(r, v, nil, err)
 			return
 		}
-		t := &task{agent: agentOf(r.Subject()), connection: connection, class: v.class(len(r.Data())), bytes: len(r.Data())}
+		t := &task{agent: agentOf(r.Subject()), connection: r.connection, class: v.class(len(r.Data())), bytes: len(r.Data())}
 		if v.ordered {
 			t.order = r.Subject()
 		}
@@ -226,7 +236,7 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 func (s *Service) OnRefused(f func(key, agent string)) { s.refused.Store(&f) }
 
 // refuse answers busy. There may be a hundred thousand such answers a second.
-func (s *Service) refuse(r micro.Request, v verb, over bound, pause time.Duration) {
+func (s *Service) refuse(r inbound, v verb, over bound, pause time.Duration) {
 	s.engine.Metrics.Refused(v.name, string(over))
 	text := refusals[over]
 	b := fmt.Appendf(nil, `{"error":{"code":"busy","message":"%s","details":{"retry_after_ms":%d}}}`, text, pause.Milliseconds())
@@ -238,6 +248,7 @@ var refusals = map[bound]string{
 	boundRequests:   "the daemon has as many requests as it may",
 	boundBytes:      "the requests that the daemon has take as many bytes as they may",
 	boundAgent:      "this agent has as many requests, or bytes of them, in the daemon as it may",
+	boundUnread:     "this connection, or all of them together, have as many replies unread as they may; read them first",
 	boundConnection: "this connection has as many requests, or bytes of them, in the daemon as it may",
 }
 
@@ -289,7 +300,7 @@ const late = time.Second
 
 // serveInTime serves r and answers it. leave gives up the place of r. If that does not end in time, it answers meanwhile:
 // a disk that hangs may stop a request in the kernel.
-func (s *Service) serveInTime(r micro.Request, v verb, user User, when arrival, leave func()) {
+func (s *Service) serveInTime(r inbound, v verb, user User, when arrival, leave func()) {
 	end := s.engine.Metrics.Begin(v.name)
 	before := s.engine.AccessNow()
 	var once sync.Once
@@ -342,7 +353,7 @@ func (r stale) MarshalJSONTo(e *jsontext.Encoder) error {
 }
 
 // serve parses a request and calls its verb.
-func (s *Service) serve(r micro.Request, v verb, user User, when arrival, leave func()) (out any, err error) {
+func (s *Service) serve(r inbound, v verb, user User, when arrival, leave func()) (out any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			// The stack names code, never content.
@@ -465,7 +476,7 @@ func without(b []byte, names ...string) []byte {
 }
 
 // reply sends the result of a request.
-func (s *Service) reply(r micro.Request, v verb, out any, err error) {
+func (s *Service) reply(r inbound, v verb, out any, err error) {
 	if err != nil {
 		s.fail(r, v, err)
 		return
@@ -502,10 +513,19 @@ func encode(out any, buffer *[]byte) (b []byte, err error) {
 // send replies on the connection itself. micro reads the reply of its own Respond
 // and Error as soon as the handler returns, and our handler returns before there is
 // one.
-func (s *Service) send(r micro.Request, v verb, h nats.Header, b []byte) {
+func (s *Service) send(r inbound, v verb, h nats.Header, b []byte) {
 	if r.Reply() == "" {
 		return // nobody waits
 	}
+	end, ok := s.unread.begin(r.connection, len(b), v.changes || v.stores || len(b) <= smallReply)
+	switch {
+	case !ok && len(b) > smallReply && !v.changes && !v.stores:
+		s.refuse(r, v, boundUnread, unreadPause)
+		return
+	case !ok:
+		return // it would not be read, either
+	}
+	defer end()
 	err := s.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: h, Data: b})
 	if errors.Is(err, nats.ErrMaxPayload) {
 		h = nats.Header{micro.ErrorHeader: {"too large"}, micro.ErrorCodeHeader: {string(api.TooLarge)}}
@@ -519,7 +539,7 @@ func (s *Service) send(r micro.Request, v verb, h nats.Header, b []byte) {
 
 // fail sends an error, and logs it if it is the daemon's. An internal error has an id
 // in the reply and in the log.
-func (s *Service) fail(r micro.Request, v verb, err error) {
+func (s *Service) fail(r inbound, v verb, err error) {
 	e := clipError(api.FromError(err))
 	switch {
 	case e.Code == api.Internal:

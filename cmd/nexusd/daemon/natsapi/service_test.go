@@ -103,8 +103,8 @@ func TestInternalErrorHasTheIDOfItsLogLine(t *testing.T) {
 			}
 			r := request{subject: "nexus.v1.default.main.policy.list", reply: inbox.Subject}
 			v := verb{name: "policy.list", serve: c.serve}
-			_, err = s.serve(r, v, User{}, arrival{read: time.Now()}, func() {})
-			s.reply(r, v, nil, err)
+			_, err = s.serve(inbound{Request: r}, v, User{}, arrival{read: time.Now()}, func() {})
+			s.reply(inbound{Request: r}, v, nil, err)
 			m, err := inbox.NextMsg(20 * time.Second)
 			if err != nil {
 				t.Fatal(err)

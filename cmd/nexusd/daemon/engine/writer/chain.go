@@ -43,6 +43,22 @@ func (wr *Writer) HoldOpening(ctx context.Context, id turns.ID) (func(), error) 
 	return release, err
 }
 
+// evict drops a few chains without a writer. It looks at few, since all writers wait for it;
+// the next Hold looks at others. wr.mu is held.
+func (wr *Writer) evict() {
+	const looks, evictions = 16, 2
+	looked, evicted := 0, 0
+	for k, v := range wr.chains { // from a random one on
+		if v.waiting == 0 {
+			delete(wr.chains, k)
+			evicted++
+		}
+		if looked++; looked == looks || evicted == evictions {
+			return
+		}
+	}
+}
+
 // Hold waits for the token of a chain. The caller calls the returned function to
 // give it back. It returns [ledger.ErrBusy] if too many writers wait already.
 func (wr *Writer) Hold(ctx context.Context, name string) (*Chain, func(), error) {
@@ -53,14 +69,7 @@ func (wr *Writer) Hold(ctx context.Context, name string) (*Chain, func(), error)
 	c := wr.chains[name]
 	if c == nil {
 		if len(wr.chains) >= MaxIdle {
-			for k, v := range wr.chains {
-				if v.waiting == 0 {
-					delete(wr.chains, k)
-				}
-				if len(wr.chains) < MaxIdle/2 {
-					break
-				}
-			}
+			wr.evict()
 		}
 		c = &Chain{turn: make(chan struct{}, 1)}
 		c.turn <- struct{}{}
