@@ -72,6 +72,16 @@ func (r *refresher) write(text string) {
 	}
 }
 
+// older makes an older reader that of a session, which may read anything otherwise.
+func (r *refresher) older(id turns.ID) {
+	r.Helper()
+	var set api.SetSession
+	set.Meta = turns.Raw(`{"source":"claude-code","reader":{"format":"claude-code","version":0}}`)
+	if _, err := r.c.Set(r.Context(), id, set); err != nil {
+		r.Fatal(err)
+	}
+}
+
 func (r *refresher) read(refresh bool) *transcripts.Report {
 	r.Helper()
 	im := transcripts.Importer{Client: r.c, Format: "auto", Final: true, Refresh: refresh}
@@ -122,6 +132,7 @@ func TestRefreshMakesASuccessorOfWhatReadsDifferently(t *testing.T) {
 	r.write(claudeSession(id, exchanges("one", "two", "three")...))
 	first := r.read(false)
 	old := first.Sessions[0]
+	r.older(old)
 	r.write(claudeSession(id, exchanges("one", "another", "three")...))
 	if again := r.read(false); again.KeptFirst != 1 {
 		t.Errorf("the other answer: %+v", again)
@@ -278,8 +289,9 @@ func TestWatchOfARewrittenFileFailsUntilARefresh(t *testing.T) {
 	if n := once(); n != 0 {
 		t.Errorf("after the refresh: %d failed", n)
 	}
-	if _, said := r.only(); said != "one a longer one three four" {
-		t.Errorf("listed: %s", said)
+	// The reader is the same: what the file no longer has stays in lists.
+	if got := slices.Sorted(maps.Values(r.listed(false))); !slices.Equal(got, []string{"one a longer one three four", "one two three"}) {
+		t.Errorf("listed: %q", got)
 	}
 }
 

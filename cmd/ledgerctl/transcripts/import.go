@@ -166,6 +166,7 @@ type Importer struct {
 	byID     map[turns.ID]*line // by the session of the ledger
 	renamed  map[turns.ID]turns.ID
 	renewing map[turns.ID]*renewal // by the source's session
+	lacking  []turns.ID            // sessions that hold what the file lacks, and get no successor
 	older    map[turns.ID]turns.ID // by session: that of an older copy, which takes what the session lacks
 }
 

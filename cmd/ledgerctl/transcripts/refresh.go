@@ -3,9 +3,11 @@ package transcripts
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"nexus/ledger/api"
@@ -19,8 +21,12 @@ import (
 // version of the reader, so that the same refresh again changes nothing. The old session is
 // closed, and its meta names the successor. Lists and costs leave it out.
 //
-// Where the file has lost turns that the old session holds, since its agent wrote the file
-// anew, the successor is a fork at the last turn that both have, or a session of its own if
+// Nothing is hidden that the file does not hold. Where the reader is the one that read the
+// session before, another response is of another file: one that was written anew, or that
+// names the same session. A file that has nothing which the ledger lacks is an older copy:
+// nothing is made of it. And no content of a file is made a successor twice.
+//
+// Where the file has lost turns that the old session holds, the successor is a fork at the last turn that both have, or a session of its own if
 // there is none, and the old session stays in lists and costs: nothing else has those turns.
 //
 // Crash states: after the successor is opened, before the old session is marked: the next
@@ -44,6 +50,7 @@ type storedTurn struct {
 	normal   bool
 	child    bool // another turn of the session follows it
 	named    bool // a step names it
+	changed  bool // with another response
 }
 
 // comparison is a session of the source beside that of the ledger.
@@ -54,6 +61,8 @@ type comparison struct {
 	differs bool
 	last    turns.Ref // the last turn that both have alike, before the first that differs
 	skipped bool      // a compaction that the ledger has not
+	changed int       // turns that the ledger holds with another response
+	read    []any     // what the file has of it, for a digest
 	news    []newTurn // what the ledger has not
 
 	branches []*comparison // sessions that the ledger has branches of it in: see place
@@ -120,7 +129,23 @@ func (im *Importer) plan(ctx context.Context, c *comparer, format string) (curre
 			current = append(current, old)
 			continue
 		}
-		r := &renewal{id: turns.DeriveID(old.ID.Time(), "refresh", old.ID.String(), format, strconv.Itoa(versionOf(format))), old: old, lost: c.hasLost(x)}
+		older := isOlder(old, format)
+		r := &renewal{id: successorID(old.ID, format), old: old, lost: c.hasLost(x, older)}
+		if r.lost && x.isPart() {
+			im.lacking = append(im.lacking, old.ID)
+			continue
+		}
+		if !older { // the reader is the same, and the file is another: once for each that it can be
+			r.id = turns.DeriveID(old.ID.Time(), "refresh", successorID(source, format).String(), x.digest())
+			had, err := im.sessionIfAny(ctx, r.id)
+			if err != nil {
+				return nil, err
+			}
+			if r.id == old.ID || had != nil && hasNext(had) {
+				im.lacking = append(im.lacking, old.ID)
+				continue
+			}
+		}
 		if r.lost && x.from.IsZero() {
 			r.point = x.last
 		}
@@ -132,6 +157,45 @@ func (im *Importer) plan(ctx context.Context, c *comparer, format string) (curre
 		im.renewing[source] = r
 	}
 	return current, nil
+}
+
+// successorID returns the id of a session's successor that the present reader makes.
+func successorID(session turns.ID, format string) turns.ID {
+	return turns.DeriveID(session.Time(), "refresh", session.String(), format, strconv.Itoa(versionOf(format)))
+}
+
+// hasNext reports whether a session has a successor.
+func hasNext(s *api.Session) bool {
+	l := linksOf(s.Meta)
+	return !l.next().IsZero()
+}
+
+// isPart reports whether the file has nothing of a session that the ledger lacks: it is an
+// older copy.
+func (x *comparison) isPart() bool { return len(x.news) == 0 && x.changed == 0 }
+
+// isBeginning reports whether a response is the beginning of another: the file was copied
+// while the answer came.
+func isBeginning(m, of *turns.Message) bool {
+	if m == nil || of == nil || len(m.Parts) > len(of.Parts) {
+		return m == nil
+	}
+	for i := range m.Parts {
+		p, q := m.Parts[i], of.Parts[i]
+		if i == len(m.Parts)-1 && p.Type == q.Type && p.Type == turns.Text && strings.HasPrefix(q.Content, p.Content) {
+			continue
+		}
+		if sumOf(p) != sumOf(q) {
+			return false
+		}
+	}
+	return true
+}
+
+// digest names what a file has of a session.
+func (x *comparison) digest() string {
+	sum := sumOf(x.read...)
+	return hex.EncodeToString(sum[:])
 }
 
 // comparer compares the steps of a file with the ledger.
@@ -361,6 +425,7 @@ func (c *comparer) turn(ctx context.Context, a *interchange.Append) error {
 	if err != nil || shared {
 		return err
 	}
+	x.read = append(x.read, a.ID, a.Parent, sumOf(a.Messages, a.Response))
 	t := x.turns[id]
 	if t == nil {
 		b, err := c.place(ctx, x, a, id, parent)
@@ -386,6 +451,16 @@ func (c *comparer) turn(ctx context.Context, a *interchange.Append) error {
 	if !alike {
 		if alike, err = c.inPieces(ctx, x, a, id, parent); err != nil {
 			return err
+		}
+	}
+	if !alike && t.response != response {
+		stored, err := c.im.Client.Turn(ctx, x.line.id, id)
+		if err != nil {
+			return err
+		}
+		if !isBeginning(a.Response, stored.Response) {
+			x.changed++
+			t.changed = true
 		}
 	}
 	c.settle(x, id, alike)
@@ -530,12 +605,16 @@ func (c *comparer) compaction(ctx context.Context, k *interchange.Compaction) er
 }
 
 // hasLost reports whether the file has lost turns that the session holds: its responses are
-// nowhere in the file, and no turn took their places.
-func (c *comparer) hasLost(x *comparison) bool {
+// nowhere in the file, and no turn took their places. An older reader may have read a
+// response otherwise; from the same reader, another response is of another file.
+func (c *comparer) hasLost(x *comparison, older bool) bool {
 	var last time.Time
 	had := make(map[[sha256.Size]byte]bool)
 	gone := 0
 	for _, t := range x.turns {
+		if t.changed && !older && t.normal && t.response != (storedTurn{}).response && !c.responses[t.response] {
+			return true
+		}
 		if t.time.After(last) {
 			last = t.time
 		}
@@ -566,6 +645,9 @@ func (im *Importer) renew(ctx context.Context, rep *Report, current []*api.Sessi
 			return err
 		}
 		rep.Same++
+	}
+	for _, id := range im.lacking {
+		rep.lose(interchange.Loss{Kind: "kept_first", Reason: "the file has less of this session than the ledger, or what another file replaced; nothing was made of it", Record: id.String()})
 	}
 	for source, r := range im.renewing {
 		for _, old := range append([]*api.Session{r.old}, r.also...) {
