@@ -191,7 +191,7 @@ func TestFailedCallNamesNoModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := fmt.Sprintf("%s", must(json.Marshal(got))(t)); !strings.Contains(s, "one two") {
+	if s := string(must(json.Marshal(got))(t)); !strings.Contains(s, "one two") {
 		t.Errorf("the context has no thinking: %s", s)
 	}
 }

@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"ledger/jetstream/blocks":     {"ledger"},
 	"ledger/jetstream/disk":       {"turns", "ledger", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/embed", "ledger/jetstream/mark"},
 	"ledger/jetstream/collect":    {"turns", "ledger", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/mark"},
-	"ledger/jetstream/backup":     {"turns", "ledger", "ledger/api", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/mark"},
+	"ledger/jetstream/backup":     {"ledger/jetstream/disk", "turns", "ledger", "ledger/api", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/mark"},
 	"ledger/api":                  {"turns", "ledger"},
 	"ledger/api/mcp":              {"turns", "turns/secrets", "ledger/api"},
 	"fork":                        {"turns", "lineage"},

@@ -514,7 +514,7 @@ func TestTheNonceOfABlobFollowsFromWhatIsEncrypted(t *testing.T) {
 		}
 		return string(sealed[1 : 1+nonceSize])
 	}
-	if nonce("packed") != nonce("packed") {
+	if first := nonce("packed"); first != nonce("packed") {
 		t.Error("the same bytes are sealed in two ways")
 	}
 	if a, b := nonce("packed"), nonce("Packed"); a == b || a == string(digest[:nonceSize]) {
