@@ -192,6 +192,7 @@ func samples() []sample {
 		{"policy", stored, &PolicyBody{Name: "balanced", Version: 1, Content: []byte(`{"name":"balanced","version":1}`)}},
 		{"policy-put", put, &PolicyBody{Name: "mine", Version: 2, Content: []byte(`{"name":"mine","version":2}`)}},
 		{"changed-timed", timed, &ChangedBody{Settings: Settings{Policy: PolicyRef{Name: "balanced"}, Reset: Raw(`{"mode":"daily","time_zone":"Europe/Paris"}`)}}},
+		{"changed-spawner", changed, &ChangedBody{Settings: Settings{Policy: PolicyRef{Name: "balanced"}, SpawnedBy: sampleRef(9, 10)}}},
 		{"state-reset-due", due, &StateBody{Cause: "daily", Due: sampleTime}},
 		{"received", received, &ReceivedBody{Channel: "mail/inbox", Kind: "mail.received", Body: Raw(`{"subject":"hi"}`), Meta: Raw(`{"source":"imap"}`)}},
 		{"received-apart", apartReceived, &ReceivedBody{Channel: "mail/inbox", Kind: "mail.received", Blob: &BlobRef{Digest: sampleHash(140), Size: 900_000}}},
