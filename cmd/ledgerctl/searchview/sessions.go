@@ -36,7 +36,7 @@ func (g *Filter) Resolve() (since *api.Time, err error) {
 	return names.Day("since", g.Since)
 }
 
-// Described says which sessions the filters leave, as "in /work/x, of codex, from … on".
+// Described says which sessions the filters leave, as "in /srv/shop, of codex, from … on".
 func (g *Filter) Described(since *api.Time) string {
 	var out []string
 	for _, x := range []struct{ word, value string }{{"in", g.Cwd}, {"on branch", g.Branch}, {"of model", g.Model}, {"of", g.Source}} {
