@@ -219,14 +219,17 @@ func TestSubagentOfASubagentKnowsItsSpawner(t *testing.T) {
 		if withMeta {
 			texts[session+"/subagents/agent-inner.meta.json"] = `{"toolUseId":"c2","spawnDepth":2}`
 		}
-		var started int
-		for _, l := range importedState(t, texts, slices.Sorted(maps.Keys(texts)), false) {
-			if strings.Contains(l, " <- ") && !strings.HasSuffix(l, " 00000000000000000000000000") {
+		started, by := 0, make(map[string]bool)
+		state := importedState(t, texts, slices.Sorted(maps.Keys(texts)), false)
+		for _, l := range state {
+			_, spawner, ok := strings.Cut(l, " <- ")
+			if ok && !strings.HasSuffix(l, " 00000000000000000000000000") {
 				started++
+				by[strings.Fields(spawner)[0]] = true
 			}
 		}
-		if started != 2 {
-			t.Errorf("%d sub-agents know the turn that started them", started)
+		if started != 2 || len(by) != 2 {
+			t.Errorf("%d sub-agents know the turn that started them, by %v:\n%s", started, by, strings.Join(state, "\n"))
 		}
 		inEachOrder(t, texts, nil)
 	}

@@ -51,7 +51,7 @@ type piParent struct {
 	opened  bool
 }
 
-// piLate is how many entries an entry waits for its parent.
+// maxWaitingEntries is how many entries an entry waits for its parent.
 const maxWaitingEntries = 64
 
 // piWaiting is an entry whose parent was not read yet.
