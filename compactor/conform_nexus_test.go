@@ -16,7 +16,7 @@ import (
 )
 
 // Rows NEX-2, NEX-3 and NEX-7: what the Nexus design promises of a policy. NEX-1,
-// 4, 6, and the overflow of 7, are in cmd/nexusd/daemon/engine/conform_test.go.
+// 4, 6, and the overflow of 7, are in cmd/internal/engine/conform_test.go.
 
 // nexusWorld is under the policy, at the scale of the design's drawings: the tail
 // that is kept has room for two turns of [world.talk] by 60.

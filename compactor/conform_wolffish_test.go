@@ -21,7 +21,7 @@ import (
 )
 
 // Rows WOL-1 to WOL-10, 15 and 19: what the Wolffish design promises of a policy.
-// What needs a session is in cmd/nexusd/daemon/engine/conform_test.go, the split
+// What needs a session is in cmd/internal/engine/conform_test.go, the split
 // of long summaries and the tries of one request in compactor/llm.
 
 // wolffishWorld returns a world under the policy, in a window of so many tokens.

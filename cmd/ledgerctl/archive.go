@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/archive"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/archive"
+	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
 )
 

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/audit"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/nexusd/build"
+	"nexus/cmd/internal/build"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/audit"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/bench"
-	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/internal/bench"
+	"nexus/cmd/ledgerctl/internal/fault"
 )
 
 func benchCmd(e *env) *cobra.Command {

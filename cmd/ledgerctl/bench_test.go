@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/ledgerctl/bench"
+	"nexus/cmd/ledgerctl/internal/bench"
 	"nexus/turns"
 )
 

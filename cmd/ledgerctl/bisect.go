@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/bisect"
-	"nexus/cmd/ledgerctl/codetree"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/names"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/turnview"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/bisect"
+	"nexus/cmd/ledgerctl/internal/codetree"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/names"
+	"nexus/cmd/ledgerctl/internal/turnview"
 	"nexus/turns"
 )
 

@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/codetree"
-	"nexus/cmd/ledgerctl/expansion"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/names"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/turnview"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/codetree"
+	"nexus/cmd/ledgerctl/internal/expansion"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/names"
+	"nexus/cmd/ledgerctl/internal/turnview"
 	"nexus/ledger/api"
 )
 

@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/codetree"
-	"nexus/cmd/ledgerctl/edits"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/names"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/watch"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/internal/watch"
+	"nexus/cmd/ledgerctl/internal/codetree"
+	"nexus/cmd/ledgerctl/internal/edits"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

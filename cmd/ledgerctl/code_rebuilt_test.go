@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus/cmd/ledgerctl/edits"
+	"nexus/cmd/ledgerctl/internal/edits"
 	"nexus/turns"
 )
 

@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/codetree"
-	"nexus/cmd/ledgerctl/edits"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/codetree"
+	"nexus/cmd/ledgerctl/internal/edits"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/secrets"

@@ -17,9 +17,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus/cmd/ledgerctl/codetree"
-	"nexus/cmd/ledgerctl/transcripts"
-	"nexus/cmd/ledgerctl/watch"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/watch"
+	"nexus/cmd/ledgerctl/internal/codetree"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/comparison"
-	"nexus/cmd/ledgerctl/export"
-	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/comparison"
+	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/compactor/policy"
 )
 

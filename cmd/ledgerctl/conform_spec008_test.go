@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"nexus/cmd/ledgerctl/comparison"
+	"nexus/cmd/ledgerctl/internal/comparison"
 	"nexus/compactor"
 	"nexus/compactor/compare"
 	"nexus/compactor/extractive"

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/connect"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/connect"
+	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
 )
 

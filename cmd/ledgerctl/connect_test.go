@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
 )
 

@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"testing"
 
-	"nexus/cmd/ledgerctl/terminal"
-	"nexus/cmd/ledgerctl/watch"
+	"nexus/cmd/internal/watch"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 )
 

@@ -11,11 +11,11 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/cost"
-	"nexus/cmd/ledgerctl/costview"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/names"
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
+	"nexus/cmd/ledgerctl/internal/cost"
+	"nexus/cmd/ledgerctl/internal/costview"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/ledger/api"
 	"nexus/turns/tokens"
 )

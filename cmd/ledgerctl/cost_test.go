@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"nexus/cmd/ledgerctl/cost"
+	"nexus/cmd/ledgerctl/internal/cost"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/tokens"

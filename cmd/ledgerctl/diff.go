@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/names"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/terminal"
-	"nexus/cmd/ledgerctl/textdiff"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/names"
+	"nexus/cmd/ledgerctl/internal/terminal"
+	"nexus/cmd/ledgerctl/internal/textdiff"
 	"nexus/ledger/api"
 )
 

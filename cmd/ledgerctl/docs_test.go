@@ -19,10 +19,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/local"
-	"nexus/cmd/ledgerctl/quickstart"
-	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/local"
+	"nexus/cmd/ledgerctl/internal/quickstart"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 )
 

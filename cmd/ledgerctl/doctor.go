@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/doctor"
+	"nexus/cmd/ledgerctl/internal/doctor"
 )
 
 func doctorCmd(e *env) *cobra.Command {

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"nexus/cmd/ledgerctl/doctor"
-	"nexus/cmd/nexusd/build"
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/build"
+	"nexus/cmd/internal/daemon"
+	"nexus/cmd/ledgerctl/internal/doctor"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

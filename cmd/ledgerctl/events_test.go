@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"nexus/cmd/ledgerctl/eventview"
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
+	"nexus/cmd/ledgerctl/internal/eventview"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/expansion"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/expansion"
+	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

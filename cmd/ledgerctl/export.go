@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/export"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/prose"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/export"
+	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
 )
 

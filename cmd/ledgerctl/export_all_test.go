@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/ledgerctl/export"
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
+	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"nexus/cmd/ledgerctl/quickstart"
+	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

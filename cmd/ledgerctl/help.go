@@ -3,7 +3,7 @@ package main
 import (
 	"maps"
 
-	"nexus/cmd/ledgerctl/help"
+	"nexus/cmd/ledgerctl/internal/help"
 )
 
 // manual is the help of a verb: the files of package help, and the pages that stand beside

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"

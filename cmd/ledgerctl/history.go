@@ -7,14 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/contextview"
-	"nexus/cmd/ledgerctl/eventview"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/names"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/searchview"
-	"nexus/cmd/ledgerctl/terminal"
-	"nexus/cmd/ledgerctl/turnview"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/contextview"
+	"nexus/cmd/ledgerctl/internal/eventview"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/names"
+	"nexus/cmd/ledgerctl/internal/searchview"
+	"nexus/cmd/ledgerctl/internal/terminal"
+	"nexus/cmd/ledgerctl/internal/turnview"
 	"nexus/ledger/api"
 )
 

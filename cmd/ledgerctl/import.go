@@ -9,10 +9,10 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/importreport"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/importreport"
 	"nexus/ledger/api"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus/cmd/ledgerctl/local"
-	"nexus/cmd/ledgerctl/terminal"
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/local"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 )
 

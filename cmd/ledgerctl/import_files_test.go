@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/internal/transcripts"
 	"nexus/turns"
 )
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/ledgerctl/local"
-	"nexus/cmd/ledgerctl/terminal"
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/local"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/turns/interchange"
 )
 

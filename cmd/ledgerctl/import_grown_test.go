@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nexus/cmd/ledgerctl/importreport"
-	"nexus/cmd/ledgerctl/local"
-	"nexus/cmd/ledgerctl/terminal"
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/importreport"
+	"nexus/cmd/ledgerctl/internal/local"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"nexus/cmd/ledgerctl/export"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/local"
-	"nexus/cmd/ledgerctl/terminal"
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/export"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/local"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

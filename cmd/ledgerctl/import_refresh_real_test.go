@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"nexus/cmd/ledgerctl/local"
-	"nexus/cmd/ledgerctl/terminal"
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/local"
+	"nexus/cmd/ledgerctl/internal/terminal"
 )
 
 // A refresh of real transcripts right after their import changes nothing.

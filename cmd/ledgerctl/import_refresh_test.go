@@ -13,10 +13,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus/cmd/ledgerctl/local"
-	"nexus/cmd/ledgerctl/terminal"
-	"nexus/cmd/ledgerctl/transcripts"
-	"nexus/cmd/ledgerctl/watch"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/watch"
+	"nexus/cmd/ledgerctl/internal/local"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange"

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"testing"
 
-	"nexus/cmd/ledgerctl/cost"
-	"nexus/cmd/ledgerctl/local"
-	"nexus/cmd/ledgerctl/terminal"
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/cost"
+	"nexus/cmd/ledgerctl/internal/local"
+	"nexus/cmd/ledgerctl/internal/terminal"
 )
 
 // Spans of one conversation in several files are one session, or sessions that follow from

@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/connect"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/nexusd/build"
+	"nexus/cmd/internal/build"
+	"nexus/cmd/ledgerctl/internal/connect"
+	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
 	"nexus/ledger/api/mcp"
 )

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/memoryview"
-	"nexus/cmd/ledgerctl/names"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/memoryview"
+	"nexus/cmd/ledgerctl/internal/names"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

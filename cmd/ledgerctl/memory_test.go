@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/ledgerctl/memoryview"
+	"nexus/cmd/ledgerctl/internal/memoryview"
 )
 
 // MEMORY.md comes back from editors of any system.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/prose"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/term"
 
-	"nexus/cmd/ledgerctl/picker"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/sessionview"
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/picker"
+	"nexus/cmd/ledgerctl/internal/sessionview"
 	"nexus/ledger/api"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus/cmd/ledgerctl/hooks"
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/hooks"
 	"nexus/ledger/api"
 )
 

@@ -14,12 +14,12 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/ledgerctl/local"
-	"nexus/cmd/ledgerctl/plot"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/quickstart"
-	"nexus/cmd/ledgerctl/terminal"
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/local"
+	"nexus/cmd/ledgerctl/internal/plot"
+	"nexus/cmd/ledgerctl/internal/quickstart"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

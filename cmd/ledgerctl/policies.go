@@ -10,10 +10,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/names"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/names"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

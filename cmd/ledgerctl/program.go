@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"nexus/cmd/ledgerctl/fault"
+	"nexus/cmd/ledgerctl/internal/fault"
 )
 
 // lastingProgram returns the path of this program for a file that is read later: the one in

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/terminal"
 )
 
 func TestProgramOfGoRunIsTransient(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/quickstart"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/quickstart"
 )
 
 func quickstartCmd(e *env) *cobra.Command {

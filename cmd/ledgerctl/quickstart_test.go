@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/ledgerctl/local"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/quickstart"
-	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/local"
+	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/ledger/api"
 )
 

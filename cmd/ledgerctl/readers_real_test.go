@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/ledgerctl/comparison"
+	"nexus/cmd/ledgerctl/internal/comparison"
 )
 
 var (

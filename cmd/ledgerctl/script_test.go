@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"nexus/cmd/ledgerctl/quickstart"
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
+	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/turns"
 )
 

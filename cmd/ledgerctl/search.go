@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/names"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/searchview"
-	"nexus/cmd/ledgerctl/sessionview"
-	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/names"
+	"nexus/cmd/ledgerctl/internal/searchview"
+	"nexus/cmd/ledgerctl/internal/sessionview"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

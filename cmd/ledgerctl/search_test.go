@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/ledgerctl/searchview"
-	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/ledgerctl/internal/searchview"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 )
 

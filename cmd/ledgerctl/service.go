@@ -15,12 +15,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/agents"
-	"nexus/cmd/ledgerctl/connect"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/service"
-	"nexus/cmd/ledgerctl/watch"
+	"nexus/cmd/internal/agents"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/internal/watch"
+	"nexus/cmd/ledgerctl/internal/connect"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/service"
 )
 
 const serviceManual = `ledgerctl service install|uninstall|status [nexusd|watch] [--dry-run]

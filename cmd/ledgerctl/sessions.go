@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/names"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/searchview"
-	"nexus/cmd/ledgerctl/sessionview"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/names"
+	"nexus/cmd/ledgerctl/internal/searchview"
+	"nexus/cmd/ledgerctl/internal/sessionview"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/names"
-	"nexus/cmd/ledgerctl/turnview"
+	"nexus/cmd/ledgerctl/internal/names"
+	"nexus/cmd/ledgerctl/internal/turnview"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

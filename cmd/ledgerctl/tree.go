@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/export"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/plot"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/sessionview"
-	"nexus/cmd/ledgerctl/terminal"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/export"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/plot"
+	"nexus/cmd/ledgerctl/internal/sessionview"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

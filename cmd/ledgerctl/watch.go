@@ -14,14 +14,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/ledgerctl/agents"
-	"nexus/cmd/ledgerctl/codetree"
-	"nexus/cmd/ledgerctl/connect"
-	"nexus/cmd/ledgerctl/doctor"
-	"nexus/cmd/ledgerctl/fault"
-	"nexus/cmd/ledgerctl/prose"
-	"nexus/cmd/ledgerctl/terminal"
-	"nexus/cmd/ledgerctl/watch"
+	"nexus/cmd/internal/agents"
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/internal/watch"
+	"nexus/cmd/ledgerctl/internal/codetree"
+	"nexus/cmd/ledgerctl/internal/connect"
+	"nexus/cmd/ledgerctl/internal/doctor"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
 )
 

@@ -23,8 +23,8 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
 
-	"nexus/cmd/nexusd/daemon/provider/providertest"
-	"nexus/cmd/nexusd/faulttest"
+	"nexus/cmd/internal/provider/providertest"
+	"nexus/cmd/nexusd/internal/faulttest"
 )
 
 // clientsFolder has the node_modules of clients that are not ours; docs/TESTING.md says

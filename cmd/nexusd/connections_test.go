@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/nexusd/daemon"
-	"nexus/cmd/nexusd/daemon/provider/providertest"
-	"nexus/cmd/nexusd/faulttest"
+	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/provider/providertest"
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/turns"
 )
 

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"nexus/cmd/nexusd/faulttest"
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

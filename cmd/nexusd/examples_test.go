@@ -16,7 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange/strict"

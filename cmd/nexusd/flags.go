@@ -13,7 +13,7 @@ import (
 	"github.com/caarlos0/env/v11"
 	"github.com/pelletier/go-toml/v2"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 )
 
 const usage = `Usage: nexusd [flags]

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 )
 
 // An error of the configuration names the line and the field, and quotes no

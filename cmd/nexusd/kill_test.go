@@ -15,7 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"nexus/cmd/nexusd/faulttest"
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/nexusd/daemon"
-	"nexus/cmd/nexusd/faulttest"
+	"nexus/cmd/internal/daemon"
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/blocks"

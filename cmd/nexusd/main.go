@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"nexus/cmd/nexusd/build"
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/build"
+	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/disk"
 	"nexus/turns"

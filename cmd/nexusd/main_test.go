@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

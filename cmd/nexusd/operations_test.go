@@ -12,8 +12,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"nexus/cmd/nexusd/daemon"
-	asked "nexus/cmd/nexusd/daemon/provider"
+	"nexus/cmd/internal/daemon"
+	asked "nexus/cmd/internal/provider"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -108,7 +108,7 @@ func TestOperationsPageNamesEveryMetric(t *testing.T) {
 	}
 	literal := regexp.MustCompile(`(?:Name:\s*|NewDesc\()"(nexus_[a-z_]+)"`)
 	walk(t, func(path string, production bool) {
-		if !production || !strings.HasPrefix(filepath.ToSlash(path), "cmd/nexusd/") {
+		if !production || !strings.HasPrefix(filepath.ToSlash(path), "cmd/") {
 			return
 		}
 		b, err := os.ReadFile(filepath.Join(root, path))

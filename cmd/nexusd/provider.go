@@ -5,8 +5,8 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
-	"nexus/cmd/nexusd/daemon"
-	asked "nexus/cmd/nexusd/daemon/provider"
+	"nexus/cmd/internal/daemon"
+	asked "nexus/cmd/internal/provider"
 )
 
 // withProviders makes the providers that the configuration names, with their keys. Without rows

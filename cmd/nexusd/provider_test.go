@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 )
 
 // configured reads a configuration file and makes its providers.

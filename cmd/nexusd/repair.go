@@ -8,7 +8,7 @@ import (
 	"io"
 	"slices"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/disk"
 )

@@ -17,8 +17,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus/cmd/nexusd/daemon/provider/providertest"
-	"nexus/cmd/nexusd/faulttest"
+	"nexus/cmd/internal/provider/providertest"
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

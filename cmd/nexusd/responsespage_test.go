@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus/cmd/nexusd/daemon/provider/providertest"
-	"nexus/cmd/nexusd/faulttest"
+	"nexus/cmd/internal/provider/providertest"
+	"nexus/cmd/nexusd/internal/faulttest"
 )
 
 // block returns the first block of a language in the text.

@@ -8,7 +8,7 @@ import (
 	"io"
 	"log/slog"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
 )
 

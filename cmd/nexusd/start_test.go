@@ -13,7 +13,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus/cmd/nexusd/daemon/provider/providertest"
-	"nexus/cmd/nexusd/faulttest"
+	"nexus/cmd/internal/provider/providertest"
+	"nexus/cmd/nexusd/internal/faulttest"
 )
 
 // suiteFolder has the official compliance suite of Open Responses, with a lock file for

@@ -5,7 +5,7 @@ import (
 	"os"
 	"strings"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 	"nexus/compactor"
 	"nexus/compactor/llm"
 )

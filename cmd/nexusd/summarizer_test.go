@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 )
 
 const tokenUsage = `Usage: nexusd token NAME [--tenant T] [--agent A] [--scope S]

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
 )
 
 const userUsage = `Usage: nexusd user new NAME [--agents A,B] [--tenant T] [--operator]

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"nexus/cmd/ledgerctl/agents"
-	"nexus/cmd/ledgerctl/watch"
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/agents"
+	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/watch"
 	"nexus/ledger/api"
 )
 

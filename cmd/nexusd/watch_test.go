@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"nexus/cmd/ledgerctl/watch"
-	"nexus/cmd/nexusd/daemon"
+	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/watch"
 	"nexus/ledger/api"
 )
 

@@ -1,0 +1,562 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"nexus/cmd/internal/engine"
+	"nexus/cmd/internal/files"
+	"nexus/cmd/internal/natsapi"
+	"nexus/cmd/internal/responses"
+	"nexus/compactor"
+	"nexus/compactor/extractive"
+	"nexus/ledger/api"
+	"nexus/ledger/jetstream"
+	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/jetstream/groupsync"
+	"nexus/ledger/jetstream/mark"
+	"nexus/projections"
+	"nexus/projections/search"
+	"nexus/turns"
+	"nexus/turns/seal"
+	"nexus/turns/tokens"
+)
+
+// Daemon is a running nexusd.
+type Daemon struct {
+	cfg        Config
+	logger     *slog.Logger
+	engine     *engine.Engine
+	service    *natsapi.Service
+	store      *projections.Store
+	log        *jetstream.Log
+	server     *embed.Server // nil on an external server
+	identity   identity      // of the data folder, with the embedded server
+	mark       *mark.Keeper  // of what was acknowledged; nil on an external server
+	scrubber   *scrubber     // nil on an external server
+	collector  *collector    // nil on an external server
+	collecting sync.Mutex    // held by a collection of blobs, and by what opens the streams again
+	syncing    sync.Mutex
+	syncs      map[string]*groupsync.Stream // by stream; guarded by syncing; empty on an external server
+	fsyncs     uint64                       // of those that were replaced; guarded by syncing
+	url        string
+	sync       string // what is known of the server's fsync
+	web        *webServer
+	door       *responses.Door
+	webKey     nkeys.KeyPair // of HTTP's connection to the embedded server; nil with auth off
+	watchKey   nkeys.KeyPair // of the connection of Follow; nil with auth off
+	ledgerConn *nats.Conn    // where the streams are
+	client     *nats.Conn    // where the service lives
+
+	credentials Credentials
+	users       natsapi.Users // nil on an external server
+
+	outage  *outage
+	watched atomic.Bool                   // an outage does not end the daemon
+	stopRun func()                        // ends the projections' Run; used by Open, the watch and Close, one after the other
+	failed  chan error                    // why parts ended by themselves
+	abandon context.CancelCauseFunc       // ends a start that can't succeed
+	closing atomic.Bool                   // Close was called
+	closers []func(context.Context) error // in the order of opening
+	once    sync.Once
+	closed  error
+}
+
+// Open starts a daemon and returns when it can serve: the projections have
+// applied all that was on the log. On an error everything that was opened is
+// closed again.
+func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: configuration: %w", turns.ErrMalformed, err)
+	}
+	d := &Daemon{cfg: cfg.withDefaults(), sync: syncAlways, syncs: make(map[string]*groupsync.Stream), failed: make(chan error, 4)}
+	d.logger = d.cfg.Logger
+	d.outage = newOutage(d.logger)
+	ctx, d.abandon = context.WithCancelCause(ctx)
+	defer d.abandon(nil)
+	defer func() {
+		if err == nil {
+			return
+		}
+		if cause := (*failure)(nil); errors.As(context.Cause(ctx), &cause) {
+			err = cause.error // err is what followed from it
+		}
+		if d.cfg.NATS != "" {
+			err = d.withRemedy(err)
+		}
+		err = errors.Join(err, d.Close(context.WithoutCancel(ctx)))
+	}()
+	if err := os.MkdirAll(d.cfg.Data, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	if err := ownerOnly(d.cfg.Data); err != nil { // one that was made with other permissions
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	if d.ledgerConn, err = d.connect(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.openLog(ctx, d.ledgerConn); err != nil {
+		return nil, err
+	}
+	if err := d.openStore(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.serve(ctx); err != nil {
+		return nil, err
+	}
+	d.logger.Info("serving", "version", d.cfg.Version, "ledger", d.log.Ledger(), "position", d.store.Applied().Seq, "nats", d.ClientURL())
+	return d, nil
+}
+
+// connect opens the server, if it is the embedded one, and both connections.
+func (d *Daemon) connect(ctx context.Context) (*nats.Conn, error) {
+	if d.cfg.NATS != "" {
+		return d.connectExternal()
+	}
+	server, err := d.startServer(ctx)
+	if err != nil {
+		return nil, portInUse("%w", "--listen", "NEXUS_LISTEN", err)
+	}
+	d.server, d.url = server, server.ClientURL()
+	d.opened(func(context.Context) error { return server.Close() })
+	ledgerConn, err := server.LedgerConn()
+	if err != nil {
+		return nil, err
+	}
+	d.opened(func(context.Context) error { ledgerConn.Close(); return nil })
+	if d.client, err = server.ServiceConn(); err != nil {
+		return nil, err
+	}
+	client := d.client
+	d.opened(func(context.Context) error { client.Close(); return nil })
+	return ledgerConn, nil
+}
+
+// startServer starts the embedded server with its users.
+func (d *Daemon) startServer(ctx context.Context) (*embed.Server, error) {
+	var byName map[string]natsapi.User
+	c := embed.Config{DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, NoSync: true, Logger: d.logger, Failed: d.diskFailed,
+		BeforeStart: func() error { return d.inspect(ctx) }, AfterStop: d.closeMark,
+		Services: natsapi.Subjects(), Streams: []string{natsapi.Notifications("*", "*")}}
+	c.Users = func() (rows []embed.User, err error) {
+		var users []natsapi.User
+		if users, d.credentials, err = d.cfg.users(); err != nil {
+			return nil, err
+		}
+		if d.cfg.Auth != "off" && d.cfg.HTTP != "off" {
+			u, err := d.webUser()
+			if err != nil {
+				return nil, err
+			}
+			users = append(users, u)
+		}
+		if d.cfg.Auth != "off" && d.cfg.Follow != nil {
+			u, err := d.watchUserRow()
+			if err != nil {
+				return nil, err
+			}
+			users = append(users, u)
+		}
+		rows, byName = embedded(users)
+		return rows, nil
+	}
+	if d.cfg.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(d.cfg.TLSCert, d.cfg.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("tls_cert, tls_key: %w", err)
+		}
+		c.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if d.cfg.Auth == "off" {
+		d.logger.Warn("auth is off: every program on this machine may act as any agent and as the operator")
+	}
+	server, err := embed.Start(c)
+	if err != nil {
+		return nil, err
+	}
+	d.users = func(account string) (natsapi.User, bool) {
+		u, ok := server.UserOf(account)
+		return byName[u.Name], ok
+	}
+	return server, nil
+}
+
+// failure is why a part of the daemon ended by itself.
+type failure struct{ error }
+
+func (f *failure) Unwrap() error { return f.error }
+
+// fail ends the daemon, or its start, because a part of it ended by itself. The
+// first failure counts; fail never blocks.
+func (d *Daemon) fail(err error) {
+	d.abandon(&failure{err})
+	select {
+	case d.failed <- err:
+	default:
+	}
+}
+
+func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
+	stream, err := js.New(nc)
+	if err != nil {
+		return err
+	}
+	c := jetstream.Config{Replicas: d.cfg.Replicas, Create: d.cfg.Create}
+	var id identity
+	if d.server != nil {
+		id = d.identity
+		c.Ledger, c.Create, c.Acked, c.CopyBlobs, c.GroupSync = id.Ledger, !id.Ready, d.mark.Acked, true, d.groupSync
+		c.BlobStream = d.mark.Mark().BlobStream
+	} else if c.Create {
+		c.Ledger = uuid.NewString()
+	}
+	d.opened(d.closeSyncs)
+	if d.log, err = jetstream.Open(ctx, stream, c); err != nil {
+		return err
+	}
+	d.outage.pauses(d.log)
+	if d.server == nil {
+		d.log.Probe(ctx)
+		if err := permitted(ctx, ledgerRole, nc); err != nil {
+			return err
+		}
+		d.warnAboutSync()
+	}
+	if d.server != nil && d.log.Ledger() != id.Ledger {
+		return fmt.Errorf("%w: the stream belongs to ledger %s, the data folder to %s", turns.ErrCorrupt, d.log.Ledger(), id.Ledger)
+	}
+	if d.server == nil {
+		return nil
+	}
+	if err := d.reaches(ctx); err != nil {
+		return err
+	}
+	if !id.Ready || !id.Marked {
+		id.Ready, id.Marked = true, true
+		return saveIdentity(d.cfg.Data, id)
+	}
+	return nil
+}
+
+// openStore opens the projections and replays what they lack, before the daemon
+// serves or appends anything.
+func (d *Daemon) openStore(ctx context.Context) (err error) {
+	if d.store, err = d.openProjections(ctx); err != nil {
+		return err
+	}
+	d.opened(func(context.Context) error { return d.store.Close() })
+	d.log.Reached(d.store.Applied().Seq)
+	if err := d.store.Check(ctx, d.log); err != nil {
+		return err
+	}
+	st, err := d.log.State(ctx)
+	if err != nil {
+		return err
+	}
+	d.startRun(ctx)
+	d.opened(func(context.Context) error { d.stopRun(); return nil })
+	if n := st.Last - d.store.Applied().Seq; n > 10_000 {
+		d.logger.Info("replaying the log into the projections", "records", n)
+	}
+	return d.store.WaitFor(ctx, st.Last)
+}
+
+// ledgerID returns the id of the ledger that the stream belongs to.
+func (d *Daemon) ledgerID() (uuid.UUID, error) {
+	uid, err := uuid.Parse(d.log.Ledger())
+	if err != nil {
+		return uid, fmt.Errorf("%w: the stream names no ledger: %w", turns.ErrCorrupt, err)
+	}
+	return uid, nil
+}
+
+func (d *Daemon) serve(ctx context.Context) error {
+	uid, err := d.ledgerID()
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	d.countConnections(registry)
+	d.countFacts(registry)
+	registry.MustRegister(&logEnd{d.log})
+	d.outage.register(registry)
+	if d.server != nil {
+		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "nexus_fsyncs_total", Help: "Fsyncs of the log and the blobs; appends that come together share one."},
+			func() float64 { return float64(d.Fsyncs()) }))
+		d.scrubber = newScrubber(registry)
+		d.collector = d.newCollector(registry)
+	}
+	counter := tokens.Approx{}
+	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true, Version: extractive.Version}
+	log := &guardedLog{Log: d.log, store: d.store, outage: d.outage}
+	c := engine.Config{
+		Ledger: uid, Log: log, Blobs: &guardedBlobs{d.log.Blobs(), d.outage}, Projections: d.store, Counter: counter,
+		Tiers: append(slices.Clip(d.cfg.Models), extract),
+		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Registry: registry, Notify: d.notify,
+		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.ModelTable(), Access: d.outage.access, MayOpenMain: d.cfg.mayOpenMain,
+	}
+	if d.server != nil {
+		source := &backupSource{daemon: d}
+		d.opened(source.close)
+		c.Backup = source
+		applied := func() uint64 { return d.store.Applied().Seq }
+		log.ends = newChainEnds(applied, applied())
+		c.Acknowledged = log.ends.end
+	}
+	if d.cfg.Seal == "on" {
+		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"))
+		if err != nil {
+			return err
+		}
+		keys.Warn = func(err error) { d.logger.Warn("keys", "err", err) }
+		d.opened(func(context.Context) error { return keys.Close() })
+		if err := checkKeys(ctx, copies{d.log, d.store}, keys, c.Ledger); err != nil {
+			return err
+		}
+		c.Keys = &guardedKeys{keys, d.outage}
+	} else if sealed, err := isSealed(ctx, copies{d.log, d.store}); err != nil {
+		return err
+	} else if sealed {
+		d.logger.Warn("seal is off, and the ledger has sealed events: their content, and the labels, memories and channels of that time, can't be found; start with --seal on")
+	}
+	if d.cfg.Search == "on" {
+		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, "search"), Logger: d.logger, Linger: searchLinger, Rest: searchRest, Delay: searchDelay})
+	}
+	d.engine = engine.New(c)
+	d.work()
+	d.startSearch(registry)
+	d.startScrub()
+	d.startCollector()
+	if err := d.startFiles(registry); err != nil {
+		return err
+	}
+	d.startWatch()
+	if d.service, err = natsapi.Start(d.client, d.engine, d.users, d.cfg.Version, d.logger); err != nil {
+		return err
+	}
+	d.opened(d.service.Stop)
+	if d.server != nil {
+		d.server.Pace(d.service.Probe)
+		d.service.OnRefused(d.server.Slow)
+		d.service.BoundUnread(d.server.Unread)
+		d.opened(func(context.Context) error { d.server.Pace(nil); return nil })
+	}
+	go func() {
+		<-d.service.Stopped()
+		if !d.closing.Load() {
+			err := d.service.Err()
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				err = notPermitted(serviceRole, err)
+			}
+			d.fail(err)
+		}
+	}()
+	if d.cfg.HTTP != "off" {
+		nc, err := d.connectSelf(httpRole, d.webKey)
+		if err != nil {
+			return err
+		}
+		client := api.NewClient(nc, "default", "main")
+		mcp, err := d.mcpHandler(client)
+		if err != nil {
+			return err
+		}
+		v1, err := d.responsesHandler(client, registry)
+		if err != nil {
+			return err
+		}
+		if d.web, err = d.cfg.startWeb(registry, d.ready, mcp, v1, d.fail); err != nil {
+			return err
+		}
+		d.opened(d.web.stop)
+		d.opened(d.door.Close) // first: the listener waits for its replies
+	}
+	if err := d.startFollow(); err != nil {
+		return err
+	}
+	return permitted(ctx, serviceRole, d.client)
+}
+
+// countConnections makes the metric of the two connections.
+func (d *Daemon) countConnections(registry *prometheus.Registry) {
+	for role, nc := range map[string]*nats.Conn{ledgerRole: d.ledgerConn, serviceRole: d.client} {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "nexus_nats_connected", Help: "1 while the connection to NATS is up, 0 while it reconnects.",
+			ConstLabels: prometheus.Labels{"connection": role},
+		}, func() float64 {
+			if nc.IsConnected() {
+				return 1
+			}
+			return 0
+		}))
+	}
+}
+
+// modelWorkers is the number of compactions that may wait for models at a time.
+const modelWorkers = 8
+
+// workGrace is how long compactions may take to end once they are cancelled.
+const workGrace = 5 * time.Second
+
+// work starts the timers of resets, and the workers that compact in the background: one for four processors,
+// or modelWorkers where models write the summaries, since those mostly wait.
+func (d *Daemon) work() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	n := max(1, runtime.GOMAXPROCS(0)/4)
+	if len(d.cfg.Models) > 0 {
+		n = max(n, modelWorkers)
+	}
+	for range n {
+		running.Go(func() { d.engine.Work(ctx) })
+	}
+	running.Go(func() { d.engine.RunResets(ctx) })
+	running.Go(func() { d.engine.RunExtractions(ctx) })
+	running.Go(func() { d.engine.RunEpisodes(ctx) })
+	d.opened(func(context.Context) error {
+		cancel()
+		done := make(chan struct{})
+		go func() { running.Wait(); close(done) }()
+		select {
+		case <-done:
+			return nil
+		case <-time.After(workGrace):
+			return fmt.Errorf("compactions did not end within %v after they were cancelled", workGrace)
+		}
+	})
+}
+
+// searchLinger is how long the search index waits for more events before it stores a batch,
+// which costs fsyncs.
+const searchLinger = 50 * time.Millisecond
+
+// searchDelay lets a start serve its first requests before the search index reads its files.
+const searchDelay = time.Second
+
+// searchRest lets the index take a thirtieth of a processor while events come and nobody
+// searches: an event takes longer to index than to store, and the library merges besides.
+const searchRest = 30
+
+// startSearch begins to follow the projections with the search index, if there is one.
+func (d *Daemon) startSearch(registry prometheus.Registerer) {
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_search_behind", Help: "Events that the search index has not seen yet."},
+		func() float64 { return float64(d.engine.Search.Behind()) }))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { d.engine.Search.Run(ctx); close(done) }()
+	d.opened(func(context.Context) error { cancel(); <-done; return nil })
+}
+
+// startFiles begins to write the files that policies ask for, unless the
+// configuration says "off".
+func (d *Daemon) startFiles(registry prometheus.Registerer) error {
+	if d.cfg.Files == "off" {
+		return nil
+	}
+	x, err := files.Open(files.Config{Dir: d.cfg.Files, Source: d.engine.Archive, Logger: d.logger, Registry: registry})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { x.Run(ctx); close(done) }()
+	d.opened(func(context.Context) error { cancel(); <-done; return x.Close() })
+	return nil
+}
+
+// ready returns why the daemon can't serve; nil if it can. A chain that is set
+// aside concerns one session and is no reason: the metric nexus_chains_set_aside
+// counts such chains, the log and audit.verify name them.
+func (d *Daemon) ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := errors.Join(connected(ledgerRole, d.ledgerConn), connected(serviceRole, d.client)); err != nil {
+		return err
+	}
+	if why := d.outage.active(); why != nil {
+		return why
+	}
+	if d.scrubber != nil {
+		if damaged := d.scrubber.damaged.Load(); damaged != nil {
+			return damaged
+		}
+	}
+	st, err := d.log.State(ctx)
+	if err != nil {
+		return err
+	}
+	if err := st.Sound(); err != nil {
+		return err
+	}
+	return d.store.WaitFor(ctx, st.Last)
+}
+
+func (d *Daemon) notify(tenant, agent string, n api.Notification) {
+	of := n.Session.String()
+	if n.ChannelID != "" {
+		of = n.ChannelID
+	}
+	subject := "nexus.v1." + tenant + "." + agent + ".notify." + of + "." + n.Kind
+	if d.server != nil && !d.server.HasSubscribers(subject) {
+		return // the server would drop it
+	}
+	b, err := turns.EncodeJSON(n)
+	if err != nil {
+		return
+	}
+	// A hint: what is lost here is found by listing after the last position.
+	if err := d.client.Publish(subject, b); err != nil {
+		d.logger.Warn("notify", "err", err)
+	}
+}
+
+// ClientURL returns where clients connect, without user and password.
+func (d *Daemon) ClientURL() string { return d.url }
+
+// HTTPURL returns where health and metrics are; "" when off.
+func (d *Daemon) HTTPURL() string {
+	if d.web == nil {
+		return ""
+	}
+	return d.web.url
+}
+
+// Failed yields the error of a part that failed. The caller then closes the daemon.
+func (d *Daemon) Failed() <-chan error { return d.failed }
+
+func (d *Daemon) opened(f func(context.Context) error) { d.closers = append(d.closers, f) }
+
+// Close stops serving, lets requests end as long as ctx lets them, and closes
+// everything in reverse order of opening. It can be called twice.
+func (d *Daemon) Close(ctx context.Context) error {
+	d.once.Do(func() {
+		d.closing.Store(true)
+		var errs []error
+		for i := len(d.closers) - 1; i >= 0; i-- {
+			errs = append(errs, d.closers[i](ctx))
+		}
+		if d.closed = errors.Join(errs...); d.closed != nil {
+			d.logger.Error("stopped with errors", "err", d.closed)
+			return
+		}
+		d.logger.Info("stopped")
+	})
+	return d.closed
+}

@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"nexus/cmd/internal/web"
+)
+
+// webServer serves health, metrics, the Model Context Protocol and /v1.
+type webServer struct {
+	server   *http.Server
+	listener net.Listener
+	url      string
+}
+
+// maxConnections bounds the connections of HTTP: a quarter of the fewest files that systems
+// give a process.
+const maxConnections = 256
+
+// startWeb listens and serves until stop. failed is called if serving ends before that.
+//
+// /healthz is open to all. /readyz and /metrics are open on loopback; beyond it they
+// need a token. mcp and v1 decide for themselves who may use them.
+func (c Config) startWeb(registry *prometheus.Registry, ready func() error, mcp, v1 http.Handler, failed func(error)) (*webServer, error) {
+	host, _, err := net.SplitHostPort(c.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	guard, scheme := c.guard(host), "http"
+	guard.Connections = &web.Connections{Max: maxConnections}
+	l, err := net.Listen("tcp", c.HTTP)
+	if err != nil {
+		return nil, portInUse("http: %w", "--http", "NEXUS_HTTP", err)
+	}
+	address := l.Addr().String()
+	private := func(h http.Handler) http.Handler { return h }
+	if !isLoopback(host) {
+		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("tls_cert, tls_key: %w", err), l.Close())
+		}
+		l, scheme = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), "https"
+		private = func(h http.Handler) http.Handler { return web.Require(web.Read, h) }
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.Handle("GET /readyz", private(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})))
+	mux.Handle("GET /metrics", private(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	mux.Handle("/mcp", mcp)
+	mux.Handle("/v1/", v1)
+	w := &webServer{url: scheme + "://" + address, listener: l, server: &http.Server{
+		Handler: guard.Handler(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+		ConnState: guard.Connections.Changed, ConnContext: guard.Connections.Context,
+	}}
+	go func() {
+		if err := w.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			failed(fmt.Errorf("http on %s: %w", address, err))
+		}
+	}()
+	return w, nil
+}
+
+// portInUse returns err in format. If another program has the port, it names the setting
+// that takes another one.
+func portInUse(format, flag, variable string, err error) error {
+	err = fmt.Errorf(format, err)
+	if errors.Is(err, syscall.EADDRINUSE) || strings.Contains(err.Error(), "address already in use") { // the embedded server hands on the text only
+		return fmt.Errorf("%w; choose another port with %s or %s, or stop the program that has this one", err, flag, variable)
+	}
+	return err
+}
+
+func (w *webServer) stop(ctx context.Context) error { return w.server.Shutdown(ctx) }

@@ -1,0 +1,22 @@
+package audit
+
+import (
+	"nexus/cmd/internal/engine/content"
+	"nexus/cmd/internal/engine/page"
+	"nexus/cmd/internal/engine/paths"
+	"nexus/cmd/internal/engine/reader"
+)
+
+// Audit verifies the ledger from its bytes. Safe for concurrent use.
+type Audit struct {
+	content *content.Store
+	page    *page.Limits
+	paths   *paths.Loader
+	reader  *reader.Reader
+	running runningVerifications
+}
+
+// New returns the audit of what r reads.
+func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader) *Audit {
+	return &Audit{content: cs, page: limits, paths: pl, reader: r}
+}

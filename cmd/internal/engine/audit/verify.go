@@ -1,0 +1,339 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"nexus/cmd/internal/engine/cache"
+	"nexus/cmd/internal/engine/content"
+	"nexus/cmd/internal/engine/page"
+	"nexus/cmd/internal/engine/reader"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/projections"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// maxProblems bounds the problems that one verification lists; it counts all of them. A
+// reply lists fewer if they would take more than half a message. problemBytes bounds the text of one.
+const maxProblems, problemBytes = 1000, 512
+
+// Verify is audit.verify. It reads the whole log, or the chains of some sessions,
+// and checks everything that can be checked: bytes and hashes, chains, lineage,
+// coverage, calls, bodies, blobs, and every row of the projections. It believes
+// nothing that the projections derived, and reads no blob from a cache.
+//
+// It ends at the position of the rows that it compares. What is applied later is none of its
+// business.
+func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (_ *api.Verified, err error) {
+	began := au.reader.Now()
+	leave, err := au.startVerification(c, len(req.Sessions) > 0)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	st, err := au.reader.Log.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := au.newVerifier(c)
+	if len(req.Sessions) > 0 {
+		if v.chains, err = v.subjectsFor(ctx, req.Sessions); err != nil {
+			return nil, err
+		}
+	} else if !c.Operator() {
+		return nil, &api.Error{Code: api.Denied, Message: "only the operator verifies the whole ledger; name sessions"}
+	}
+	if err := st.Sound(); err != nil {
+		v.problem("", api.Problem{Code: api.Corrupt, Message: err.Error()})
+	}
+	if err := au.reader.Projections.WaitFor(ctx, st.Last); err != nil {
+		return nil, err
+	}
+	if v.chains == nil {
+		v.rows, err = au.reader.Projections.Compare(st.Identity)
+	} else {
+		v.rows, err = au.reader.Projections.CompareSome()
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, v.rows.Close()) }()
+	v.out.Last = v.rows.Last()
+	err = v.read(ctx, v.out.Last)
+	if err == nil {
+		err = v.reportRows(ctx)
+	}
+	if damaged := (*projections.DamagedError)(nil); errors.As(err, &damaged) {
+		v.problem("", api.Problem{Code: api.Corrupt, Message: err.Error()})
+	} else if err != nil {
+		return nil, err
+	}
+	if err := v.reportAside(); err != nil {
+		return nil, err
+	}
+	v.out.OK = v.out.Count == 0
+	v.out.DurationMS = uint64(au.reader.Now().Sub(began) / time.Millisecond)
+	return v.out, nil
+}
+
+// verifier checks the records of the log one after the other. The comparison of the
+// projections' rows folds them by the same pure rules, and says what each leads to.
+type verifier struct {
+	audit      *Audit
+	content    *content.Store // of this verification alone
+	caller     reader.Caller
+	out        *api.Verified
+	chains     []string // subjects, ancestors first; nil means the whole log
+	rows       *projections.Comparison
+	open       *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
+	duplicates map[string]bool                       // subjects of duplicate openings
+	broken     map[string]bool                       // subjects of chains that can't be followed further
+}
+
+// maxOpenBytes bounds the memory of the open calls that a verification remembers. It
+// reads others again.
+const maxOpenBytes = 64 << 20
+
+// maxBlobBytes bounds the memory of the blobs that a verification has read and may meet
+// again: a preamble in the next turns, the pieces of a part.
+const maxBlobBytes = 64 << 20
+
+// newVerifier returns a verifier without its comparison of rows.
+func (au *Audit) newVerifier(c reader.Caller) *verifier {
+	return &verifier{audit: au, content: au.content.Fresh(maxBlobBytes), caller: c, out: &api.Verified{Problems: []api.Problem{}},
+		broken: make(map[string]bool), duplicates: make(map[string]bool),
+		open: cache.New[turns.Ref, ledger.Calls](cache.NewBudget(maxOpenBytes), "verify")}
+}
+
+// problem notes a problem of a chain of a tenant. It tells other tenants only where
+// the problem is.
+func (v *verifier) problem(tenant string, p api.Problem) {
+	if tenant != v.caller.Tenant && tenant != "" {
+		p = api.Problem{Code: p.Code, Seq: p.Seq, Message: "an event of another tenant"}
+	}
+	v.out.Count++
+	p.Message = page.ClipJSON(p.Message, problemBytes)
+	if len(v.out.Problems) < min(maxProblems, v.audit.page.Payload()/2/(2*problemBytes)) {
+		v.out.Problems = append(v.out.Problems, p)
+	}
+}
+
+// parsed is a record with what can be said of it alone.
+type parsed struct {
+	ledger.Record
+	tenant string
+	chain  turns.Chain
+	event  *turns.Event
+	bad    error // the record is not what its subject and hash say
+}
+
+// parse decodes a record and checks its hash. It needs nothing of the records before, so it
+// runs ahead of the checks that do.
+func parse(r ledger.Record) (p parsed) {
+	p.Record = r
+	if p.tenant, p.chain, p.bad = ledger.ParseSubject(r.Subject); p.bad != nil {
+		return p
+	}
+	if got := turns.HashEvent(r.Payload); got != r.Hash {
+		p.bad = fmt.Errorf("%w: its hash is %v, stored with it is %v", ledger.ErrCorrupt, got, r.Hash)
+	} else if p.event, p.bad = turns.Decode(r.Payload); p.bad == nil && p.event.Chain != p.chain {
+		p.bad = fmt.Errorf("%w: an event of chain %s on subject %s", ledger.ErrCorrupt, p.event.Chain, r.Subject)
+	}
+	return p
+}
+
+// checkRecord checks one record of the log, with what parse found.
+func (v *verifier) checkRecord(ctx context.Context, x parsed) error {
+	v.out.Events++
+	r, tenant, chain, ev := x.Record, x.tenant, x.chain, x.event
+	next, refused, err := v.rows.Apply(r, ev, x.bad)
+	if err != nil {
+		return err
+	}
+	p := api.Problem{Code: api.Corrupt, Seq: r.Seq}
+	p.Session, _ = chain.Session()
+	if x.bad != nil {
+		v.broken[r.Subject] = true
+		p.Message = x.bad.Error()
+		v.problem(tenant, p)
+		return nil
+	}
+	p.Event = ev.ID
+	if v.broken[r.Subject] {
+		return nil // the problem is listed already
+	}
+	if errors.Is(refused, ledger.ErrDuplicateOpening) && !v.duplicates[r.Subject] {
+		v.duplicates[r.Subject] = true
+		v.out.Duplicates++
+		return nil
+	}
+	if err = refused; err != nil {
+		v.broken[r.Subject] = true
+	} else {
+		err = v.checkEvent(ctx, tenant, ev, &next)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		p.Code, p.Message = api.FromError(err).Code, err.Error()
+		if p.Code == api.Internal {
+			p.Code = api.Corrupt
+		}
+		v.problem(tenant, p)
+	}
+	return nil
+}
+
+// checkEvent checks of an admitted event what its chain does not say.
+func (v *verifier) checkEvent(ctx context.Context, tenant string, ev *turns.Event, next *ledger.Admitted) error {
+	switch ev.Chain.Entity {
+	case turns.SessionEntity:
+		return v.checkSession(ctx, ev, next)
+	case turns.TenantEntity:
+		return v.checkPolicy(tenant, ev)
+	case turns.ChannelEntity:
+		return v.checkReceived(ctx, tenant, ev)
+	case turns.AgentEntity:
+		return v.checkMemory(tenant, ev.Chain.ID, ev)
+	}
+	return nil
+}
+
+// checkPolicy opens the body of an event of a tenant's chain, and compares it with the
+// header.
+func (v *verifier) checkPolicy(tenant string, ev *turns.Event) error {
+	body := new(turns.PolicyBody)
+	if err := v.content.Open(ev, body); err != nil {
+		return err
+	}
+	if _, err := reader.CheckPolicy(ev.Policy.Digest, body); err != nil {
+		return err
+	}
+	if name := ev.Policy.Name; !name.IsZero() {
+		if want, err := v.audit.reader.PolicyNameDigest(tenant, body.Name); err != nil || want != name || body.Version != ev.Policy.Version {
+			return fmt.Errorf("%w: its body has version %d of a policy, its header version %d, or another name (%v)", ledger.ErrCorrupt, body.Version, ev.Policy.Version, err)
+		}
+	}
+	return nil
+}
+
+// checkSession checks an event of a session's chain.
+func (v *verifier) checkSession(ctx context.Context, ev *turns.Event, next *ledger.Admitted) error {
+	if ev.Index == 0 {
+		v.out.Sessions++
+	}
+	if ev.Kind == turns.KindCompaction {
+		if err := lineage.CheckPlaced(v.rows, next.Node, ev.Span.Elisions); err != nil {
+			return err
+		}
+	}
+	return v.checkContent(ctx, &next.Session, next.Node, ev)
+}
+
+// checkContent checks the body and the blobs of an event.
+func (v *verifier) checkContent(ctx context.Context, s *ledger.Session, node lineage.Node, ev *turns.Event) error {
+	var open *ledger.Calls
+	if ev.Kind.IsTurn() {
+		open = v.openAt(ctx, s, ev.Parent)
+	}
+	body, after, err := content.CheckBody(v.content.OpeningKeyring(), ev, node, open)
+	if after != nil && ev.Kind.IsTurn() && len(*after) > 0 {
+		size := openBytes
+		for _, id := range *after {
+			size += openBytes + len(id)
+		}
+		v.open.Put(ev.Ref(), *after, size)
+	}
+	switch ev.Kind {
+	case turns.KindTurn:
+		v.out.Turns++
+	case turns.KindCompaction:
+		v.out.Compactions++
+	}
+	v.out.Blobs += uint64(len(ev.Blobs))
+	if err != nil {
+		return err
+	}
+	var k seal.Key
+	if len(ev.Blobs) > 0 {
+		if k, err = v.content.BlobKey(s.Root); err != nil {
+			return err
+		}
+		if err := v.content.CheckBlobs(ctx, s.Tenant, k, ev, body); err != nil {
+			return err
+		}
+	}
+	err = v.content.CheckCounts(ctx, s.Tenant, k, ev, body)
+	if wrong := (*content.CountError)(nil); errors.As(err, &wrong) {
+		err = fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
+	}
+	return err
+}
+
+// openBytes is about what a turn with open calls, and each of its calls, takes in
+// memory.
+const openBytes = 64
+
+// openAt returns the calls that wait after an admitted turn, nil if the content of
+// the turn can't be read. A row without open calls follows from its header;
+// other calls are remembered, or read again.
+func (v *verifier) openAt(ctx context.Context, s *ledger.Session, ref turns.Ref) *ledger.Calls {
+	if ref.IsZero() {
+		return new(ledger.Calls)
+	}
+	if calls, ok := v.open.Get(ref); ok {
+		return &calls
+	}
+	t, err := v.rows.Turn(ref)
+	if err != nil {
+		return nil
+	}
+	if t.Open == 0 {
+		return new(ledger.Calls)
+	}
+	calls, err := v.audit.paths.OpenCalls(ctx, s.Tenant, s, nil, t.Node)
+	if err != nil {
+		return nil
+	}
+	return &calls
+}
+
+// reportRows lists the rows of the projections that differ from the log.
+func (v *verifier) reportRows(ctx context.Context) error {
+	found, more, err := v.rows.Differences(ctx)
+	if err != nil {
+		return err
+	}
+	for _, d := range found {
+		v.problem(d.Tenant, api.Problem{Code: api.Corrupt, Session: d.Session, Event: d.Event, Seq: d.Seq, Message: fmt.Sprintf("%v: %s", ledger.ErrCorrupt, &d)})
+	}
+	if more > 0 {
+		v.problem("", api.Problem{Code: api.Corrupt, Message: fmt.Sprintf("%v: the projections have %d other rows that differ from the log", ledger.ErrCorrupt, more)})
+	}
+	return nil
+}
+
+// reportAside adds the chains that the projections set aside and that are not among
+// the problems yet.
+func (v *verifier) reportAside() error {
+	for a, err := range v.audit.reader.Projections.AllAside() {
+		if err != nil {
+			return err
+		}
+		if v.broken[a.Subject] || (v.chains != nil && !slices.Contains(v.chains, a.Subject)) {
+			continue
+		}
+		tenant, chain, _ := ledger.ParseSubject(a.Subject)
+		p := api.Problem{Code: api.Corrupt, Seq: a.Seq, Message: "set aside: " + a.Why}
+		p.Session, _ = chain.Session()
+		v.problem(tenant, p)
+	}
+	return nil
+}

@@ -1,0 +1,314 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"nexus/cmd/internal/engine/cache"
+	"nexus/cmd/internal/engine/compactions"
+	"nexus/cmd/internal/engine/metrics"
+	"nexus/cmd/internal/engine/reader"
+	"nexus/compactor"
+	"nexus/compactor/policy"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// modelled returns an engine with a model that answers when the test releases it, before the
+// tier that asks nobody.
+func modelled(t *testing.T) (*Engine, slowSummarizer) {
+	t.Helper()
+	e := newWorld().Engine(t)
+	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
+	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
+	works(t, e)
+	return e, slow
+}
+
+// dueSession returns a session whose context is due, and fits or does not fit.
+func dueSession(t *testing.T, e *Engine, mode policy.Mode, over bool) turns.ID {
+	t.Helper()
+	r := api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 16_000},
+		Policy: &api.Policy{Name: "balanced", Set: turns.Raw(fmt.Sprintf(`{"mode":%q}`, mode))}}}
+	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t).ID
+	for i := 0; ; i++ {
+		a := add(t, e, s, say(fmt.Sprintf("question %d %s", i, long(1500)), "answer"))
+		if a.Compaction.State == "due" && (!over || a.Context.Pressure > 1) {
+			return s
+		}
+	}
+}
+
+func tierOf(t *testing.T, e *Engine, s turns.ID, id *turns.ID) string {
+	t.Helper()
+	if id == nil {
+		return ""
+	}
+	return must(e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *id}))(t).Compaction.Tier
+}
+
+// A context waits for a model if the caller says how long, whatever the mode of
+// the policy. What comes in time is what it is answered with.
+func TestContextWaitsForAModelWithinWaitMS(t *testing.T) {
+	for _, mode := range []policy.Mode{policy.BeforeCall, policy.Background} {
+		for _, over := range []bool{false, true} {
+			e, slow := modelled(t)
+			s := dueSession(t, e, mode, over)
+			go func() { <-slow.began; close(slow.release) }()
+			cx := must(e.Context(t.Context(), alice, s, api.GetContext{WaitMS: 25_000}))(t)
+			if by := tierOf(t, e, s, cx.Compacted); by != "slow" || cx.Tokens+cx.Overhead > cx.Budget || !bytes.Contains(canon(cx.Messages), []byte("what was said in")) {
+				t.Errorf("%s, over %v: by %q, %d of %d tokens", mode, over, by, cx.Tokens, cx.Budget)
+			}
+			verified(t, e)
+		}
+	}
+}
+
+// Without wait_ms a policy of mode before_call asks no model.
+func TestContextWithoutWaitMSAsksNoModel(t *testing.T) {
+	e, slow := modelled(t)
+	s := dueSession(t, e, policy.BeforeCall, false)
+	cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+	if by := tierOf(t, e, s, cx.Compacted); by != "first-words" || len(slow.began) != 0 {
+		t.Errorf("by %q, the model was asked %d times", by, len(slow.began))
+	}
+}
+
+// When the time is up, a context that fits is given as it is, and the summary is
+// committed when it comes. One that does not fit is compacted at once by a tier
+// that asks nobody, and the late summary is dropped.
+func TestContextWaitsNoLongerThanWaitMS(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		e, slow := modelled(t)
+		s := dueSession(t, e, policy.BeforeCall, over)
+		// Long enough for the model to be asked on a busy machine: what is not begun in time is not asked.
+		cx := must(e.Context(t.Context(), alice, s, api.GetContext{WaitMS: 500}))(t)
+		<-slow.began
+		switch by := tierOf(t, e, s, cx.Compacted); {
+		case over && by != "first-words":
+			t.Errorf("one that does not fit is compacted by %q", by)
+		case !over && (by != "" || cx.Compaction.State != "preparing"):
+			t.Errorf("one that fits is compacted by %q, state %s", by, cx.Compaction.State)
+		case cx.Tokens+cx.Overhead > cx.Budget:
+			t.Errorf("%d of %d tokens", cx.Tokens, cx.Budget)
+		}
+		close(slow.release)
+		ready(e, s)
+		var tiers []string
+		for _, k := range must(e.ListCompactions(t.Context(), alice, s, api.ListCompactions{}))(t).Turns {
+			tiers = append(tiers, k.Compaction.Tier)
+		}
+		want := "slow"
+		if over {
+			want = "first-words"
+		}
+		if strings.Join(tiers, " ") != want {
+			t.Errorf("over %v: compactions by %v, want %s", over, tiers, want)
+		}
+		verified(t, e)
+	}
+}
+
+// An overflow waits for a model as long as it says, and not at all if it says
+// nothing; whichever is stored has its id, and nothing is stored twice.
+func TestOverflowWaitsForAModelWithinWaitMS(t *testing.T) {
+	for _, tc := range []struct {
+		wait  int
+		early bool
+		tier  string
+	}{{25_000, true, "slow"}, {1, false, "first-words"}, {0, false, "first-words"}} {
+		e, slow := modelled(t)
+		s, _ := long40(t, e)
+		if tc.early {
+			close(slow.release)
+		}
+		r := api.Overflow{ID: newID(t), Status: 400, Error: "prompt is too long: 210000 tokens > 200000 maximum", WaitMS: tc.wait}
+		cx := must(e.Overflow(t.Context(), alice, s, r, []byte("{}")))(t)
+		if by := tierOf(t, e, s, cx.Compacted); by != tc.tier || *cx.Compacted != r.ID {
+			t.Errorf("%d ms: by %q under %v", tc.wait, by, *cx.Compacted)
+		}
+		if !tc.early {
+			close(slow.release)
+		}
+		ready(e, s)
+		again := must(e.Overflow(t.Context(), alice, s, r, []byte("{}")))(t)
+		if n := len(must(e.ListCompactions(t.Context(), alice, s, api.ListCompactions{}))(t).Turns); n != 1 || *again.Compacted != r.ID {
+			t.Errorf("%d ms: %d compactions, again %v", tc.wait, n, *again.Compacted)
+		}
+		verified(t, e)
+	}
+}
+
+// The operator changes nothing, and so asks no model either.
+func TestOverflowOfTheOperatorAsksNoModel(t *testing.T) {
+	e, slow := modelled(t)
+	s, _ := long40(t, e)
+	_, err := e.Overflow(t.Context(), reader.Caller{Tenant: "default", Agent: "_"}, s, api.Overflow{Status: 400, Error: "prompt is too long: 210000 tokens > 200000 maximum", WaitMS: 1000}, nil)
+	if code(err) != api.Denied || len(slow.began) != 0 {
+		t.Errorf("%v; the model was asked %d times", err, len(slow.began))
+	}
+}
+
+// What the decision has loaded is not loaded again, and is not taken for a head
+// that came later.
+func TestContextLoadsItsPathOnce(t *testing.T) {
+	e := newWorld().Engine(t)
+	r := api.CreateSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"reported"}`)}}}
+	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t).ID
+	for i := range 20 {
+		add(t, e, s, say(fmt.Sprint("question ", i, long(1000)), long(1000)))
+	}
+	loads := func(get api.GetContext) int64 {
+		ctx, end := e.MeterRequest(t.Context())
+		defer end()
+		must(e.Context(ctx, alice, s, get))(t)
+		return e.Loaded()
+	}
+	if once, own := loads(api.GetContext{Budget: 100_000}), loads(api.GetContext{}); own != once {
+		t.Errorf("with the decision %d bytes are loaded, a view loads %d", own, once)
+	}
+	d := must(e.Decide(t.Context(), alice, s))(t)
+	was := must(e.FindSession(t.Context(), alice, s, true))(t)
+	add(t, e, s, say("the newest", "yes"))
+	now := must(e.FindSession(t.Context(), alice, s, true))(t)
+	if d.Context == nil || d.ReusableFor(was) != d || d.ReusableFor(now) != nil {
+		t.Errorf("loaded %v; seen at its head %v, at a later one %v", d.Context != nil, d.ReusableFor(was) == d, d.ReusableFor(now) != nil)
+	}
+}
+
+// WOL-15: with the log at debug, each decision and each context leaves a line
+// with its numbers, and no text of a turn.
+func TestDebugLogTracesDecisionsWithoutContent(t *testing.T) {
+	e := newWorld().Engine(t)
+	var log bytes.Buffer
+	e.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	quiet := create(t, e, 100_000, "wolffish")
+	add(t, e, quiet.ID, say("hello", "hi"))
+	must(e.Context(t.Context(), alice, quiet.ID, api.GetContext{}))(t)
+	s := due(t, e)
+	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	want := []map[string]any{
+		{"msg": "compaction decided", "session": quiet.ID.String(), "due": false, "trigger": "", "does": "nothing", "budget": 100_000.0, "threshold": 75_000.0},
+		{"msg": "context", "session": quiet.ID.String(), "compacted": false, "budget": 100_000.0},
+		{"msg": "compaction", "session": s.ID.String(), "id": cx.Compacted.String(), "trigger": "threshold", "tier": "first-words", "mode": "before_call", "tokens_after": float64(cx.Tokens)},
+		{"msg": "compaction decided", "session": s.ID.String(), "due": true, "trigger": "threshold", "does": "at once", "mode": "before_call", "policy": "wolffish", "threshold": 75_000.0},
+		{"msg": "context", "session": s.ID.String(), "compacted": true, "tokens": float64(cx.Tokens), "budget": 100_000.0},
+	}
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines, want %d:\n%s", len(lines), len(want), log.String())
+	}
+	for i, line := range lines {
+		got := object(t, turns.Raw(line))
+		for k, v := range want[i] {
+			if got[k] != v {
+				t.Errorf("line %d: %s is %v, want %v", i+1, k, got[k], v)
+			}
+		}
+		if _, timed := got["took"]; !timed || got["level"] != "DEBUG" {
+			t.Errorf("line %d has level %v, took %v", i+1, got["level"], got["took"])
+		}
+	}
+	if s := log.String(); strings.Contains(s, "hello") || strings.Contains(s, "page ") {
+		t.Error("the log has content")
+	}
+	e.Logger = slog.New(slog.NewJSONHandler(&log, nil))
+	log.Reset()
+	must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	if log.Len() > 0 {
+		t.Errorf("at the default level: %s", log.String())
+	}
+}
+
+// heldByAppends returns the value of the metric.
+func heldByAppends(t *testing.T, r *prometheus.Registry) float64 {
+	t.Helper()
+	for _, f := range must(r.Gather())(t) {
+		if f.GetName() == "nexus_compactor_held_by_append_total" {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatal("the metric is not exported")
+	return 0
+}
+
+// In background mode no append ever takes a lock of the compactor, a place in its
+// queue, or a worker: while compactions are queued, made, paused and asked for, the
+// metric stays at zero.
+func TestNoAppendHoldsTheCompactor(t *testing.T) {
+	e, slow := modelled(t)
+	registry := prometheus.NewRegistry()
+	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))
+	close(slow.release)
+	var made atomic.Int64 // that a model is asked for; some come too late and are dropped
+	go func() {
+		for range slow.began {
+			made.Add(1)
+		}
+	}()
+	var all sync.WaitGroup
+	for range 4 {
+		s := dueSession(t, e, policy.Background, false)
+		if cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t); cx.Compacted != nil {
+			t.Error("the compaction is not made in the background")
+		}
+		all.Go(func() {
+			for i := range 60 {
+				r := say(fmt.Sprintf("question %d %s", i, long(1500)), "answer")
+				r.ID = newID(t)
+				add(t, e, s, r)
+				if a := add(t, e, s, r); !a.Duplicate {
+					t.Error("stored twice")
+				}
+			}
+		})
+		all.Go(func() {
+			for range 60 {
+				if _, err := e.Context(t.Context(), alice, s, api.GetContext{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, s := range must(e.List(t.Context(), alice, api.ListSessions{}))(t).Sessions {
+		ready(e, s.ID)
+	}
+	if n := heldByAppends(t, registry); n != 0 || made.Load() == 0 {
+		t.Errorf("held %v times by appends, beside %d compactions in the background", n, made.Load())
+	}
+}
+
+// The metric counts: a compaction that is made below an append is counted, wherever
+// below the append that happens. Package compactions tests the other ways.
+func TestCompactionInsideAnAppendIsCounted(t *testing.T) {
+	e := newWorld().Engine(t)
+	registry := prometheus.NewRegistry()
+	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))
+	s, _ := long40(t, e)
+	e.Blobs = compacting{e.Blobs, e}
+	add(t, e, s, say(long(600<<10), "x"))
+	if n := heldByAppends(t, registry); n == 0 {
+		t.Error("an append that compacts on its way is not counted")
+	}
+}
+
+// compacting is a store of blobs that asks for a compaction for each.
+type compacting struct {
+	ledger.Blobs
+	e *Engine
+}
+
+func (b compacting) PutBlob(ctx context.Context, tenant string, digest turns.Hash, sealed []byte) error {
+	_, _ = b.e.Run(ctx, alice, turns.ID{}, compactions.Spec{})
+	return b.Blobs.PutBlob(ctx, tenant, digest, sealed)
+}

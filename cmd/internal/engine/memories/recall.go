@@ -1,0 +1,152 @@
+package memories
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"nexus/cmd/internal/engine/content"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// RecallQuery is what a context needs of an agent's memories.
+type RecallQuery struct {
+	// At is the position of the log at which the memories are read: what came later does
+	// not count, so that a context is made again as it was. 0: what the projections have
+	// applied.
+	At uint64
+	// From and To bound the time of daily memories, [From, To). Zero times: none.
+	From, To time.Time
+	// Document asks for the agent's document. Sessions that are not main get none.
+	Document bool
+	// Text, if not empty, asks for up to Limit memories of any kind but daily, by words,
+	// each counting half after HalfLife days (0: never). Episodes of the session itself, and of
+	// turns of its path, are not among them: its own context stands for them.
+	Text     string
+	Limit    int
+	HalfLife uint64
+	// Now is when the age of those is measured. The zero time: To, or if that is zero too,
+	// the clock.
+	Now time.Time
+	// IDs, if not nil, are the memories that are wanted in place of the Limit best.
+	IDs []turns.ID
+}
+
+// Recalled is what a session sees of its agent's memories. All of it is data: a text
+// may hold anything, also what looks like a section, a tag or a path.
+type Recalled struct {
+	At       uint64          // the position that was read; a recipe pins it
+	Daily    []api.Memory    // by time, oldest first
+	Document *api.Document   // nil: none
+	Hits     []api.MemoryHit // best first
+	Cut      bool            // older memories were not looked at
+}
+
+// CatchUp waits until the projections have applied the end of the chain of a session's
+// agent. A chain that is set aside before its end is no error: what came before counts.
+func (ms *Memories) CatchUp(ctx context.Context, s *ledger.Session) error {
+	_, err := ms.catchUp(ctx, s.Tenant, s.Agent)
+	if errors.Is(err, ledger.ErrCorrupt) {
+		return nil
+	}
+	return err
+}
+
+// Recall returns the memories that are in force for a session at a turn: accepted, not
+// superseded, not withdrawn, and seen there. A memory that can't be read is left out.
+func (ms *Memories) Recall(ctx context.Context, s *ledger.Session, at lineage.Node, q RecallQuery) (*Recalled, error) {
+	applied := ms.reader.Projections.Applied().Seq
+	if q.At == 0 {
+		q.At = applied
+	}
+	if q.At > applied {
+		if err := ms.reader.Projections.WaitFor(ctx, q.At); err != nil {
+			return nil, err
+		}
+	}
+	v := newViewer(s, at)
+	out := &Recalled{At: q.At}
+	if q.To.After(q.From) {
+		op, scanned, said := ms.opener(), 0, sayings{}
+		for m, err := range ms.reader.Projections.DailyMemories(s.Tenant, s.Agent, q.From.UnixNano(), q.To.UnixNano()) {
+			if err != nil {
+				return nil, err
+			}
+			if m.Seq > q.At {
+				continue // so that what comes later leaves nothing out
+			}
+			if scanned++; scanned > ms.MaxScan {
+				out.Cut = true
+				break
+			}
+			st, ok, err := ms.inForce(v, &m.Memory, q.At)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				continue
+			}
+			if x := ms.describe(op, s.Tenant, s.Agent, m, st); x.Error == "" && said.add(m.Kind, x.Text) {
+				out.Daily = append(out.Daily, *x)
+			}
+		}
+	}
+	if q.Document && v.seesPrivate() {
+		seq, ok, err := ms.reader.Projections.DocumentAt(s.Tenant, s.Agent, q.At)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out.Document, err = ms.documentAt(s.Agent, seq)
+			var missing *content.MissingKeyError
+			if err != nil && !errors.Is(err, turns.ErrErased) && !errors.As(err, &missing) {
+				return nil, err
+			}
+		}
+	}
+	if q.IDs != nil {
+		op := ms.opener()
+		for _, id := range q.IDs {
+			m, err := ms.reader.Projections.Memory(s.Tenant, s.Agent, id)
+			if errors.Is(err, ledger.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			st, ok, err := ms.inForce(v, &m.Memory, q.At)
+			if err != nil {
+				return nil, err
+			}
+			if x := ms.describe(op, s.Tenant, s.Agent, m, st); ok && x.Error == "" {
+				out.Hits = append(out.Hits, api.MemoryHit{Memory: *x})
+			}
+		}
+		return out, nil
+	}
+	if q.Text == "" || len(words(q.Text)) == 0 || q.Limit <= 0 {
+		return out, nil
+	}
+	now := cmp.Or(q.Now, q.To)
+	if now.IsZero() {
+		now = ms.reader.Now()
+	}
+	hits, cut, err := ms.search(ctx, s.Tenant, s.Agent, v, searchQuery{text: q.Text, limit: q.Limit, halfLife: q.HalfLife, at: q.At, now: now, notDaily: true, others: true})
+	out.Hits, out.Cut = hits, out.Cut || cut
+	return out, err
+}
+
+// inForce reports whether a memory was in force and seen at a position, and its status
+// there.
+func (ms *Memories) inForce(v *viewer, m *ledger.Memory, at uint64) (ledger.MemoryStatus, bool, error) {
+	st, ok := m.At(at)
+	if !ok || !st.InForce() {
+		return st, false, nil
+	}
+	ok, err := v.sees(ms.reader.Projections, st)
+	return st, ok, err
+}

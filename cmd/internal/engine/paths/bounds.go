@@ -1,0 +1,294 @@
+package paths
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
+
+	"nexus/cmd/internal/engine/content"
+	"nexus/compactor/summary"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// A request that plans or renders loads the path since the last compaction. The path
+// has no bound: a policy may never compact, and many small turns may name the same
+// blob of megabytes. The memory for it has one: the loader keeps the newest content
+// whole, and clips older content. So a compaction can be planned on a history of any
+// size, and a context that needs clipped content is refused.
+
+const (
+	// defaultContent bounds the content of one loaded path, in bytes. No provider
+	// takes as much in one request.
+	defaultContent = 48 << 20
+	// maxFrames bounds the memory of a path without its content, in bytes: its
+	// turns, messages and parts. It has room for about 170,000 turns.
+	maxFrames = 256 << 20
+	// defaultLoaded bounds the content of all requests together, in bytes.
+	defaultLoaded = 512 << 20
+
+	halfBytes = 256 // about what a half takes without its parts
+	partBytes = 256 // about what a part takes without its content
+	// clipBytes is the size of the smallest part that is worth clipping.
+	clipBytes = 2 * content.PreviewBytes
+)
+
+// contentLimit returns the bound on the content of one loaded path, in bytes.
+func (pl *Loader) contentLimit() int {
+	if pl.MaxContent <= 0 {
+		return defaultContent
+	}
+	return pl.MaxContent
+}
+
+// Loaded returns how many bytes of content all requests have loaded now.
+func (pl *Loader) Loaded() int64 { return pl.loaded.Load() }
+
+// loadedLimit returns the bound on the content of all requests together, in bytes.
+func (pl *Loader) loadedLimit() int64 {
+	if pl.MaxLoaded <= 0 {
+		return defaultLoaded
+	}
+	return pl.MaxLoaded
+}
+
+// meter counts the bytes that one request has loaded.
+type meter struct {
+	total *atomic.Int64 // bytes of all requests
+	max   int64         // bound on total
+	used  atomic.Int64
+
+	room     *semaphore.Weighted // of all requests, for Expand
+	expanded int64               // taken of room; of the request's goroutine
+}
+
+// maxExpanded bounds the bytes that all requests together make of content that is stored
+// already, of which they name a few bytes only.
+const maxExpanded = 64 << 20
+
+// Expand waits until there is room for a request to hold n bytes of stored content, or to
+// work on as many, and keeps the room until the request is answered. A request does it once;
+// another call does nothing. [api.Busy] if ctx ends first.
+func Expand(ctx context.Context, n int) error {
+	m := meterOf(ctx)
+	if m == nil || m.expanded > 0 || n <= 0 {
+		return nil
+	}
+	want := min(int64(n), maxExpanded)
+	if err := m.room.Acquire(ctx, want); err != nil {
+		return &api.Error{Code: api.Busy, Message: "the requests that put stored content together take all the memory that there is for them", Details: map[string]any{"retry_after_ms": 1000}}
+	}
+	m.expanded = want
+	return nil
+}
+
+type meterKey struct{}
+
+// MeterRequest returns a context whose loads count against the memory of all
+// requests together. A load past that bound fails as busy. The caller calls the
+// returned function when it has answered the request.
+func (pl *Loader) MeterRequest(ctx context.Context) (context.Context, func()) {
+	m := &meter{total: &pl.loaded, max: pl.loadedLimit(), room: pl.expanding}
+	return context.WithValue(ctx, meterKey{}, m), func() {
+		m.total.Add(-m.used.Swap(0))
+		if m.expanded > 0 {
+			m.room.Release(m.expanded)
+			m.expanded = 0
+		}
+	}
+}
+
+// meterOf returns the meter of a request, nil if it has none.
+func meterOf(ctx context.Context) *meter {
+	m, _ := ctx.Value(meterKey{}).(*meter)
+	return m
+}
+
+// ReleaseLoaded tells the meter that the request dropped everything it has loaded.
+func ReleaseLoaded(ctx context.Context) {
+	if m := meterOf(ctx); m != nil {
+		m.total.Add(-m.used.Swap(0))
+	}
+}
+
+// chargeLoaded adds n bytes to the meter of the request. n may be negative.
+func chargeLoaded(ctx context.Context, n int) error {
+	m := meterOf(ctx)
+	if m == nil {
+		return nil
+	}
+	m.used.Add(int64(n))
+	if m.total.Add(int64(n)) > m.max && n > 0 {
+		return &api.Error{Code: api.Busy, Message: "the histories that are being read take all the memory that there is for them", Details: map[string]any{"retry_after_ms": 500}}
+	}
+	return nil
+}
+
+// loading is a path while it is loaded, root first.
+type loading struct {
+	loader  *Loader
+	counter tokens.Counter // of the path
+	keep    bool           // keep the turns for the next request
+	halves  []summary.HalfTurn
+	content int        // bytes of the content that is not clipped
+	frames  int        // bytes of everything else
+	clipped int        // halves[:clipped] are clipped
+	foreign []int      // indices of the halves that another counter than the ledger's counted
+	keys    []turns.ID // that what was loaded is sealed under
+	partial bool       // a half is erased, or has content in blobs
+}
+
+// resume begins with the halves of an earlier load, for a path to head.
+func (l *loading) resume(ctx context.Context, x *tip, head lineage.Node) error {
+	l.halves = append(make([]summary.HalfTurn, 0, len(x.halves)+int(min(2*(head.Depth-x.head.Depth), 1<<10))), x.halves...)
+	l.content, l.frames, l.keys = x.content, x.frames, slices.Clip(x.keys)
+	return chargeLoaded(ctx, x.content+x.frames)
+}
+
+// addKeys notes under which keys a turn is sealed.
+func (l *loading) addKeys(t *turn) {
+	l.partial = l.partial || t.erased
+	for _, id := range t.event.Keys {
+		if !slices.Contains(l.keys, id) {
+			l.keys = append(l.keys, id)
+		}
+	}
+}
+
+// expect makes room for the halves of ranges.
+func (l *loading) expect(ranges []lineage.Range) {
+	n := uint64(0)
+	for _, r := range ranges {
+		n += 2 * (r.Hi - r.Lo + 1)
+	}
+	const most = 1 << 10 // the rest is made room for as it comes
+	l.halves = slices.Grow(l.halves, int(min(n, most)))
+}
+
+// add appends a half whose large parts are still in their blobs, and clips the
+// oldest halves if the content is over its bound. The half has size bytes of content,
+// and frame beside.
+func (l *loading) add(ctx context.Context, h summary.HalfTurn, size, frame int) error {
+	l.halves = append(l.halves, h)
+	l.content, l.frames = l.content+size, l.frames+frame
+	if err := chargeLoaded(ctx, size+frame); err != nil {
+		return err
+	}
+	for ; l.content > l.loader.contentLimit() && l.clipped < len(l.halves); l.clipped++ {
+		ms := cloneMessages(l.halves[l.clipped].Messages) // the loader may keep the turn
+		l.halves[l.clipped].Messages, l.halves[l.clipped].Counts = ms, nil
+		was := content.MessagesSize(ms)
+		for _, p := range content.MessageParts(ms) {
+			clipPart(p)
+		}
+		clippedSize := content.MessagesSize(ms)
+		l.content, l.frames = l.content-was, l.frames+clippedSize
+		if err := chargeLoaded(ctx, clippedSize-was); err != nil {
+			return err
+		}
+	}
+	if l.frames > maxFrames {
+		return fmt.Errorf("%w: the path has too many turns since its last compaction to be taken at once (%d halves); turn.list reads them in pages", ledger.ErrTooLarge, len(l.halves))
+	}
+	return nil
+}
+
+// fill puts the content of blobs into the parts, newest first, as long as there is
+// room. The other parts keep their ref. Then it counts the halves that another
+// counter than the ledger's had counted, since their sum would mean nothing.
+func (l *loading) fill(ctx context.Context, tenant string, root turns.ID) error {
+	var parts []*turns.Part
+	for i := len(l.halves) - 1; i >= 0; i-- {
+		if l.halves[i].Counts == nil { // only halves with content in blobs are not counted
+			parts = append(parts, content.MessageParts(l.halves[i].Messages)...)
+		}
+	}
+	if err := l.fillParts(ctx, tenant, root, parts); err != nil {
+		return err
+	}
+	for _, i := range l.foreign {
+		h := &l.halves[i]
+		if l.counter.Name() == l.loader.content.Counter.Name() {
+			h.Tokens = h.Count(l.counter)
+		} else {
+			h.Tokens = tokens.Messages(l.loader.content.Counter, h.Messages)
+		}
+	}
+	return nil
+}
+
+// room returns how many more bytes of content may be loaded.
+func (l *loading) room() uint64 { return uint64(max(0, l.loader.contentLimit()-l.content)) }
+
+// fillParts puts the content of blobs into parts, in their order, as long as there
+// is room.
+func (l *loading) fillParts(ctx context.Context, tenant string, root turns.ID, parts []*turns.Part) error {
+	room := l.room()
+	var links []turns.BlobLink
+	parts = slices.DeleteFunc(slices.Clone(parts), func(p *turns.Part) bool {
+		if p.Ref == nil || p.Ref.Digest == (turns.Hash{}) || p.Ref.Size > room {
+			return true
+		}
+		room -= p.Ref.Size
+		links = append(links, turns.BlobLink{Digest: p.Ref.Digest, Size: p.Ref.Size})
+		return false
+	})
+	if len(parts) == 0 {
+		return nil
+	}
+	k, err := l.loader.content.BlobKey(root)
+	if err != nil {
+		return err
+	}
+	next := 0
+	for i, p := range parts {
+		if room := l.room(); room == 0 || p.Ref.Size > room {
+			continue
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+		if i >= next {
+			next = i + l.loader.content.ReadAhead(ctx, tenant, k, links[i:])
+		}
+		if err := l.loader.content.InlinePart(ctx, tenant, k, p); err != nil {
+			return err
+		}
+		n := content.PartSize(p) // the size in the ref may be wrong
+		l.content += n
+		if err := chargeLoaded(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clipPart clips a large part to its preview, as if its content were in a blob.
+func clipPart(p *turns.Part) {
+	n := content.PartSize(p)
+	if p.Ref != nil || n+len(p.Ext) < clipBytes {
+		return
+	}
+	ref := &turns.BlobRef{Size: uint64(n), MimeType: p.MimeType}
+	if p.Type != turns.Blob {
+		c := p.ContentBytes()
+		ref.Preview = content.Preview(string(c[:min(len(c), 2*content.PreviewBytes)]))
+	}
+	p.Content, p.Arguments, p.Response, p.Data, p.Ext, p.Ref = "", nil, nil, nil, nil, ref
+}
+
+// CheckWhole checks that no message has a part whose content was not loaded.
+func (pl *Loader) CheckWhole(ms []turns.Message) error {
+	for i := range ms {
+		if slices.ContainsFunc(ms[i].Parts, func(p turns.Part) bool { return p.Ref != nil }) {
+			return fmt.Errorf("%w: the context has more than %d bytes of content; compaction.run makes it shorter", ledger.ErrTooLarge, pl.contentLimit())
+		}
+	}
+	return nil
+}

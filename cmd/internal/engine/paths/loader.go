@@ -1,0 +1,40 @@
+package paths
+
+import (
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
+
+	"nexus/cmd/internal/engine/cache"
+	"nexus/cmd/internal/engine/content"
+	"nexus/cmd/internal/engine/page"
+	"nexus/cmd/internal/engine/reader"
+	"nexus/compactor"
+	"nexus/turns"
+)
+
+// Loader loads the content of root paths, within bounds. Safe for concurrent use.
+type Loader struct {
+	Tiers []compactor.Tier // summarizers, in the order in which they are tried
+	// MaxContent bounds the content that a request loads of a path, in bytes.
+	// 0 means 48 MiB.
+	MaxContent int
+	// MaxLoaded bounds the content that all requests together have loaded, in
+	// bytes. A load past it fails as busy. 0 means 512 MiB.
+	MaxLoaded int64
+
+	content   *content.Store
+	reader    *reader.Reader
+	page      *page.Limits
+	loaded    atomic.Int64                 // bytes that all requests have loaded
+	expanding *semaphore.Weighted          // see Expand
+	sizes     *cache.Cache[turns.ID, Size] // by session
+	runs      *cache.Cache[runKey, *run]
+	tips      *cache.Cache[turns.ID, *tip] // by session
+}
+
+// New returns a loader of the paths that r finds.
+func New(tiers []compactor.Tier, maxContent int, cs *content.Store, r *reader.Reader, limits *page.Limits, budget *cache.Budget) *Loader {
+	return &Loader{expanding: semaphore.NewWeighted(maxExpanded), Tiers: tiers, MaxContent: maxContent, content: cs, reader: r, page: limits, sizes: cache.New[turns.ID, Size](budget, "measures"),
+		runs: cache.New[runKey, *run](budget, "turns"), tips: cache.New[turns.ID, *tip](budget, "paths")}
+}

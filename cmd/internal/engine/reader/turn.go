@@ -1,0 +1,176 @@
+package reader
+
+import (
+	"context"
+	"fmt"
+
+	"nexus/cmd/internal/engine/page"
+	"nexus/ledger/api"
+	"nexus/projections"
+	"nexus/turns"
+)
+
+// GetTurn is turn.get. It finds own turns on any branch, and inherited turns.
+func (rd *Reader) GetTurn(ctx context.Context, c Caller, session turns.ID, req api.GetTurn) (*api.Turn, error) {
+	if err := rd.WaitPosition(ctx, req.Read); err != nil {
+		return nil, err
+	}
+	if req.ID.IsZero() {
+		return nil, api.FieldErrorf("/id", "missing: name a turn")
+	}
+	n, err := rd.LocateTurn(ctx, c, session, req.ID, req.Read)
+	if err != nil {
+		out, ok, lerr := rd.turnAfterLoss(err, req.ID)
+		if ok || lerr != nil {
+			return out, lerr
+		}
+		return nil, err
+	}
+	t, ev, err := rd.TurnEvent(n.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return rd.describeTurn(t, ev, true)
+}
+
+// TurnEvent returns the row and the event of a turn.
+func (rd *Reader) TurnEvent(ref turns.Ref) (projections.Turn, *turns.Event, error) {
+	t, err := rd.Projections.Turn(ref)
+	if err != nil {
+		return t, nil, err
+	}
+	payload, err := rd.Projections.Payload(t)
+	if err != nil {
+		return t, nil, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return t, nil, fmt.Errorf("turn %s: %w", ref, err)
+	}
+	return t, ev, nil
+}
+
+// describeTurn returns a turn as the contract shows it. If the body can't be read,
+// it returns the description that follows from the header, with the error.
+func (rd *Reader) describeTurn(t projections.Turn, ev *turns.Event, full bool) (*api.Turn, error) {
+	has, err := rd.Projections.HasChildren(t.Ref)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.Turn{
+		ID: ev.ID, Session: t.Ref.Session, Type: "normal", Depth: ev.Depth, Recorded: api.UnixTime(ev.Recorded),
+		Usage: ev.Usage, TokenCount: ev.Tokens.Messages + ev.Tokens.Response, ToolCalls: ev.Calls, OpenCalls: ev.Open,
+		HasChildren: has, Hash: t.Hash, PrevHash: ev.Prev, Position: page.FormatPosition(t.Seq),
+	}
+	if !ev.Parent.IsZero() {
+		out.Parent = &ev.Parent.Turn
+		if ev.Parent.Session != t.Ref.Session {
+			out.ParentSession = ev.Parent.Session
+		}
+	}
+	if ev.Claimed != 0 {
+		at := api.UnixTime(ev.Claimed)
+		out.Time = &at
+	}
+	if ev.Kind == turns.KindCompaction {
+		out.Type, out.TokenCount = "compaction", ev.Tokens.Messages // Tokens.Response is what its elisions save
+		return out, rd.fillCompaction(out, ev, full)
+	}
+	out.Pending = !ev.Halves.Has(turns.ResponseHalf)
+	var b turns.TurnBody
+	if err := rd.content.Open(ev, &b); err != nil {
+		return out, err
+	}
+	out.Model, out.Meta = b.Model, b.Meta
+	if b.Context != nil {
+		out.Context = &api.ContextUsed{Recipe: b.Context.Recipe, Fingerprint: b.Context.Fingerprint}
+	}
+	if full {
+		out.Messages, out.Response = b.Messages, b.Response
+		if out.Messages == nil {
+			out.Messages = []turns.Message{}
+		}
+	}
+	return out, nil
+}
+
+// DescribeListedTurn returns a turn as a list shows it, and its bytes of JSON. A
+// turn that can't be read, or that no reply could hold, comes as its header with an
+// error code, so that it does not stop the list.
+func (rd *Reader) DescribeListedTurn(t projections.Turn, ev *turns.Event, full bool) (*api.Turn, int, error) {
+	v, err := rd.describeTurn(t, ev, full)
+	if v == nil {
+		return nil, 0, err
+	}
+	if err != nil {
+		v.Error, v.MissingKey = WhyUnreadable(err)
+	}
+	n, err := page.EncodedSize(v)
+	if err != nil {
+		return nil, 0, err
+	}
+	if n > rd.page.ItemBytes() {
+		v.Messages, v.Response, v.Meta, v.Context, v.Compaction = nil, nil, nil, nil, nil
+		v.Error, n = api.TooLarge, page.OutlineBytes
+	}
+	return v, n, nil
+}
+
+// DescribeWhole returns a turn as the contract shows it, whatever its size. A turn
+// that can't be read comes as its header with an error code.
+func (rd *Reader) DescribeWhole(t projections.Turn, ev *turns.Event) (*api.Turn, error) {
+	v, err := rd.describeTurn(t, ev, true)
+	if v == nil {
+		return nil, err
+	}
+	if err != nil {
+		v.Error, v.MissingKey = WhyUnreadable(err)
+	}
+	return v, nil
+}
+
+// fillCompaction fills in the description of a compaction.
+func (rd *Reader) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error {
+	var b turns.CompactionBody
+	if err := rd.content.Open(ev, &b); err != nil {
+		return err
+	}
+	s := ev.Span
+	opt := func(r turns.Ref) *turns.ID {
+		if r.IsZero() {
+			return nil
+		}
+		return &r.Turn
+	}
+	out.Meta = b.Meta
+	scope := "lineage"
+	if s.Call {
+		scope = "call"
+	}
+	k := &api.Compaction{
+		Policy: b.Policy.Name, PolicyDigest: b.Policy.Digest, Trigger: b.Trigger, Mode: b.Mode, Tier: b.Tier, Model: b.Model,
+		Provenance: s.Provenance.String(), Scope: scope, Through: opt(s.Through), FirstKept: opt(s.FirstKept), Split: s.Split,
+		SawThrough: opt(s.SawThrough), Dropped: s.Dropped, Covered: s.Covered, TokensBefore: b.TokensBefore,
+		TokensAfter: b.TokensAfter, Survival: b.Survival, Usage: ev.Usage, CostMicros: b.CostMicros, Focus: b.Focus,
+		FromOriginals: b.FromOriginals, Flush: b.Flush, DurationMS: b.DurationMS,
+	}
+	k.Elided = uint64(len(s.Elisions))
+	const elisionBytes = 192 // bound on the JSON of one elision
+	for i, el := range s.Elisions[:min(len(s.Elisions), rd.page.TextBytes()/elisionBytes)] {
+		x := api.Elision{Turn: el.Turn.Turn, Half: el.Half.String(), Message: el.Message, Part: el.Part}
+		if i < len(b.Elided) {
+			x.Method, x.Before, x.After = b.Elided[i].Method, b.Elided[i].Before, b.Elided[i].After
+		}
+		k.Elisions = append(k.Elisions, x)
+	}
+	if full {
+		k.Memories = b.Memories
+		k.Replacement, k.Nudge = b.Replacement, b.Nudge
+		if b.Summary != "" {
+			summary := page.ClipJSON(b.Summary, rd.page.SummaryBytes())
+			k.Summary = &summary
+		}
+	}
+	out.Compaction = k
+	return nil
+}

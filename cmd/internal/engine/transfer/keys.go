@@ -1,0 +1,150 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/cmd/internal/engine/content"
+	"nexus/cmd/internal/engine/reader"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// pendingKey names a content key that came before the first event of its session.
+// The key stays in memory until then. It is stored only together with an event that
+// opens under it, so that nobody can choose the key of a future session.
+type pendingKey struct {
+	reader.Caller
+	id turns.ID
+}
+
+// pendingKeyBytes is what a key weighs in the cache, which has room for 65,536 keys.
+const pendingKeyBytes = 1 << 10
+
+// importKeyring has the keys that an import may use: those of sessions that the
+// caller may see, and those that came with the import.
+type importKeyring struct {
+	transfer *Transfer
+	caller   reader.Caller
+}
+
+// keyring returns the importKeyring of a caller, nil if the ledger does not seal.
+func (tr *Transfer) keyring(c reader.Caller) seal.Keyring {
+	if tr.content.Keys == nil {
+		return nil
+	}
+	return importKeyring{tr, c}
+}
+
+// Key implements [seal.Keyring].
+func (r importKeyring) Key(id turns.ID) (seal.Key, error) {
+	s, err := r.transfer.reader.Projections.Session(id)
+	switch {
+	case errors.Is(err, ledger.ErrNotFound):
+		if k, ok := r.transfer.pendingKeys.Get(pendingKey{r.caller, id}); ok {
+			return k, nil
+		}
+	case err != nil:
+		return seal.Key{}, err
+	case reader.CheckVisible(r.caller, &s) == nil:
+		return r.transfer.content.Keys.Key(id)
+	}
+	return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
+}
+
+// treeKey returns the key of the blobs of a tree, if the caller may see it.
+func (tr *Transfer) treeKey(c reader.Caller, root turns.ID) (seal.Key, error) {
+	if tr.content.Keys != nil {
+		return importKeyring{tr, c}.Key(root)
+	}
+	if s, err := tr.reader.Projections.Session(root); err == nil && reader.CheckVisible(c, &s) != nil {
+		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, root)
+	}
+	return tr.content.BlobKey(root)
+}
+
+// importKey takes the content key of a session.
+func (tr *Transfer) importKey(ctx context.Context, c reader.Caller, k *api.ExportKey) error {
+	if err := tr.writer.CheckID("/key/id", k.ID); err != nil {
+		return err
+	}
+	if len(k.Key) != len(seal.Key{}) {
+		return api.FieldErrorf("/key/key", "%d bytes, a key has %d", len(k.Key), len(seal.Key{}))
+	}
+	if tr.content.Keys == nil {
+		return &api.Error{Code: api.Unsupported, Message: "this ledger does not seal and keeps no keys; it can't take a sealed export"}
+	}
+	if _, err := tr.reader.CatchUp(ctx, c.Tenant, k.ID); err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return err
+	}
+	s, err := tr.reader.Projections.Session(k.ID)
+	if errors.Is(err, ledger.ErrNotFound) {
+		tr.pendingKeys.Put(pendingKey{c, k.ID}, seal.Key(k.Key), pendingKeyBytes)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if reader.CheckVisible(c, &s) != nil {
+		return notImportable(k.ID)
+	}
+	return tr.restoreKey(&s, seal.Key(k.Key))
+}
+
+// restoreKey takes the key of a stored session. The key must be the one that is
+// stored here, or, if that is lost, open the session's first event.
+func (tr *Transfer) restoreKey(s *ledger.Session, k seal.Key) error {
+	have, err := tr.content.Keys.Key(s.ID)
+	if err == nil && have != k {
+		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has another key here", s.ID)}
+	}
+	if !errors.Is(err, seal.ErrNoKey) {
+		return err
+	}
+	payload, err := tr.reader.Projections.EventAt(s.ID, 0)
+	if err != nil {
+		return err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return err
+	}
+	if err := content.OpenBody(oneKey{s.ID, k}, ev, new(turns.OpenedBody)); err != nil {
+		return err
+	}
+	return tr.content.Keys.Put(s.ID, k)
+}
+
+// oneKey is a keyring with one key.
+type oneKey struct {
+	id  turns.ID
+	key seal.Key
+}
+
+// Key implements [seal.Keyring].
+func (k oneKey) Key(id turns.ID) (seal.Key, error) {
+	if id != k.id {
+		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
+	}
+	return k.key, nil
+}
+
+// newKey returns the key that opened a session's first event. It returns an error if
+// another key is stored under its id.
+func (tr *Transfer) newKey(c reader.Caller, id turns.ID) (*seal.Key, error) {
+	k, err := importKeyring{tr, c}.Key(id)
+	if err != nil {
+		return nil, missingDependency(err)
+	}
+	have, err := tr.content.Keys.Key(id)
+	switch {
+	case errors.Is(err, seal.ErrNoKey), err == nil && have == k:
+		return &k, nil
+	case err == nil:
+		return nil, notImportable(id)
+	}
+	return nil, fmt.Errorf("the key of session %s: %w", id, err)
+}

@@ -1,0 +1,48 @@
+package transfer
+
+import (
+	"nexus/cmd/internal/engine/cache"
+	"nexus/cmd/internal/engine/content"
+	"nexus/cmd/internal/engine/page"
+	"nexus/cmd/internal/engine/paths"
+	"nexus/cmd/internal/engine/policies"
+	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/sessions"
+	"nexus/cmd/internal/engine/writer"
+	"nexus/compactor/policy"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// Transfer takes sessions out of a ledger and brings them into another, byte for
+// byte. Safe for concurrent use.
+type Transfer struct {
+	content  *content.Store
+	page     *page.Limits
+	paths    *paths.Loader
+	reader   *reader.Reader
+	writer   *writer.Writer
+	policies *policies.Policies
+	sessions *sessions.Sessions
+
+	exports     *cache.Cache[turns.ID, *firstMentions] // by session
+	pendingKeys *cache.Cache[pendingKey, seal.Key]     // keys of sessions that an import is about to open
+
+	pendingPolicies *cache.Cache[pendingPolicy, policy.Policy] // that an imported event is about to name
+}
+
+// These bound the keys and the policies that wait for the events of their sessions.
+// Each kind has its own budget, so that no other cache drives it out.
+const (
+	pendingBytes       = 64 << 20
+	pendingPolicyBytes = 32 << 20
+)
+
+// New returns the transfer of the sessions of ss.
+func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, ps *policies.Policies, ss *sessions.Sessions, budget *cache.Budget) *Transfer {
+	return &Transfer{
+		content: cs, page: limits, paths: pl, reader: r, writer: w, policies: ps, sessions: ss,
+		exports: cache.New[turns.ID, *firstMentions](budget, "exports"), pendingKeys: cache.New[pendingKey, seal.Key](cache.NewBudget(pendingBytes), "keys"),
+		pendingPolicies: cache.New[pendingPolicy, policy.Policy](cache.NewBudget(pendingPolicyBytes), "policies"),
+	}
+}

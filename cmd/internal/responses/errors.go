@@ -1,0 +1,223 @@
+package responses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"nexus/cmd/internal/provider"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Error is a refusal, as a client reads it.
+type Error struct {
+	Status     int    // of HTTP
+	Type       string // invalid_request_error, not_found, too_many_requests, server_error, model_error
+	Code       string
+	Message    string
+	Param      string        // the member of the request; "": none
+	Final      bool          // a client library must not send the request again
+	RetryAfter time.Duration // 0: unknown
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// errorBody is the error member of a refusal and of the event error.
+type errorBody struct {
+	Type    string  `json:"type"`
+	Code    *string `json:"code"`
+	Message string  `json:"message"`
+	Param   *string `json:"param"`
+}
+
+func (e *Error) body() errorBody {
+	b := errorBody{Type: e.Type, Message: strings.ToValidUTF8(e.Message, "\uFFFD")} // it may quote what clip has not seen
+	if e.Code != "" {
+		b.Code = &e.Code
+	}
+	if e.Param != "" {
+		b.Param = &e.Param
+	}
+	return b
+}
+
+// Types of errors.
+const (
+	invalidRequest = "invalid_request_error"
+	notFoundType   = "not_found"
+	tooMany        = "too_many_requests"
+	serverError    = "server_error"
+	modelError     = "model_error"
+)
+
+// Codes of errors that this door decides on.
+const (
+	codePrevious   = "previous_response_not_found"
+	codeLength     = "context_length_exceeded"
+	codeLost       = "answer_lost"
+	codeTooLarge   = "answer_too_large"
+	codeKeyReused  = "idempotency_key_reused"
+	codeNoModel    = "model_not_found"
+	codeNoResponse = "response_not_found"
+)
+
+func invalid(param, format string, args ...any) *Error {
+	return &Error{Status: http.StatusBadRequest, Type: invalidRequest, Code: "invalid_value", Param: param, Message: fmt.Sprintf(format, args...)}
+}
+
+func withCode(code string, e *Error) *Error {
+	e.Code = code
+	return e
+}
+
+// errPrevious is the one answer to an id that names nothing of the caller: an id of
+// another agent, of a deleted response and of none look alike.
+func errPrevious(id string) *Error {
+	return withCode(codePrevious, invalid("previous_response_id", "Previous response with id '%s' not found.", clip(id)))
+}
+
+func errNoResponse(id string) *Error {
+	return &Error{Status: http.StatusNotFound, Type: notFoundType, Code: codeNoResponse, Message: fmt.Sprintf("Response with id '%s' not found.", clip(id)), Param: "response_id"}
+}
+
+// errInternal is what a client reads of a fault of the daemon: an id to look for in the log.
+func errInternal(id turns.ID) *Error {
+	return &Error{Status: http.StatusInternalServerError, Type: serverError, Code: "internal_error", Message: fmt.Sprintf("internal error; the server's log has the reason under the id %s", id)}
+}
+
+func errLost() *Error {
+	return &Error{Status: http.StatusBadGateway, Type: serverError, Code: codeLost,
+		Message: "The answer was lost when the server ended during the call. A request with the same Idempotency-Key asks the model again."}
+}
+
+// errClosing ends what is under way when the daemon ends. It is no outcome: what a kill
+// leaves, this leaves.
+var errClosing = errors.New("the server is ending")
+
+// errCancelled is the cause of a cancelled response.
+var errCancelled = errors.New("cancelled")
+
+// clip bounds what an error quotes of a request. A path or a header may be no UTF-8, which a
+// reply can't hold; a character that the bound would cut in two is left out.
+func clip(s string) string {
+	const most = 100
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// asError is err as a client of this door reads it.
+func asError(err error) *Error {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e
+	}
+	if p := (*provider.Error)(nil); errors.As(err, &p) {
+		return ofProvider(p)
+	}
+	if a := (*api.Error)(nil); errors.As(err, &a) {
+		return ofLedger(a)
+	}
+	switch {
+	case errors.Is(err, turns.ErrMalformed), errors.Is(err, turns.ErrTooLarge):
+		return invalid("input", "%s", clip(err.Error()))
+	case errors.Is(err, errCancelled):
+		return &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "cancelled", Message: "The response was cancelled.", Final: true}
+	case errors.Is(err, errClosing), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return &Error{Status: http.StatusServiceUnavailable, Type: serverError, Code: "unavailable", Message: "The server is ending, or the request took too long.", RetryAfter: time.Second}
+	}
+	return &Error{Status: http.StatusInternalServerError, Type: serverError, Code: "internal_error", Message: "An internal error happened; the server's log has it."}
+}
+
+// ofProvider is the refusal that a provider's error becomes.
+func ofProvider(p *provider.Error) *Error {
+	e := &Error{Status: http.StatusBadGateway, Type: modelError, Code: p.Code, Message: p.Message, Param: p.Param, RetryAfter: p.RetryAfter}
+	if e.Code == "" {
+		e.Code = "provider_error"
+	}
+	switch {
+	case p.Code == codeLength:
+		e.Status, e.Type = http.StatusBadRequest, invalidRequest
+	case p.Status == http.StatusTooManyRequests:
+		e.Status, e.Type = http.StatusTooManyRequests, tooMany
+	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden: // the key is the server's, not the caller's
+		e.Status, e.Type = http.StatusBadGateway, serverError
+	case p.Status >= 400 && p.Status < 500:
+		e.Status, e.Type = p.Status, invalidRequest
+	case p.Status == 0 && p.Code == "timeout":
+		e.Status = http.StatusGatewayTimeout
+	}
+	return e
+}
+
+// ofLedger is the refusal that an error of the service becomes.
+func ofLedger(a *api.Error) *Error {
+	e := &Error{Status: http.StatusInternalServerError, Type: serverError, Code: string(a.Code), Message: a.Message}
+	switch a.Code {
+	case api.Malformed, api.Unsupported, api.TooLarge, api.Unprocessable:
+		e.Status, e.Type, e.Param = http.StatusBadRequest, invalidRequest, "input"
+		if a.Code == api.TooLarge {
+			e.Status = http.StatusRequestEntityTooLarge
+		}
+	case api.NotFound, api.Erased:
+		e.Status, e.Type = http.StatusNotFound, notFoundType
+	case api.Denied:
+		e.Status, e.Type = http.StatusForbidden, invalidRequest
+	case api.Conflict, api.Closed, api.IDReused:
+		e.Status, e.Type, e.Final = http.StatusConflict, invalidRequest, true
+	case api.Busy:
+		e.Status, e.Type, e.RetryAfter = http.StatusTooManyRequests, tooMany, time.Second
+	case api.Unavailable, api.Indeterminate:
+		e.Status, e.RetryAfter = http.StatusServiceUnavailable, time.Second
+	case api.Corrupt, api.Internal, api.Nothing:
+	}
+	return e
+}
+
+// ofCode reports whether err is an error of the service with one of codes.
+func ofCode(err error, codes ...api.Code) bool {
+	a := (*api.Error)(nil)
+	if !errors.As(err, &a) {
+		return false
+	}
+	for _, c := range codes {
+		if a.Code == c {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse writes a refusal.
+func refuse(w http.ResponseWriter, err error) {
+	e := asError(err)
+	h := w.Header()
+	if e.Final {
+		h.Set("X-Should-Retry", "false")
+	}
+	if e.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
+	}
+	reply(w, e.Status, struct {
+		Error errorBody `json:"error"`
+	}{e.body()})
+}
+
+// reply writes v as JSON.
+func reply(w http.ResponseWriter, status int, v any) {
+	b, err := turns.EncodeJSON(v)
+	if err != nil { // never: what is written was read as JSON
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	allowWrite(w)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(b)
+}

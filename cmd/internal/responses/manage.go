@@ -1,0 +1,241 @@
+package responses
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/cmd/internal/responses/window"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// A request may ask, with context_management, that its context is compacted when it has
+// more than so many tokens. The compaction is made behind the request's turn and before the
+// model is asked, by what asks no model. Its id follows from the turn, so that it is made
+// once, whichever daemon tries again. The answer follows it, and begins with its item.
+
+// minThreshold is the least compact_threshold.
+const minThreshold = 1000
+
+// readContextManagement reads context_management.
+func (r *CreateRequest) readContextManagement() error {
+	const name = "context_management"
+	if isNull(r.ContextManagement) {
+		return nil
+	}
+	var entries []turns.Raw
+	if r.ContextManagement.Kind() != '[' || json.Unmarshal(r.ContextManagement, &entries) != nil {
+		return withCode("invalid_type", invalid(name, "context_management is a list."))
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	if len(entries) > 1 {
+		return invalid(name, "context_management has at most one entry.")
+	}
+	var entry struct {
+		Type      turns.Raw `json:"type"`
+		Threshold turns.Raw `json:"compact_threshold"`
+	}
+	if entries[0].Kind() != '{' || json.Unmarshal(entries[0], &entry) != nil {
+		return withCode("invalid_type", invalid(name+"[0]", "An entry of context_management is an object."))
+	}
+	kind, isText := entry.Type.Text()
+	switch {
+	case isNull(entry.Type):
+		return withCode("missing_required_parameter", invalid(name+"[0].type", "The member 'type' is missing."))
+	case !isText:
+		return withCode("invalid_type", invalid(name+"[0].type", "type is a text."))
+	case kind != "compaction":
+		return invalid(name+"[0].type", "The type '%s' is not supported; compaction is.", clip(kind))
+	}
+	if r.compacts = true; isNull(entry.Threshold) {
+		return nil
+	}
+	var n float64
+	if entry.Threshold.Kind() != '0' || json.Unmarshal(entry.Threshold, &n) != nil {
+		return withCode("invalid_type", invalid(name+"[0].compact_threshold", "compact_threshold is a number of tokens."))
+	}
+	if n < minThreshold || n != math.Trunc(n) {
+		return invalid(name+"[0].compact_threshold", "compact_threshold is a whole number of at least %d.", minThreshold)
+	}
+	r.compactAt = uint64(min(n, 1<<53))
+	return nil
+}
+
+// threshold is how many tokens a context may have before it is compacted. Without one of the
+// request it is what the model holds.
+func (r *CreateRequest) threshold(budget uint64, known bool) uint64 {
+	switch {
+	case r.compactAt > 0:
+		return r.compactAt
+	case known:
+		return budget
+	}
+	return math.MaxUint64
+}
+
+// compactionID is the id of the compaction that is made for the request of a turn.
+func compactionID(request turns.ID) turns.ID {
+	return turns.DeriveID(request.Time(), "responses compaction", request.String())
+}
+
+// compactionOf returns the compaction that was made for a request; nil: none was.
+func (b *beginning) compactionOf(ctx context.Context, request turns.Ref) (*api.Turn, error) {
+	t, err := b.client.Turn(ctx, request.Session, compactionID(request.Turn))
+	if ofCode(err, api.NotFound) {
+		return nil, nil
+	}
+	return t, err
+}
+
+// manage compacts the context of a flight if it crosses the request's threshold, and seals the
+// item. What can't be compacted stays as it is.
+//
+// A crash before the compaction is stored leaves the request's turn; after it, a session whose
+// head is the compaction. A retry goes on from either, and makes the same item.
+func (b *beginning) manage(ctx context.Context, f *flight) error {
+	cx := f.context
+	budget, known := cx.Budget, !cx.WindowGuess
+	if b.door.cfg.Budget != nil {
+		if n, ok := b.door.cfg.Budget(b.request.Model); ok {
+			budget, known = n, true
+		}
+	}
+	made, err := b.compactionOf(ctx, f.ref)
+	if threshold := b.request.threshold(budget, known); err == nil && made == nil && sizeOfContext(cx) > threshold {
+		made, err = b.compactTo(ctx, f.ref, cx, threshold)
+	}
+	if err != nil {
+		return err
+	}
+	if made != nil {
+		if f.context, err = b.context(ctx, f.ref.Session, made.ID); err != nil {
+			return contextFault(err)
+		}
+		if b.door.sealer.Key != nil {
+			at := turns.Ref{Session: made.Session, Turn: made.ID}
+			if f.sealed, err = b.door.sealer.Seal(b.caller.Tenant, b.caller.Agent, window.Window{At: at, Users: window.Alone}); err != nil {
+				return err
+			}
+		}
+	}
+	if need := sizeOfContext(f.context); !b.request.mayDrop() && known && need > budget {
+		return errLength(b.request.Model, need, budget)
+	}
+	return nil
+}
+
+// sizeOfContext is the number of input tokens of a call with cx: the provider's count, if it
+// is higher than ours.
+func sizeOfContext(cx *api.Context) uint64 { return max(cx.Tokens+cx.Overhead, cx.Reported) }
+
+// compactTo compacts a session behind a request to a size, at once. It returns nil where the
+// policy has nothing to gain or accepts no summary but a model's.
+func (b *beginning) compactTo(ctx context.Context, request turns.Ref, cx *api.Context, size uint64) (*api.Turn, error) {
+	unanswered, err := b.unanswered(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	// A plan shortens what was not answered yet where it leaves no room for a summary: it gets
+	// a third of the room. If it is too long for the model, the request is refused for it.
+	size = max(size, cx.Overhead+3*unanswered)
+	run, err := b.client.Compact(ctx, request.Session, api.RunCompaction{ID: compactionID(request.Turn), Budget: size, AtOnce: true})
+	switch {
+	case ofCode(err, api.IDReused): // another daemon made it, to another size
+		return b.compactionOf(ctx, request)
+	case errors.Is(err, api.ErrNothing), ofCode(err, api.Unprocessable):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return run.Compaction, nil
+}
+
+// unanswered counts the tokens of what was said up to a request since the last answer, in as
+// many turns as are ever asked in a row.
+func (b *beginning) unanswered(ctx context.Context, request turns.Ref) (n uint64, err error) {
+	const most = 64
+	at := &request.Turn
+	for range most {
+		if at == nil {
+			break
+		}
+		t, err := b.client.Turn(ctx, request.Session, *at)
+		if err != nil {
+			return 0, err
+		}
+		if t.Response != nil || t.Type == "compaction" {
+			break
+		}
+		n += tokens.Messages(tokens.Approx{}, t.Messages)
+		at = t.Parent
+	}
+	return n, nil
+}
+
+// divide stores the beginning of a long input as turns of their own, since no compaction cuts
+// within a turn, and returns the rest, which is the request's. The session is new, and a crash
+// leaves turns in it that nobody has an id of; or the input is the whole conversation, and the
+// next request finds the turns. A retry with a key stores each once.
+func (b *beginning) divide(ctx context.Context, request turns.ID, ms []turns.Message) (rest []turns.Message, n int, err error) {
+	steps := window.Steps(ms)
+	meta := encode(metaOf[requestMeta]{Responses: &requestMeta{Version: metaVersion, PartOf: request}})
+	for ; n < len(steps)-1; n++ {
+		t := steps[n]
+		t.ID, t.Parent, t.Model, t.Meta = inputID(request, n), b.parent, b.request.Model, meta
+		if _, err := b.client.Append(ctx, b.session, t); err != nil {
+			return nil, 0, inputFault(err)
+		}
+		b.parent = t.ID
+	}
+	if len(steps) == 0 {
+		return ms, 0, nil
+	}
+	rest = steps[n].Messages
+	if m := steps[n].Response; m != nil {
+		rest = append(rest, *m)
+	}
+	return rest, n, nil
+}
+
+// inputID is the id of the n-th turn that holds the beginning of a request's input.
+func inputID(request turns.ID, n int) turns.ID {
+	return turns.DeriveID(request.Time(), "responses input", request.String(), strconv.Itoa(n))
+}
+
+// inputOf are the items of the input of a request, by its turn and those before it that hold
+// the beginning.
+func inputOf(ctx context.Context, client *api.Client, t *api.Turn, meta *requestMeta) ([]Item, error) {
+	var ms []turns.Message
+	for n := range meta.Before {
+		before, err := client.Turn(ctx, t.Session, inputID(t.ID, n))
+		if err != nil {
+			return nil, err
+		}
+		if ms = append(ms, before.Messages...); before.Response != nil {
+			ms = append(ms, *before.Response)
+		}
+	}
+	return inputItems(turns.Ref{Session: t.Session, Turn: t.ID}, append(ms, t.Messages...), meta.Items), nil
+}
+
+// normalAt returns the turn itself, or the nearest one above it that is no compaction; nil if
+// there is none.
+func normalAt(ctx context.Context, client *api.Client, session, at turns.ID) (*api.Turn, error) {
+	for {
+		t, err := client.Turn(ctx, session, at)
+		if err != nil || t.Type != "compaction" {
+			return t, err
+		}
+		if t.Parent == nil {
+			return nil, nil
+		}
+		at = *t.Parent
+	}
+}

@@ -1,0 +1,156 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/terminal"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/secrets"
+)
+
+// foundSecret says where a credential is. It does not hold it.
+type foundSecret struct {
+	Session turns.ID `json:"session"`
+	Turn    turns.ID `json:"turn"`
+	Depth   uint64   `json:"depth"`
+	Half    string   `json:"half"` // messages, response, summary
+	Message int      `json:"message"`
+	Part    int      `json:"part"`
+	Kind    string   `json:"kind"`
+}
+
+// FindSecrets lists the credentials of known shapes in the turns of sessions, of all if ids
+// is empty: each turn once, in its own session, on every branch.
+func FindSecrets(ctx context.Context, term *terminal.Terminal, c *api.Client, ids []turns.ID) error {
+	if len(ids) == 0 {
+		for s, err := range c.Sessions(ctx) {
+			if err != nil {
+				return err
+			}
+			ids = append(ids, s.ID)
+		}
+	}
+	trees := make(map[turns.ID]*api.TreeSession)
+	var count secretCount
+	for _, id := range ids {
+		if trees[id] == nil {
+			tree, err := c.Tree(ctx, id)
+			if fault.HasCode(err, api.Erased) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			for i := range tree.Sessions {
+				trees[tree.Sessions[i].ID] = &tree.Sessions[i]
+			}
+		}
+		s := trees[id]
+		if s == nil {
+			return api.Errorf(api.NotFound, nil, "the tree of session %s does not have it", id)
+		}
+		count.branches += s.BranchCount - min(s.BranchCount, uint64(len(s.Branches)))
+		for i := range s.Branches {
+			err := branchSecrets(ctx, term, c, s, &s.Branches[i], &count)
+			if fault.HasCode(err, api.Erased) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if count.unread > 0 {
+		term.Say("%s could not be read", prose.Plural(count.unread, "turn"))
+	}
+	if n := count.branches; n > 0 {
+		term.Say("%s not read: a tree lists the first ones of a session", map[bool]string{true: "1 branch was", false: prose.Grouped(n) + " branches were"}[n == 1])
+	}
+	term.Say("%s in %s: turns only, not memories, documents or events", prose.Plural(count.found, "credential"), prose.Plural(uint64(len(ids)), "session"))
+	return nil
+}
+
+// secretCount counts credentials, turns that can't be read, and branches that are not listed.
+type secretCount struct{ found, unread, branches uint64 }
+
+// branchSecrets lists the credentials in the turns of a branch, from its tip up.
+func branchSecrets(ctx context.Context, term *terminal.Terminal, c *api.Client, s *api.TreeSession, b *api.Branch, count *secretCount) error {
+	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{At: b.Tip, Order: "desc", Full: true, Page: api.Page{Limit: int(min(b.To-b.From+1, 100))}}) {
+		if err != nil {
+			return err
+		}
+		if t.Session != s.ID || t.Depth < b.From {
+			return nil // of another branch, or inherited
+		}
+		if t.Error != "" {
+			count.unread++
+			continue
+		}
+		all, err := secretsOf(ctx, term, c, s.ID, &t)
+		if err != nil {
+			return err
+		}
+		where := fmt.Sprintf("%s@%d", s.ID, t.Depth)
+		if len(s.Branches) > 1 { // a number names a turn of the head's path
+			where = fmt.Sprintf("%s/%s", s.ID, t.ID)
+		}
+		for _, x := range all {
+			count.found++
+			if term.JSON {
+				err = term.Print(x)
+			} else {
+				_, err = fmt.Fprintf(term.Out, "%s  %s, message %d, part %d: %s\n", where, x.Half, x.Message, x.Part, x.Kind)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// secretsOf finds the secrets of a turn, in each of its halves.
+func secretsOf(ctx context.Context, term *terminal.Terminal, c *api.Client, session turns.ID, t *api.Turn) (out []foundSecret, err error) {
+	add := func(half string, message, part int, text string) {
+		for _, s := range secrets.Find(text) {
+			out = append(out, foundSecret{session, t.ID, t.Depth, half, message, part, s.Kind})
+		}
+	}
+	messages := func(half string, all []turns.Message) error {
+		for i, m := range all {
+			for j := range m.Parts {
+				p := &m.Parts[j]
+				content := p.ContentBytes()
+				if p.Ref != nil {
+					if content, err = c.Content(ctx, session, p.Ref); err != nil {
+						return err
+					}
+				}
+				add(half, i, j, string(content))
+			}
+		}
+		return nil
+	}
+	if err := messages("messages", t.Messages); err != nil {
+		return nil, err
+	}
+	if t.Response != nil {
+		if err := messages("response", []turns.Message{*t.Response}); err != nil {
+			return nil, err
+		}
+	}
+	k := t.Compaction
+	switch {
+	case k == nil:
+		return out, nil
+	case k.Summary != nil:
+		add("summary", 0, 0, *k.Summary)
+		return out, nil
+	}
+	err = messages("summary", k.Replacement) // of another program
+	return out, err
+}

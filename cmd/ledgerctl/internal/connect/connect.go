@@ -1,0 +1,159 @@
+package connect
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/terminal"
+	"nexus/ledger/api"
+)
+
+// Connection is the way to a ledger: which server, as whom, and the connection once
+// there is one. It is not safe for concurrent use.
+type Connection struct {
+	Server, Tenant, Agent string
+	Creds, NATSContext    string
+	TLSCA                 string
+	ServerNamed           bool               // by flag or environment
+	Terminal              *terminal.Terminal // which hears why a call takes long
+	waited                atomic.Bool        // a call was said to be tried again
+	stale                 atomic.Bool        // the command has said that answers may be stale
+	NC                    *nats.Conn         // nil before the first client
+	Link                  *api.Client        // on nc
+	Options               []nats.Option      // of the connection
+}
+
+// Dial connects to the server. The credentials are those of --creds, of
+// --nats-context, of the URL, or of the context that nexusd wrote for the URL. So is
+// the file of the authorities that the command trusts, with --tls-ca.
+func (conn *Connection) Dial() (*nats.Conn, error) {
+	opts := []nats.Option{nats.Name("ledgerctl"),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})} // the client reports what concerns a call
+	server, creds, trusted := conn.Server, conn.Creds, conn.TLSCA
+	if conn.NATSContext != "" {
+		c, err := api.FindNATSContext(conn.NATSContext)
+		if fault.HasCode(err, api.NotFound) {
+			return nil, fault.WithHint(err, "nats context ls lists what there is; ledgerctl nats-context prints the command that makes one")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !conn.ServerNamed && c.URL != "" {
+			server = c.URL
+		}
+		if creds == "" {
+			if creds = c.NKey; c.Creds != "" {
+				creds = c.Creds
+			}
+		}
+		if c.User != "" {
+			opts = append(opts, nats.UserInfo(c.User, c.Password))
+		}
+		if c.Token != "" {
+			opts = append(opts, nats.Token(c.Token))
+		}
+		trusted = cmp.Or(trusted, c.CA)
+		if c.Cert != "" {
+			opts = append(opts, nats.ClientCert(c.Cert, c.Key))
+		}
+	} else if c, err := api.FindServerContext(server); err == nil {
+		if creds == "" && !strings.Contains(server, "@") {
+			creds = c.Operator
+		}
+		trusted = cmp.Or(trusted, c.CA)
+	} else if !errors.Is(err, fs.ErrNotExist) && creds == "" && !strings.Contains(server, "@") {
+		return nil, err
+	}
+	if trusted != "" {
+		o, err := api.TrustOption(trusted)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fault.WithHint(fault.Usage(err), "--tls-ca FILE or NEXUS_TLS_CA names the PEM file of the authority that signed the server's certificate")
+		}
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, o)
+	}
+	nc, err := api.Dial(server, creds, append(opts, conn.Options...)...)
+	if file := (*fs.PathError)(nil); errors.As(err, &file) && file.Path == creds {
+		return nil, fault.WithHint(fault.Usage(err), "--creds FILE or NEXUS_CREDS names the file; nexusd prints it when it starts")
+	}
+	if typed := (*api.Error)(nil); errors.As(err, &typed) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fault.NoServer(PlainURL(server), err)
+	}
+	return nc, nil
+}
+
+// PlainURL is a list of URLs without users and passwords.
+func PlainURL(list string) string {
+	var out []string
+	for s := range strings.SplitSeq(list, ",") {
+		u, err := url.Parse(strings.TrimSpace(s))
+		if err != nil || u.User == nil {
+			if _, after, found := strings.Cut(s, "@"); found { // a URL that can't be read may hold one too
+				s = after
+			}
+			out = append(out, s)
+			continue
+		}
+		u.User = nil
+		out = append(out, u.String())
+	}
+	return strings.Join(out, ",")
+}
+
+// Client connects for an agent; the agent given by flag wins.
+func (conn *Connection) Client(def string) (*api.Client, error) {
+	if conn.NC == nil {
+		nc, err := conn.Dial()
+		if err != nil {
+			return nil, err
+		}
+		conn.NC, conn.Link = nc, api.NewClient(nc, conn.Tenant, def).Within(Patience).OnWaiting(silence, conn.sayWaiting).OnStale(conn.sayStale)
+	}
+	agent := def
+	if conn.Agent != "" {
+		agent = conn.Agent
+	}
+	return conn.Link.As(agent), nil
+}
+
+// Patience is how long a call is tried for: longer than a leader of a cluster is
+// away, and than the daemon works on a request.
+const Patience = 45 * time.Second
+
+// silence is how long a call is tried for before the command says so.
+const silence = 2 * time.Second
+
+// sayWaiting says on stderr, once in a command, why a call is tried again and for how
+// long. Other calls of the command may come after this one.
+func (conn *Connection) sayWaiting(w api.Waiting) {
+	if conn.waited.Swap(true) {
+		return
+	}
+	why := strings.TrimSuffix(fault.Plainly(nil, w.Why), ".")
+	if w.Until.IsZero() {
+		conn.Terminal.Say("retrying: %s; until there is an answer", prose.Printable(why))
+		return
+	}
+	conn.Terminal.Say("retrying: %s; for %.0f s more at most", prose.Printable(why), max(1, time.Until(w.Until).Seconds()))
+}
+
+// sayStale says on stderr, once in a command, that answers may lack the newest turns.
+func (conn *Connection) sayStale() {
+	if !conn.stale.Swap(true) {
+		conn.Terminal.Say("the daemon's disk takes no writes: what is shown may lack the newest turns")
+	}
+}
