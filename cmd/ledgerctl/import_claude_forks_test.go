@@ -1,8 +1,10 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,16 +18,19 @@ import (
 	"nexus/ledger/api"
 )
 
+var everyOrder = flag.Bool("every-order", false, "TestClaudeCodeForksInAnyOrder imports its files in all 720 orders, not in 14")
+
 // The sessions of claudeForks.
 const (
 	forkedSession = "a61f138c-d78e-4a15-a8d2-16e14727e258"
 	endFork       = "b7a61de1-7e35-4021-bd7b-0f2823809de5"
 	middleFork    = "c8a61de1-7e35-4021-bd7b-0f2823809de6"
 	secondFork    = "d9a61de1-7e35-4021-bd7b-0f2823809de7"
+	earlyFork     = "eaa61de1-7e35-4021-bd7b-0f2823809de8"
 	forkedAgent   = "a1111111"
 )
 
-// claudeForks writes a session of Claude Code, a fork at its end, one in the middle, a fork of the first fork, and the file of a sub-agent. It
+// claudeForks writes a session of Claude Code, a fork at its end, one in the middle, two forks of the first fork (one where it has only copied lines), and the file of a sub-agent. It
 // returns the files by what they are.
 func claudeForks(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -59,10 +64,11 @@ func claudeForks(t *testing.T, dir string) map[string]string {
 	}
 	agent := strings.ReplaceAll(row(forkedSession, "7", "", "look", 3, "")+row(forkedSession, "17", "7", "seen", 4, ""), `"isSidechain":false`, `"isSidechain":true,"agentId":"`+forkedAgent+`"`)
 	names := map[string]string{
-		"session": first(forkedSession, "") + last(forkedSession, ""),
+		"session": first(forkedSession, "") + last(forkedSession, "") + row(forkedSession, "8", "13", "on", 41, "") + row(forkedSession, "18", "8", "eighth", 42, ""),
 		"end":     first(endFork, forkedSession) + last(endFork, forkedSession) + own(endFork, ""),
 		"middle":  first(middleFork, forkedSession) + row(middleFork, "5", "11", "mid", 21, "") + row(middleFork, "15", "5", "fifth", 22, ""),
 		"second":  first(secondFork, endFork) + last(secondFork, endFork) + own(secondFork, endFork) + row(secondFork, "6", "14", "sec", 31, "") + row(secondFork, "16", "6", "sixth", 32, ""),
+		"early":   first(earlyFork, endFork) + row(earlyFork, "9", "11", "early", 51, "") + row(earlyFork, "19", "9", "ninth", 52, ""),
 		"agent":   agent,
 	}
 	for what, text := range names {
@@ -77,10 +83,21 @@ func claudeForks(t *testing.T, dir string) map[string]string {
 // Forks of Claude Code's sessions and what they are forked from are stored once, each call
 // where it was made, whichever of them is read first, and so are sub-agents.
 func TestClaudeCodeForksInAnyOrder(t *testing.T) {
-	for _, order := range [][]string{
-		{"session", "agent", "end", "middle", "second"}, {"end", "session", "second", "middle", "agent"},
-		{"agent", "middle", "session", "end", "second"}, {"middle", "end", "second", "session", "agent"},
-	} {
+	orders := [][]string{{"agent"}}
+	for _, what := range []string{"session", "end", "middle", "second", "early"} {
+		var longer [][]string
+		for _, order := range orders {
+			for at := range len(order) + 1 {
+				longer = append(longer, slices.Insert(slices.Clone(order), at, what))
+			}
+		}
+		orders = longer
+	}
+	if !*everyOrder {
+		rand.Shuffle(len(orders), func(i, j int) { orders[i], orders[j] = orders[j], orders[i] })
+		orders = append(orders[:12], []string{"second", "end", "session", "middle", "agent", "early"}, []string{"early", "end", "session", "second", "agent", "middle"})
+	}
+	for _, order := range orders {
 		for _, oneByOne := range []bool{false, true} {
 			t.Run(fmt.Sprint(strings.Join(order, " "), " ", oneByOne), func(t *testing.T) {
 				ctx := t.Context()
@@ -135,7 +152,7 @@ func TestClaudeCodeForksInAnyOrder(t *testing.T) {
 						t.Errorf("the turn %q stands %d times", text, n)
 					}
 				}
-				for _, want := range []string{"look", "one mid", "one other fork sec", "one other"} {
+				for _, want := range []string{"look", "one mid", "one other fork sec", "one other fork", "one other on", "one early"} {
 					if !slices.Contains(paths, want) {
 						t.Errorf("no session has the path %q; there are %q", want, paths)
 					}
@@ -148,8 +165,8 @@ func TestClaudeCodeForksInAnyOrder(t *testing.T) {
 					}
 					n++
 				}
-				if n != 6 {
-					t.Errorf("%d calls, want 6", n)
+				if n != 8 {
+					t.Errorf("%d calls, want 8", n)
 				}
 			})
 		}

@@ -157,6 +157,8 @@ type Importer struct {
 	// Refresh makes successors of sessions that read differently now: see refresh.go.
 	Refresh bool
 
+	renewsStandIns bool // see errStandIn
+
 	stop   context.CancelFunc // of Files
 	splits splitTurns
 	placed placement
@@ -172,7 +174,8 @@ type Importer struct {
 
 // File imports one file. It reads a fork of a session that the ledger lacks again, with
 // the history that the fork copied, and an export of this ledger that another program
-// continued as any transcript.
+// continued as any transcript. Where a copy stands in for a fork, with the history of its
+// parent, the file makes the successor of it, as a refresh does.
 func (im *Importer) File(ctx context.Context, name string) (*Report, error) {
 	return im.file(ctx, name, false)
 }
@@ -181,9 +184,13 @@ func (im *Importer) File(ctx context.Context, name string) (*Report, error) {
 // lacks: another file may bring that.
 func (im *Importer) file(ctx context.Context, name string, waits bool) (*Report, error) {
 	how := transcriptSource{name: name, final: im.Final || im.IsSettled(name)}
+	im.renewsStandIns = !isStream(name)
 	r, err := im.once(ctx, how)
 	for superseded := false; !isStream(name); {
 		switch {
+		case errors.Is(err, errStandIn) && !im.Refresh: // it gets a successor, which is a fork
+			im.Refresh = true
+			defer func() { im.Refresh = false }()
 		case errors.Is(err, ErrNoParent) && !how.copied && !waits:
 			how.copied = true
 		case errors.Is(err, ErrGrown) && !how.grown:
