@@ -157,6 +157,18 @@ func TestDueByReportTurnsLargeOutputOrRequest(t *testing.T) {
 	}
 }
 
+// AUT-4: the raw tail is kept as long as the policy says, also where the number of turns is what
+// makes a compaction due.
+func TestRawTailIsKeptWhenTurnsAreCounted(t *testing.T) {
+	for _, c := range []struct{ every, keep int }{{6, 4}, {10, 6}, {6, 2}, {4, 4}} {
+		w := autobyteusWorld(t, fmt.Sprintf(`{"every_turns":%d,"keep_turns":%d}`, c.every, c.keep))
+		w.Talk(t, "some", c.every+1, 60)
+		if pl, _ := w.pass(t, plan.TriggerTurns, &scribe{text: "an episode"}); len(pl.Kept) != 2*c.keep {
+			t.Errorf("every %d turns, %d kept: it keeps %d halves", c.every, c.keep, len(pl.Kept))
+		}
+	}
+}
+
 // AUT-4: all turns but the raw tail are summarized, by any summarizer, into an
 // episodic summary and semantic facts, typed, each once, with their source turns.
 func TestTurnsBeforeTheRawTailBecomeEpisodeAndFacts(t *testing.T) {

@@ -31,16 +31,16 @@ func Extractors(p policy.Policy, model string, tiers []Tier) (out []Tier) {
 }
 
 // Extract asks tiers in order for what is to be remembered of halves, until one answers as
-// the policy's template says. previous is the summary of what came before them. A result
+// the policy's template says. previous is the summary of what came before them, known what is on record already. A result
 // that comes with an error holds the usage of the failed tries.
 //
 // Errors: ctx's; [ErrFailed].
-func Extract(ctx context.Context, p policy.Policy, previous string, halves []summary.HalfTurn, tiers []Tier) (out summary.Output, err error) {
+func Extract(ctx context.Context, p policy.Policy, previous string, known []string, halves []summary.HalfTurn, tiers []Tier) (out summary.Output, err error) {
 	var tried []error
 	for _, t := range tiers {
 		var got summary.Output
 		got, err = t.Summarizer.Summarize(ctx, summary.Input{
-			Previous: previous, Halves: halves, MaxTokens: maxExtractionSummary,
+			Previous: previous, Known: known, Halves: halves, MaxTokens: maxExtractionSummary,
 			Template: p.Template, Text: p.TemplateText, Style: p.Style(),
 		})
 		got.Usage, got.CostMicros = turns.AddUsage(out.Usage, got.Usage), out.CostMicros+got.CostMicros

@@ -170,6 +170,22 @@ func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counte
 	return r, nil
 }
 
+// AsksModel reports whether a policy has a tier that asks a model, of these tiers.
+func AsksModel(p policy.Policy, tiers []Tier) bool {
+	return slices.ContainsFunc(order(p.Tiers, tiers), func(t Tier) bool { return !t.Local })
+}
+
+// HasRules reports whether a policy has a tier that asks no model, of these tiers.
+func HasRules(p policy.Policy, tiers []Tier) bool {
+	return slices.ContainsFunc(order(p.Tiers, tiers), func(t Tier) bool { return t.Local })
+}
+
+// ByRules reports whether a tier of a stored compaction asked no model: one of these tiers,
+// the notice, or none where parts were only shortened.
+func ByRules(tier string, tiers []Tier) bool {
+	return tier == plan.NoticeTier || tier == plan.ElideTier || slices.ContainsFunc(tiers, func(t Tier) bool { return t.Name == tier && t.Local })
+}
+
 // order returns the tiers of these names, in their order, or all if there are no names.
 func order(names []string, tiers []Tier) []Tier {
 	if len(names) == 0 {

@@ -158,6 +158,8 @@ type MemoryBody struct {
 	Text string `cbor:"1,keyasint"`
 	Zone string `cbor:"2,keyasint,omitempty"` // IANA name of the time zone in which it was learned
 	User string `cbor:"3,keyasint,omitempty"` // who it is about, or who stated it
+	// Extracted: a model found it in a session that was reset.
+	Extracted bool `cbor:"4,keyasint,omitempty"`
 }
 
 // MemoryChangedBody is the body of a memory changed event.

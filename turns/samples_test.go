@@ -147,6 +147,7 @@ func samples() []sample {
 
 	return []sample{
 		{"memory", saved, &MemoryBody{Text: "The user prefers TypeScript."}},
+		{"memory-extracted", saved, &MemoryBody{Text: "The user prefers TypeScript.", Zone: "Pacific/Pago_Pago", Extracted: true}},
 		{"memory-branch", branched, &MemoryBody{Text: "The deploy runs on Tuesdays.", Zone: "Europe/Zurich", User: "u-1"}},
 		{"memory-promoted", promoted, &MemoryChangedBody{}},
 		{"memory-withdrawn", withdrawn, &MemoryChangedBody{Reason: "it was wrong"}},

@@ -97,13 +97,14 @@ func (m planner) wanted(p view.Path) (int, error) {
 
 // exceedsHalfOfCount reports whether so many messages, or one more response than so
 // many, are too much to keep for a context that is due by its number of messages or
-// turns: it keeps at most half of that number.
+// turns: it keeps at most half of that number. A policy that says how many turns it keeps
+// keeps those.
 func (m planner) exceedsHalfOfCount(messages, responses uint64, isResponse bool) bool {
 	if m.trigger.Kind != TriggerTurns {
 		return false
 	}
 	manyMessages := m.policy.MaxMessages > 0 && messages > m.policy.MaxMessages/2
-	manyTurns := m.policy.EveryTurns > 0 && isResponse && responses >= max(1, m.policy.EveryTurns/2)
+	manyTurns := m.policy.EveryTurns > 0 && m.policy.KeepTurns == 0 && isResponse && responses >= max(1, m.policy.EveryTurns/2)
 	return manyMessages || manyTurns
 }
 

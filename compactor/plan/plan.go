@@ -64,6 +64,7 @@ type Plan struct {
 	TargetTokens  uint64 // of the messages afterwards; exceeded only if no legal cut reaches it
 	Focus         string
 	FromOriginals bool
+	Renews        bool     // the summary in force is made anew, and no more is covered
 	Tiers         []string // the names of the caller's summarizers
 	Budget        uint64   // the caller's; 0: the policy's
 
@@ -76,6 +77,8 @@ type Options struct {
 	Focus         string // what to keep in view; may be ""
 	FromOriginals bool   // summarize from the originals, not from the last summary
 	Originals     []summary.HalfTurn
+	Previous      string          // with FromOriginals: the summary of what is before Originals; "" if they begin at the root
+	Renew         bool            // make the summary in force anew, and cover no more
 	Cover         bool            // require a plan that covers turns; one that only shortens is not enough
 	Known         []string        // notes on record, oldest first
 	PrevPlan      turns.Hash      // digest of a plan that is known to achieve nothing; zero: none
@@ -103,8 +106,8 @@ type planner struct {
 // enough. A manual trigger, an overflow, and a context over its budget need only one
 // that frees anything.
 //
-// With FromOriginals, opt.Originals holds the halves of normal turns from the root
-// on. New ignores those at or after the cut.
+// With FromOriginals, opt.Originals holds the halves of normal turns from the root on, or
+// from the end of what opt.Previous summarizes. New ignores those at or after the cut.
 //
 // New costs O(halves) and counts no tokens: it uses [summary.HalfTurn.Tokens] as
 // they are.
@@ -144,7 +147,7 @@ func (m planner) cover() (*Plan, error) {
 
 	cut, err := m.chooseCut(shortens)
 	switch {
-	case m.nothingFollows():
+	case m.nothingFollows(), m.opt.Renew && m.path.InForce != nil:
 		cut = 0 // make only the summary in force anew
 	case err == nil:
 	case len(shortens) > 0:
@@ -199,7 +202,7 @@ func (m planner) place(kind Kind, cut int, shortens map[view.PartAt]turns.Elided
 		Kind: kind, Digest: m.digest(p.Previous()), Policy: m.policy, PolicyRef: m.ref, Trigger: m.trigger, Path: p,
 		Cut: p.CutAt(cut), Span: p.Span(cut), Covered: p.Halves[:cut:cut], Kept: p.Halves[cut:], Shortens: shortens,
 		Known: m.opt.Known, TokensBefore: p.Tokens(), TokensKept: p.ShownFrom(cut), TargetTokens: m.sizes.Target,
-		Focus: m.opt.Focus, FromOriginals: m.opt.FromOriginals, Tiers: m.opt.Tiers, Budget: m.opt.Budget,
+		Focus: m.opt.Focus, FromOriginals: m.opt.FromOriginals, Renews: m.opt.Renew, Tiers: m.opt.Tiers, Budget: m.opt.Budget,
 	}
 	plan.Span.Call = forCall
 	if kind != Cover { // covered turns stay covered
@@ -227,7 +230,7 @@ func (m planner) read(plan *Plan) error {
 	p := m.path
 	plan.Reads, plan.Previous = plan.Covered, p.PreviousSummary()
 	if plan.FromOriginals {
-		plan.Reads, plan.Previous = m.opt.Originals, ""
+		plan.Reads, plan.Previous = m.opt.Originals, m.opt.Previous
 		for i := range m.opt.Originals {
 			if h := &m.opt.Originals[i]; lineage.CutBefore(h.Depth, h.Half) >= plan.Cut {
 				plan.Reads = m.opt.Originals[:i:i]

@@ -42,7 +42,7 @@ func (plan *Plan) Rebase(now view.Path) (*Plan, error) {
 	}
 	m := planner{
 		path: now, policy: plan.Policy, ref: plan.PolicyRef, trigger: plan.Trigger, sizes: SizesOf(now, plan.Policy, plan.Trigger, plan.Budget),
-		opt: Options{Focus: plan.Focus, FromOriginals: plan.FromOriginals, Known: plan.Known, Tiers: plan.Tiers, Budget: plan.Budget},
+		opt: Options{Focus: plan.Focus, FromOriginals: plan.FromOriginals, Renew: plan.Renews, Known: plan.Known, Tiers: plan.Tiers, Budget: plan.Budget},
 	}
 	out := m.place(plan.Kind, cut, plan.Shortens, plan.Span.Call) // turns were only added, so the index of the cut still holds
 	out.Span.SawThrough = plan.Span.SawThrough

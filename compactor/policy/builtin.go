@@ -13,7 +13,8 @@ func builtins() []Policy {
 		// "The daily memory files for today and yesterday are loaded into every system
 		// prompt", MEMORY.md into that of main sessions. The design names no bound.
 		remembering(withFiles(gsv(), Files{Layout: "gsv", Archive: true}), Memory{DailyDays: 2, Document: true, MaxTokens: 16_000}, NoRuntime),
-		withFiles(autobyteus(), Files{Layout: "autobyteus", Archive: true}),
+		// "system + memory + recent tail"; the design names no bound for the memory.
+		remembering(withFiles(autobyteus(), Files{Layout: "autobyteus", Archive: true}), Memory{Facts: 100, MaxTokens: 8_000}, NoRuntime),
 		// "relevant episodes + knowledge (RAS-scored)", and the runtime block; the design
 		// names no numbers.
 		remembering(withFiles(wolffish(), Files{Layout: "wolffish"}), Memory{Episodes: 20, HalfLifeDays: 30, MaxTokens: 8_000}, SystemRuntime),

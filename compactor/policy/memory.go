@@ -15,6 +15,9 @@ type Memory struct {
 	// Episodes is how many other memories are shown: those that rank best by the words of
 	// the user's newest text and by their age. Range [0, 100]; 0: none.
 	Episodes uint64 `json:"episodes,omitzero"`
+	// Facts is how many semantic memories are shown, the newest first chosen, whatever the
+	// words of the user. Range [0, 100]; 0: none.
+	Facts uint64 `json:"facts,omitzero"`
 	// HalfLifeDays is after how many days an episode counts half. 0: never.
 	HalfLifeDays uint64 `json:"half_life_days,omitzero"`
 	// EpisodeTokens stores what became of a session as a memory for the agent's other
@@ -28,7 +31,7 @@ type Memory struct {
 }
 
 // On reports whether contexts show memories.
-func (m Memory) On() bool { return m.DailyDays > 0 || m.Document || m.Episodes > 0 }
+func (m Memory) On() bool { return m.DailyDays > 0 || m.Document || m.Episodes > 0 || m.Facts > 0 }
 
 // MaxEpisodes bounds [Memory.Episodes].
 const MaxEpisodes = 100
@@ -42,6 +45,7 @@ const (
 func (m Memory) check(check checkFunc) {
 	check(m.DailyDays <= maxDays, "memory/daily_days", "%d is outside [0, %d]", m.DailyDays, maxDays)
 	check(m.Episodes <= MaxEpisodes, "memory/episodes", "%d is outside [0, %d]", m.Episodes, MaxEpisodes)
+	check(m.Facts <= MaxEpisodes, "memory/facts", "%d is outside [0, %d]", m.Facts, MaxEpisodes)
 	check(m.HalfLifeDays <= maxHalfLife, "memory/half_life_days", "%d is outside [0, %d]", m.HalfLifeDays, maxHalfLife)
 	check(m.EpisodeTokens <= maxEpisode, "memory/episode_tokens", "%d is outside [0, %d]", m.EpisodeTokens, maxEpisode)
 	check(m.MaxTokens <= MaxTokens, "memory/max_tokens", "%d is outside [0, %d]", m.MaxTokens, uint64(MaxTokens))

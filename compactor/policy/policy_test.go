@@ -17,7 +17,7 @@ import (
 func TestBuiltinDigests(t *testing.T) {
 	want := map[string]string{
 		"autobyteus/1": "sha256:c5259ca5703f236075d35e72ce611d926dedd8484387037e6788612e95ce2c93",
-		"autobyteus/2": "sha256:f24cb1228da9987d34f99b524413c12a303b8926257f0f06ec35ac181d0ca39d",
+		"autobyteus/2": "sha256:3eced3fbb27bf83f6f05980e8a08e6ba6cd699e89877e9d515ad16433d28cc5c",
 		"balanced/1":   "sha256:1f6c28c37db7ecaf88dd9dddf6ec3f0a48f2415daa2bcc0302774e79cf6c3aa1",
 		"balanced/2":   "sha256:db9d0d9a56b6e06a092019ac6d466c9006565e2b87fb4c04aff64f0bfbe2fc28",
 		"gsv/1":        "sha256:93695b288a75c17ea637e178e02a54e59dae7d45c82de7b2553f38d76987729e",

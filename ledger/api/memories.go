@@ -40,6 +40,7 @@ type Memory struct {
 	From       []turns.ID     `json:"from,omitempty,omitzero"`           // the memories that it derives from
 	Compaction *TurnName      `json:"compaction,omitempty,omitzero"`     // the compaction that learned it
 	Episode    *TurnName      `json:"episode,omitempty,omitzero"`        // of a session's episode: the compaction or last turn up to which it tells
+	Extracted  bool           `json:"extracted,omitempty,omitzero"`      // a model found it in a session that was reset
 	Type       string         `json:"type,omitempty,omitzero"`           // what the summarizer called it
 	Repeated   uint64         `json:"repeated,omitempty,omitzero"`       // events that stated the same later
 	Supersedes turns.ID       `json:"supersedes,omitzero"`               // the memory that it replaces

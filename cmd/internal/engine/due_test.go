@@ -3,8 +3,10 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +19,9 @@ import (
 	"nexus/cmd/internal/engine/metrics"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/compactor"
+	"nexus/compactor/plan"
 	"nexus/compactor/policy"
+	"nexus/compactor/summary"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -73,19 +77,84 @@ func TestContextWaitsForAModelWithinWaitMS(t *testing.T) {
 	}
 }
 
-// Without wait_ms a policy of mode before_call asks no model.
-func TestContextWithoutWaitMSAsksNoModel(t *testing.T) {
-	e, slow := modelled(t)
-	s := dueSession(t, e, policy.BeforeCall, false)
-	cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
-	if by := tierOf(t, e, s, cx.Compacted); by != "first-words" || len(slow.began) != 0 {
-		t.Errorf("by %q, the model was asked %d times", by, len(slow.began))
+// compactionsOf lists the tiers of a session's compactions, oldest first.
+func compactionsOf(t *testing.T, e *Engine, s turns.ID) (tiers []string) {
+	t.Helper()
+	for _, k := range must(e.ListCompactions(t.Context(), alice, s, api.ListCompactions{}))(t).Turns {
+		tiers = append(tiers, k.Compaction.Tier)
 	}
+	slices.Reverse(tiers)
+	return tiers
+}
+
+// GSV-5, GSV-6, S8-14, S8-18: where a model is configured, a policy of mode before_call asks it
+// without wait_ms, and no request waits for it. A context that fits is given as it is
+// meanwhile. One that does not fit is compacted at once by a tier that asks nobody, and the
+// model's summary, of the turns and not of the rules' summary, takes its place when it comes.
+func TestContextWithoutWaitMSAsksTheModelBeside(t *testing.T) {
+	for _, tc := range []struct {
+		tiers       string // of the policy
+		over, fails bool
+		at          string // the tier of the compaction that the request gets, "" for none
+		want        string // all of them, in the end
+	}{
+		{"", false, false, "", "slow"},
+		{"", true, false, "first-words", "first-words slow"},
+		{"", false, true, "", "first-words"},
+		{"", true, true, "first-words", "first-words"},
+		{`["slow"]`, false, false, "", "slow"},
+		{`["slow"]`, true, false, plan.NoticeTier, plan.NoticeTier + " slow"},
+		{`["slow"]`, false, true, "", plan.NoticeTier},
+		{`["slow"]`, true, true, plan.NoticeTier, plan.NoticeTier},
+		{`["first-words"]`, false, false, "first-words", "first-words"},
+	} {
+		t.Run(fmt.Sprintf("%s over %v fails %v", tc.tiers, tc.over, tc.fails), func(t *testing.T) {
+			e, slow := modelled(t)
+			if tc.fails {
+				e.Tiers[0].Summarizer = fallible{slow}
+			}
+			s := dueSession(t, e, policy.BeforeCall, tc.over)
+			if tc.tiers != "" {
+				r := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"mode":"before_call","tiers":` + tc.tiers + `}`)}}}
+				must(e.Set(t.Context(), alice, s, r, []byte("{}")))(t)
+			}
+			cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+			if by := tierOf(t, e, s, cx.Compacted); by != tc.at || cx.Tokens+cx.Overhead > cx.Budget {
+				t.Errorf("by %q, want %q; %d of %d tokens", by, tc.at, cx.Tokens+cx.Overhead, cx.Budget)
+			}
+			if tc.tiers != `["first-words"]` {
+				if cx.Compaction.State != "preparing" {
+					t.Errorf("state %s", cx.Compaction.State)
+				}
+				<-slow.began
+			}
+			close(slow.release)
+			ready(e, s)
+			if got := strings.Join(compactionsOf(t, e, s), " "); got != tc.want {
+				t.Errorf("compactions by %s, want %s", got, tc.want)
+			}
+			after := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+			if strings.HasSuffix(tc.want, "slow") != bytes.Contains(canon(after.Messages), []byte("what was said in")) {
+				t.Errorf("after all, the context is %.300s", canon(after.Messages))
+			}
+			verified(t, e)
+		})
+	}
+}
+
+// fallible is a model that fails when it is released.
+type fallible struct{ slowSummarizer }
+
+func (f fallible) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {
+	if _, err := f.slowSummarizer.Summarize(ctx, in); err != nil {
+		return summary.Output{}, err
+	}
+	return summary.Output{}, errors.New("no answer")
 }
 
 // When the time is up, a context that fits is given as it is, and the summary is
 // committed when it comes. One that does not fit is compacted at once by a tier
-// that asks nobody, and the late summary is dropped.
+// that asks nobody, and the late summary takes the place of that one.
 func TestContextWaitsNoLongerThanWaitMS(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		e, slow := modelled(t)
@@ -103,16 +172,12 @@ func TestContextWaitsNoLongerThanWaitMS(t *testing.T) {
 		}
 		close(slow.release)
 		ready(e, s)
-		var tiers []string
-		for _, k := range must(e.ListCompactions(t.Context(), alice, s, api.ListCompactions{}))(t).Turns {
-			tiers = append(tiers, k.Compaction.Tier)
-		}
 		want := "slow"
 		if over {
-			want = "first-words"
+			want = "first-words slow"
 		}
-		if strings.Join(tiers, " ") != want {
-			t.Errorf("over %v: compactions by %v, want %s", over, tiers, want)
+		if got := strings.Join(compactionsOf(t, e, s), " "); got != want {
+			t.Errorf("over %v: compactions by %s, want %s", over, got, want)
 		}
 		verified(t, e)
 	}

@@ -26,6 +26,7 @@ type rememberer struct {
 	mu    sync.Mutex
 	calls int
 	seen  []string // what the last call was given
+	known []string // what it was told that is on record
 	fail  error
 	used  *turns.Usage // by each answer, also one that fails
 	enter func()       // before each answer, if it is set
@@ -37,6 +38,7 @@ func (m *rememberer) Summarize(_ context.Context, in summary.Input) (summary.Out
 	if m.calls++; m.enter != nil {
 		m.enter()
 	}
+	m.known = in.Known
 	if m.seen = nil; m.fail != nil {
 		return summary.Output{Usage: m.used, CostMicros: 30}, m.fail
 	}
@@ -244,6 +246,61 @@ func TestExtractionReadsWhatNoSummarizerRead(t *testing.T) {
 	}
 	if got := list(t, e, alice, api.ListMemories{}); len(got) != kept+1 || got[0].Text != "fact of the fork" || got[0].Visibility != "branch" {
 		t.Errorf("%d memories: %+v", len(got), got)
+	}
+}
+
+// GSV-12, GSV-9: after a compaction by rules the model is given every turn that no model has
+// summarized, and what is on record; what it finds is of the day of the session's zone.
+func TestGSV12ExtractionReadsWhatRulesSummarized(t *testing.T) {
+	for _, tiers := range []string{`["extractive"]`, `["llm"]`} {
+		t.Run(tiers, func(t *testing.T) {
+			w, c, m := newWorld(), new(resetClock), new(rememberer)
+			c.set(utc(t, "2026-05-01T00:08:00Z"))
+			e := timedDaemons(t, w, c, 1)[0]
+			e.Loader.Tiers = []compactor.Tier{{Name: "llm", Summarizer: m, Model: "m"}, {Name: "extractive", Summarizer: firstWords{}, Local: true}}
+			works(t, e)
+			r := api.CreateSession{}
+			r.Policy = &api.Policy{Name: "gsv", Set: turns.Raw(`{"keep_tokens":300,"reserve_tokens":100,"tiers":` + tiers + `}`)}
+			r.Limits, r.Reset = &turns.Limits{ContextWindow: 8000, MaxOutputTokens: 500}, turns.Raw(`{"time_zone":"Pacific/Pago_Pago"}`)
+			s := must(e.Create(t.Context(), alice, r, canon(r)))(t)
+			known := save(t, e, api.SaveMemory{Kind: "daily", Text: "fact 3", Session: s.ID})
+			if known.Zone != "Pacific/Pago_Pago" {
+				t.Errorf("a memory that a session saves is of the zone %q", known.Zone)
+			}
+			const all = 12
+			for i := range all {
+				add(t, e, s.ID, say(fmt.Sprintf("fact %d; %s", i, strings.Repeat("and so on ", 60)), "noted"))
+			}
+			k := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{WaitMS: 20_000}, []byte("{}")))(t).Compaction
+			want := all
+			if tiers == `["llm"]` {
+				if want -= int(k.Compaction.Covered); !slices.Contains(m.known, "fact 3") {
+					t.Errorf("the summarizer was told that %q is on record", m.known)
+				}
+			} else if k.Compaction.Tier != "extractive" {
+				t.Fatal(k.Compaction.Tier)
+			}
+			set := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "gsv"}}} // with all tiers
+			must(e.Set(t.Context(), alice, s.ID, set, []byte("{}")))(t)
+			must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, nil))(t)
+			extractAll(t, e)
+			if n := len(m.seen); n < 2*want || n > 2*want+1 {
+				t.Errorf("the model saw %d messages of %d turns", n, want)
+			}
+			if !slices.Contains(m.known, "fact 3") {
+				t.Errorf("the extractor was told that %q is on record", m.known)
+			}
+			got := list(t, e, alice, api.ListMemories{})
+			if len(got) != all {
+				t.Errorf("%d memories: %q", len(got), texts(got))
+			}
+			for _, x := range got {
+				if x.Zone != "Pacific/Pago_Pago" || x.Extracted == (x.Compaction != nil || x.ID == known.ID) {
+					t.Errorf("%q: zone %q, extracted %v, compaction %v", x.Text, x.Zone, x.Extracted, x.Compaction)
+				}
+			}
+			verified(t, e)
+		})
 	}
 }
 

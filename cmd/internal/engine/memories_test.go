@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -660,6 +661,54 @@ func TestMemoriesOfACompactionAreMemories(t *testing.T) {
 			verified(t, e)
 		})
 	}
+}
+
+// AUT-1: the snapshot holds the agent's semantic facts, within a bound, whatever the user asks,
+// and the next summarizer is told of them. A context as of an earlier turn has the facts of
+// its time.
+func TestAUT1FactsAreInTheSnapshotAndTheNextPrompt(t *testing.T) {
+	e := newWorld().Engine(t)
+	var told []string
+	e.Tiers = []compactor.Tier{{Name: "llm", Model: "m", Summarizer: summarizerFunc(func(in summary.Input) (summary.Output, error) {
+		told = in.Known
+		text := strings.Repeat("They spoke of the deploy and of page after page. ", 5)
+		return summary.Output{Text: text, Memories: []summary.Memory{{Kind: "fact", Text: "The port is 8080."}, {Kind: "preference", Text: "The user prefers TypeScript."}}}, nil
+	})}}
+	works(t, e)
+	s := create(t, e, 8000, "autobyteus")
+	compact := func() {
+		t.Helper()
+		for range 12 {
+			add(t, e, s.ID, say(long(3000), "b"))
+		}
+		if run := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{WaitMS: 20_000}, []byte("{}")))(t); run.Compaction == nil {
+			t.Fatalf("%+v", run)
+		}
+	}
+	compact()
+	add(t, e, s.ID, say("what is the weather?", "fine"))
+	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Explain: true}))(t)
+	for _, fact := range []string{"The port is 8080.", "The user prefers TypeScript."} {
+		if n := bytes.Count(cx.System, []byte(fact)); n != 1 {
+			t.Errorf("%q is in the context %d times: %s", fact, n, cx.System)
+		}
+	}
+	save(t, e, api.SaveMemory{Kind: "semantic", Text: "The port is 9090.", Session: s.ID})
+	compact()
+	if !slices.Equal(told, []string{"The port is 8080.", "The user prefers TypeScript.", "The port is 9090."}) {
+		t.Errorf("the next summarizer is told of %q", told)
+	}
+	if again := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Recipe: cx.Recipe}))(t); !bytes.Equal(again.System, cx.System) {
+		t.Errorf("made again by its recipe, the context has\n%s\nwant\n%s", again.System, cx.System)
+	}
+	verified(t, e)
+}
+
+// summarizerFunc is a summarizer.
+type summarizerFunc func(summary.Input) (summary.Output, error)
+
+func (f summarizerFunc) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
+	return f(in)
 }
 
 // What the agent saves while it flushes is remembered, with the turn that it saw, and a

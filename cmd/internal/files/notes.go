@@ -271,7 +271,7 @@ func dayFile(ms []api.Memory) []byte {
 	last := ""
 	for _, m := range ms {
 		heading := "### Saved (" + local(&m).Format("15:04") + ")"
-		if m.Compaction != nil {
+		if m.Compaction != nil || m.Extracted {
 			heading = "### Extracted from context compaction (" + local(&m).Format("15:04") + ")"
 		}
 		if heading != last {

@@ -12,6 +12,7 @@ import (
 	"nexus/cmd/internal/engine/reader"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/compactor"
+	"nexus/compactor/policy"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -207,7 +208,7 @@ func (cm *Compactions) prepare(ctx context.Context, c reader.Caller, id, head tu
 	if cm.IsBackedOff(id, head) { // since a job that has just failed
 		return nil
 	}
-	j, _ := cm.enqueueLocked(c, id, Spec{Request: writer.Request{Verb: "compaction.run"}, ifDue: true}, maxFailures)
+	j, _ := cm.enqueueLocked(c, id, Spec{Request: writer.Request{Verb: "compaction.run"}, ifDue: true, renews: true}, maxFailures)
 	return j
 }
 
@@ -246,13 +247,25 @@ func (b *background) runningJob(id turns.ID) *job {
 	return found
 }
 
+// hasWorkers reports whether somebody makes compactions in the background.
+func (cm *Compactions) hasWorkers(ctx context.Context) bool {
+	defer cm.lockQueue(ctx)()
+	return cm.background.workers > 0
+}
+
 // IsPreparing reports whether a compaction of a session is queued or running.
 func (cm *Compactions) IsPreparing(id turns.ID) bool { return cm.background.runningJob(id) != nil }
 
-// hasModelTier reports whether a compaction would ask a model. No request waits for
+// hasModelTier reports whether a compaction could ask a model. No request waits for
 // a model unless it says how long.
 func (cm *Compactions) hasModelTier() bool {
 	return len(LocalTiers(cm.paths.Tiers)) < len(cm.paths.Tiers)
+}
+
+// summarizesBeside reports whether a model writes the summaries of a policy beside its
+// calls. A policy that shortens parts does that at once, and its nudge goes with it.
+func (cm *Compactions) summarizesBeside(p policy.Policy) bool {
+	return !p.Elide.On() && compactor.AsksModel(p, cm.paths.Tiers)
 }
 
 // LocalTiers returns the tiers that ask no model. A request may wait for them.

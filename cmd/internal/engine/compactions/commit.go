@@ -76,6 +76,9 @@ func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, se
 		if err == nil {
 			d.Keys = append(d.Keys, w.sources...)
 			d.After = func(seq uint64, _ turns.Hash) { at = page.FormatPosition(seq) }
+			if body.Memories, err = cm.memories.Localize(ctx, s, &body); err != nil {
+				return nil, err
+			}
 			ev.Learned, err = cm.memories.Learned(s, w.policy.MemoryKind, ledger.LearnedBranch(ev), &body)
 		}
 		return d, err

@@ -106,8 +106,8 @@ func (cm *Compactions) Decide(ctx context.Context, c reader.Caller, session turn
 //
 // It waits for a model as long as the request says, and takes the model's summary if
 // it comes in time. If not, the request gets the context as it is, if that fits;
-// otherwise a tier that asks no model makes the compaction. The model's summary is
-// rebased or dropped when it comes (invariant 9).
+// otherwise a tier that asks no model makes the compaction, and the model's summary takes
+// the place of that one when it comes.
 func (cm *Compactions) CompactIfDue(ctx context.Context, c reader.Caller, session turns.ID, wait time.Duration) (*turns.ID, *Decision, error) {
 	began := cm.reader.Now()
 	d, err := cm.Decide(ctx, c, session)
@@ -139,10 +139,11 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 	case dueAfterFlush:
 		return ref, "wait for the flush", nil
 	}
-	waits := wait > 0 && cm.hasModelTier()
-	// In mode background there is room between the trigger and the budget: the
-	// request gets the context as it is while a worker makes the summary.
-	fitsMeanwhile := d.policy.Mode == policy.Background && d.fits
+	waits := wait > 0 && compactor.AsksModel(d.policy, cm.paths.Tiers)
+	// While the context fits, the request gets it as it is, and a worker makes the summary:
+	// in mode background, and where a model writes the summaries.
+	beside := cm.summarizesBeside(d.policy)
+	fitsMeanwhile := d.fits && (d.policy.Mode == policy.Background || beside)
 	if fitsMeanwhile && cm.IsBackedOff(session, head) {
 		return ref, "paused", nil
 	}
@@ -158,6 +159,8 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 			if d.fits {
 				return ref, "waited without a summary", nil
 			}
+		} else if fitsMeanwhile && beside && !compactor.HasRules(d.policy, cm.paths.Tiers) && cm.hasWorkers(ctx) {
+			return ref, "no worker has room", nil // a notice would be all
 		}
 	}
 	ref, err = cm.Run(ctx, c, session, Spec{Request: writer.Request{Verb: "compaction.run"}, ifDue: true, Local: true, loaded: d})
@@ -169,6 +172,10 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 		// A policy that accepts no notice for a summary keeps the context as it is,
 		// as long as that fits. The next call tries again.
 		return turns.Ref{}, "no summary", nil
+	}
+	if err == nil && !ref.IsZero() && d.policy.Mode == policy.BeforeCall && beside {
+		// The model's summary takes the place of the one by rules when it comes.
+		cm.prepare(ctx, c, session, ref.Turn, d.policy.MaxStrikes)
 	}
 	return ref, "at once", err
 }

@@ -28,6 +28,7 @@ type Spec struct {
 	Trigger turns.Trigger
 	Opts    plan.Options
 	ifDue   bool      // only if the policy's trigger fires
+	renews  bool      // with ifDue: if it does not fire, make a summary by rules anew by a model
 	Local   bool      // a request waits, so only tiers that ask no model
 	loaded  *Decision // the path that the request has loaded; may be nil
 }
@@ -144,6 +145,9 @@ func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.I
 		}
 		res, err := compactor.Run(ctx, w.plan, tiers, w.path.Counter, progress)
 		lost.add(res)
+		if err == nil && w.plan.Renews && compactor.ByRules(res.Body.Tier, cm.paths.Tiers) {
+			err = fmt.Errorf("%w: the summary by rules stays", compactor.ErrFailed)
+		}
 		if err != nil {
 			return turns.Ref{}, planError(err)
 		}
@@ -275,7 +279,10 @@ func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head linea
 		var due bool
 		l := w.path.MeasureLoad(cx.Tokens)
 		if trigger, due = plan.DueAt(w.path, w.policy, l); !due {
-			return w, nil
+			if k.renews {
+				w.plan, err = cm.planRenewal(ctx, s, &set, head, w)
+			}
+			return w, err
 		}
 		if waits, err := cm.awaitsFlush(s, w.policy, w.path, l, trigger); waits || err != nil {
 			return w, err
@@ -286,8 +293,33 @@ func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head linea
 			return w, err
 		}
 	}
+	if !k.Local && compactor.AsksModel(w.policy, cm.paths.Tiers) {
+		if k.Opts.Known, err = cm.memories.OnRecord(ctx, s, &set, head, w.policy); err != nil {
+			return w, err
+		}
+	}
 	w.plan, err = plan.New(w.path, w.policy, trigger, k.Opts)
 	return w, planError(err)
+}
+
+// planRenewal plans to make the summary in force anew, by a model, from what no model has
+// summarized. It returns nil where a model wrote the summary, or the policy asks none.
+func (cm *Compactions) planRenewal(ctx context.Context, s *ledger.Session, set *turns.Settings, head lineage.Node, w planned) (*plan.Plan, error) {
+	f := w.path.InForce
+	if f == nil || len(f.Body.Nudge) > 0 || f.Span.Through.IsZero() || !compactor.ByRules(f.Body.Tier, cm.paths.Tiers) ||
+		w.policy.Mode != policy.BeforeCall || !cm.summarizesBeside(w.policy) {
+		return nil, nil
+	}
+	opts := plan.Options{FromOriginals: true, Renew: true}
+	var err error
+	if opts.Previous, opts.Originals, err = cm.paths.Unsummarized(ctx, s, head); err != nil {
+		return nil, err
+	}
+	if opts.Known, err = cm.memories.OnRecord(ctx, s, set, head, w.policy); err != nil {
+		return nil, err
+	}
+	p, err := plan.New(w.path, w.policy, f.Body.Trigger, opts)
+	return p, planError(err)
 }
 
 // planError maps an error of planning or summarizing to the contract.

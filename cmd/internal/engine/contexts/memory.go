@@ -65,7 +65,7 @@ func (cx *Contexts) remember(ctx context.Context, s *ledger.Session, head lineag
 // recall reads the memories that a context is given, and says which those were.
 func (cx *Contexts) recall(ctx context.Context, s *ledger.Session, head lineage.Node, v *contextView, query string, fresh bool) (out view.Memories, made *view.MemoryRecipe, err error) {
 	pol := v.policy.Memory
-	q := memories.RecallQuery{Document: pol.Document, Limit: int(pol.Episodes), HalfLife: pol.HalfLifeDays}
+	q := memories.RecallQuery{Document: pol.Document, Facts: int(pol.Facts), Limit: int(pol.Episodes), HalfLife: pol.HalfLifeDays}
 	var loc *time.Location
 	if v.source != nil {
 		made = v.source.Memory
@@ -93,7 +93,10 @@ func (cx *Contexts) recall(ctx context.Context, s *ledger.Session, head lineage.
 		if v.then.Ended {
 			made.Position, now = v.then.Position, time.Unix(0, v.then.Time)
 		}
-		if made.Zone, loc, err = cx.zone(ctx, s, &v.set); err != nil {
+		if made.Zone, err = cx.reader.SessionZone(ctx, s.Tenant, &v.set); err != nil {
+			return out, nil, err
+		}
+		if loc, err = reader.Zone(made.Zone); err != nil {
 			return out, nil, err
 		}
 		made.Day = now.In(loc).Format(time.DateOnly)
@@ -149,19 +152,6 @@ func remembered(m api.Memory) view.Remembered {
 		r.Source = turns.Ref{Session: m.Sources[0].Session, Turn: m.Sources[0].Turn}
 	}
 	return r
-}
-
-// zone returns the zone by whose clock the days of a session are told: that of its rule of
-// reset, or UTC where this daemon does not know it.
-func (cx *Contexts) zone(ctx context.Context, s *ledger.Session, set *turns.Settings) (string, *time.Location, error) {
-	rule, err := cx.reader.ResetRule(ctx, s.Tenant, set)
-	if err != nil {
-		return "", nil, err
-	}
-	if loc, err := reader.Zone(rule.Zone()); err == nil {
-		return rule.Zone(), loc, nil
-	}
-	return "UTC", time.UTC, nil
 }
 
 // beginning returns the first n bytes of s at most, in whole characters.

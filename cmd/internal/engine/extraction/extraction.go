@@ -191,7 +191,7 @@ func (x *Extraction) attempt(ctx context.Context, id turns.ID) (again time.Time,
 	if try == 1 && now.Sub(time.Unix(0, e.session.Updated)) > Window {
 		return again, true, nil
 	}
-	halves, previous, err := x.load(ctx, e)
+	halves, previous, known, err := x.load(ctx, e)
 	if err == nil && len(halves) == 0 {
 		return again, true, nil
 	}
@@ -201,7 +201,7 @@ func (x *Extraction) attempt(ctx context.Context, id turns.ID) (again time.Time,
 	n, spent := 0, map[string]any{"asked": err == nil}
 	if err == nil {
 		var out summary.Output
-		n, out, err = x.extract(ctx, e, previous, halves)
+		n, out, err = x.extract(ctx, e, previous, known, halves)
 		addSpent(spent, &out)
 	}
 	if err == nil {
@@ -258,30 +258,31 @@ func (x *Extraction) plan(ctx context.Context, id turns.ID) (*extraction, error)
 	return e, nil
 }
 
-// load returns the session's own turns that no compaction covers, and the summary of what is
-// covered. What a fork inherits is its parent's to extract.
-func (x *Extraction) load(ctx context.Context, e *extraction) (halves []summary.HalfTurn, previous string, err error) {
+// load returns the session's own turns that no model has summarized, and the summary of
+// what one has, and what is on record already. What a fork inherits is its parent's to extract.
+func (x *Extraction) load(ctx context.Context, e *extraction) (halves []summary.HalfTurn, previous string, known []string, err error) {
 	ctx, end := x.paths.MeterRequest(ctx)
 	defer end()
 	head, err := x.reader.HeadNode(e.session)
 	if err != nil {
-		return nil, "", err
+		return nil, "", nil, err
 	}
-	p, err := x.paths.Load(ctx, e.session, &e.set, e.policy, head)
+	previous, all, err := x.paths.Unsummarized(ctx, e.session, head)
 	if err != nil {
-		return nil, "", err
+		return nil, "", nil, err
 	}
-	for _, h := range p.Halves {
+	for _, h := range all {
 		if h.Ref.Session == e.session.ID && !h.Erased {
 			halves = append(halves, h)
 		}
 	}
-	return halves, p.PreviousSummary(), nil
+	known, err = x.memories.OnRecord(ctx, e.session, &e.set, head, e.policy)
+	return halves, previous, known, err
 }
 
 // extract asks the model and stores the memories that it finds. It returns how many, and
 // what the model answered and used, also with an error.
-func (x *Extraction) extract(ctx context.Context, e *extraction, previous string, halves []summary.HalfTurn) (n int, out summary.Output, err error) {
+func (x *Extraction) extract(ctx context.Context, e *extraction, previous string, known []string, halves []summary.HalfTurn) (n int, out summary.Output, err error) {
 	defer func() {
 		if p := recover(); p != nil { // a summarizer's; it ends the try and not the daemon
 			err = api.InternalError(api.NewID(), "")
@@ -290,7 +291,7 @@ func (x *Extraction) extract(ctx context.Context, e *extraction, previous string
 	}()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	out, err = compactor.Extract(ctx, e.policy, previous, halves, e.tiers)
+	out, err = compactor.Extract(ctx, e.policy, previous, known, halves, e.tiers)
 	if err != nil {
 		x.writer.Metrics.Summarized("lost", out.Usage, out.CostMicros)
 		return 0, out, err

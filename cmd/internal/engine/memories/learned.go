@@ -1,6 +1,7 @@
 package memories
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -15,6 +16,24 @@ type learned struct {
 	Kind   string         `json:"kind,omitzero"`
 	Text   string         `json:"text"`
 	Source []api.TurnName `json:"source,omitempty"`
+	Zone   string         `json:"zone,omitzero"` // IANA name of the time zone in which it was learned; "": UTC
+}
+
+// Localize returns the memories in the body of a compaction of s with the zone by whose clock
+// the days of s are told.
+func (ms *Memories) Localize(ctx context.Context, s *ledger.Session, b *turns.CompactionBody) (turns.Raw, error) {
+	zone, err := ms.zoneOf(ctx, s, "")
+	if err != nil || zone == "" || len(b.Memories) == 0 {
+		return b.Memories, err
+	}
+	all, err := learnedOf(b)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].Zone = zone
+	}
+	return turns.EncodeJSON(all)
 }
 
 // learnedOf returns the memories in the body of a compaction.

@@ -201,6 +201,7 @@ func stateWord(st ledger.MemoryStatus) string {
 // opened is the content of a memory.
 type opened struct {
 	Text, Zone, User, Type string
+	extracted              bool
 	sources                []api.TurnName // of a compaction's memory; empty if it names none
 }
 
@@ -226,7 +227,7 @@ func (op *opener) textOf(m ledger.NamedMemory) (opened, *turns.Event, error) {
 		}
 		body := new(turns.MemoryBody)
 		err = op.ms.content.Open(ev, body)
-		return opened{Text: body.Text, Zone: body.Zone, User: body.User}, ev, err
+		return opened{Text: body.Text, Zone: body.Zone, User: body.User, extracted: body.Extracted}, ev, err
 	}
 	if op.seq != m.Seq {
 		op.openCompaction(m.Seq)
@@ -238,7 +239,7 @@ func (op *opener) textOf(m ledger.NamedMemory) (opened, *turns.Event, error) {
 		return opened{}, op.event, fmt.Errorf("%w: compaction %s has %d memories, its header names more", ledger.ErrCorrupt, op.event.ID, len(op.learned))
 	}
 	l := op.learned[m.Item-1]
-	return opened{Text: l.Text, Type: l.Kind, sources: l.Source}, op.event, nil
+	return opened{Text: l.Text, Zone: l.Zone, Type: l.Kind, sources: l.Source}, op.event, nil
 }
 
 func (op *opener) openCompaction(seq uint64) {
@@ -258,7 +259,7 @@ func (ms *Memories) describe(op *opener, tenant, agent string, m ledger.NamedMem
 	o, ev, err := op.textOf(m)
 	out := &api.Memory{ID: m.ID, Agent: agent, Kind: m.Kind.String(), Text: o.Text, State: stateWord(st), Trust: m.Trust.String(), Visibility: "all",
 		Sources: []api.MemorySource{}, From: m.From, Type: o.Type, Repeated: m.Evidence, Supersedes: m.Supersedes, Superseded: st.SupersededBy, With: st.With,
-		Time: api.UnixTime(projections.MemoryTime(&m.Memory)), Zone: o.Zone, User: o.User, Position: page.FormatPosition(m.Seq)}
+		Time: api.UnixTime(projections.MemoryTime(&m.Memory)), Zone: o.Zone, User: o.User, Extracted: o.extracted, Position: page.FormatPosition(m.Seq)}
 	switch {
 	case !st.Branch.IsZero():
 		out.Visibility, out.Private, out.Branch = "branch", st.Private, &api.TurnName{Session: st.Branch.Session, Turn: st.Branch.Turn}

@@ -4,12 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"nexus/cmd/internal/engine/content"
+	"nexus/cmd/internal/engine/reader"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
+	"nexus/projections"
 	"nexus/turns"
 )
 
@@ -23,6 +28,8 @@ type RecallQuery struct {
 	From, To time.Time
 	// Document asks for the agent's document. Sessions that are not main get none.
 	Document bool
+	// Facts asks for the newest semantic memories, at most so many.
+	Facts int
 	// Text, if not empty, asks for up to Limit memories of any kind but daily, by words,
 	// each counting half after HalfLife days (0: never). Episodes of the session itself, and of
 	// turns of its path, are not among them: its own context stands for them.
@@ -42,7 +49,7 @@ type Recalled struct {
 	At       uint64          // the position that was read; a recipe pins it
 	Daily    []api.Memory    // by time, oldest first
 	Document *api.Document   // nil: none
-	Hits     []api.MemoryHit // best first
+	Hits     []api.MemoryHit // the newest facts, oldest first; then the best by words
 	Cut      bool            // older memories were not looked at
 }
 
@@ -128,6 +135,13 @@ func (ms *Memories) Recall(ctx context.Context, s *ledger.Session, at lineage.No
 		}
 		return out, nil
 	}
+	if q.Facts > 0 {
+		facts, cut, err := ms.newestFacts(ctx, s, v, q)
+		if err != nil {
+			return nil, err
+		}
+		out.Hits, out.Cut = facts, out.Cut || cut
+	}
 	if q.Text == "" || len(words(q.Text)) == 0 || q.Limit <= 0 {
 		return out, nil
 	}
@@ -136,8 +150,87 @@ func (ms *Memories) Recall(ctx context.Context, s *ledger.Session, at lineage.No
 		now = ms.reader.Now()
 	}
 	hits, cut, err := ms.search(ctx, s.Tenant, s.Agent, v, searchQuery{text: q.Text, limit: q.Limit, halfLife: q.HalfLife, at: q.At, now: now, notDaily: true, others: true})
-	out.Hits, out.Cut = hits, out.Cut || cut
+	for _, h := range hits {
+		if !slices.ContainsFunc(out.Hits, func(f api.MemoryHit) bool { return f.ID == h.ID }) {
+			out.Hits = append(out.Hits, h)
+		}
+	}
+	out.Cut = out.Cut || cut
 	return out, err
+}
+
+// newestFacts returns the newest semantic memories in force for a viewer, at most q.Facts,
+// oldest first. cut says that older ones were not looked at.
+func (ms *Memories) newestFacts(ctx context.Context, s *ledger.Session, v *viewer, q RecallQuery) (out []api.MemoryHit, cut bool, err error) {
+	op, scanned, said := ms.opener(), 0, sayings{}
+	for m, err := range ms.reader.Projections.ListMemories(s.Tenant, s.Agent, projections.MemoryPlace{}) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		if len(out) == q.Facts {
+			break
+		}
+		if m.Seq > q.At || m.Kind != turns.Semantic {
+			continue
+		}
+		if scanned++; scanned > ms.MaxScan {
+			cut = true
+			break
+		}
+		st, ok, err := ms.inForce(v, &m.Memory, q.At)
+		if err != nil {
+			return nil, false, err
+		}
+		if !ok {
+			continue
+		}
+		if x := ms.describe(op, s.Tenant, s.Agent, m, st); x.Error == "" && said.add(m.Kind, x.Text) {
+			out = append(out, api.MemoryHit{Memory: *x})
+		}
+	}
+	slices.Reverse(out)
+	return out, cut, nil
+}
+
+// maxOnRecord bounds what [Memories.OnRecord] returns.
+const maxOnRecord = 100
+
+// OnRecord returns the texts of what a summarizer by a policy's template would find, and the
+// agent has already, as far as a session sees it at a turn, oldest first: daily memories of
+// today and yesterday where it finds such, by the clock of zone; else the newest facts; at most
+// 100.
+func (ms *Memories) OnRecord(ctx context.Context, s *ledger.Session, set *turns.Settings, at lineage.Node, p policy.Policy) (out []string, err error) {
+	t, _ := summary.FindTemplate(p.Template)
+	if t.Shape != summary.Blocks && t.Shape != summary.Facts {
+		return nil, nil
+	}
+	q := RecallQuery{Facts: maxOnRecord}
+	if p.MemoryKind("") == turns.Daily {
+		zone, err := ms.reader.SessionZone(ctx, s.Tenant, set)
+		if err != nil {
+			return nil, err
+		}
+		loc, err := reader.Zone(zone)
+		if err != nil {
+			return nil, err
+		}
+		now := ms.reader.Now().In(loc)
+		q = RecallQuery{From: policy.StartOfDay(now.Year(), now.Month(), now.Day()-1, loc), To: policy.StartOfDay(now.Year(), now.Month(), now.Day()+1, loc)}
+	}
+	got, err := ms.Recall(ctx, s, at, q)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range got.Daily[max(0, len(got.Daily)-maxOnRecord):] {
+		out = append(out, m.Text)
+	}
+	for _, m := range got.Hits {
+		out = append(out, m.Text)
+	}
+	return out, nil
 }
 
 // inForce reports whether a memory was in force and seen at a position, and its status

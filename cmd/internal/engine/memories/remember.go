@@ -52,6 +52,9 @@ func (ms *Memories) Remember(ctx context.Context, c reader.Caller, f Found) (sto
 		if err != nil || known {
 			return nil, err
 		}
+		if b, ok := d.body.(*turns.MemoryBody); ok {
+			b.Extracted = true
+		}
 		d.event.ID, d.event.Digest, stored = req.ID, digest, true
 		return d, nil
 	})

@@ -123,6 +123,22 @@ func (ms *Memories) checkSave(req *api.SaveMemory) (m *turns.Memory, err error) 
 	return m, nil
 }
 
+// zoneOf returns the zone of a memory: that of the request, else the one by whose clock the
+// days of its session are told; "", which is UTC, without either.
+func (ms *Memories) zoneOf(ctx context.Context, s *ledger.Session, zone string) (string, error) {
+	if zone != "" || s == nil {
+		return zone, nil
+	}
+	_, set, err := ms.reader.SettingsInForce(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	if zone, err = ms.reader.SessionZone(ctx, s.Tenant, &set); zone == "UTC" {
+		zone = ""
+	}
+	return zone, err
+}
+
 // checkText checks a text that a person reads and that goes into contexts: its size, and
 // that it is text. Control characters other than line feed and tab, and those that
 // change the direction of text or that nobody sees, have no place in it.
@@ -148,7 +164,11 @@ func (ms *Memories) draftMemory(ctx context.Context, c reader.Caller, req *api.S
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{body: &turns.MemoryBody{Text: req.Text, Zone: req.Zone, User: req.User}}
+	zone, err := ms.zoneOf(ctx, v.session, req.Zone)
+	if err != nil {
+		return nil, err
+	}
+	d := &draft{body: &turns.MemoryBody{Text: req.Text, Zone: zone, User: req.User}}
 	names := req.Sources
 	if s := v.session; s != nil {
 		d.keys = append(d.keys, s.ID)

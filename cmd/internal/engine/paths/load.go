@@ -187,6 +187,45 @@ func (pl *Loader) Halves(ctx context.Context, s *ledger.Session, head lineage.No
 	return l.halves, err
 }
 
+// Unsummarized returns what no model has summarized on the path of head: the halves after
+// what the last compaction by a model, or by another program, covers, and the text of its
+// summary; "" and all halves if there is none. Compactions by rules, and those that only
+// shortened parts, are passed over.
+func (pl *Loader) Unsummarized(ctx context.Context, s *ledger.Session, head lineage.Node) (previous string, halves []summary.HalfTurn, err error) {
+	in, err := pl.reader.CompactionAt(s, head)
+	if err != nil {
+		return "", nil, err
+	}
+	var cut lineage.Cut
+	for !in.IsZero() {
+		l := &loading{loader: pl, counter: pl.content.Counter}
+		f, end, err := l.compaction(ctx, s, in)
+		if err != nil {
+			return "", nil, err
+		}
+		if len(f.Body.Nudge) == 0 && !compactor.ByRules(f.Body.Tier, pl.Tiers) {
+			previous, cut = view.Path{InForce: f}.PreviousSummary(), end
+			break
+		}
+		t, _, err := pl.reader.TurnEvent(in)
+		if err != nil {
+			return "", nil, err
+		}
+		if t.Parent.IsZero() {
+			break
+		}
+		up, err := pl.reader.Projections.Node(t.Parent)
+		if err != nil {
+			return "", nil, err
+		}
+		if in, err = pl.reader.CompactionAt(s, up); err != nil {
+			return "", nil, err
+		}
+	}
+	halves, err = pl.Halves(ctx, s, head, cut)
+	return previous, halves, err
+}
+
 // scan adds the halves from cut to head to l.
 func (pl *Loader) scan(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut, sc *pathScan, l *loading) error {
 	if cut.Depth() > head.Depth {

@@ -12,6 +12,19 @@ import (
 	"nexus/turns"
 )
 
+// SessionZone returns the zone by whose clock the days of a session are told: that of its rule
+// of reset; "UTC" where this daemon does not know it.
+func (r *Reader) SessionZone(ctx context.Context, tenant string, set *turns.Settings) (string, error) {
+	rule, err := r.ResetRule(ctx, tenant, set)
+	if err != nil {
+		return "", err
+	}
+	if _, err := Zone(rule.Zone()); err != nil {
+		return "UTC", nil
+	}
+	return rule.Zone(), nil
+}
+
 // zones are the zones that were loaded, by name. There are some hundred.
 var zones sync.Map
 
