@@ -36,6 +36,7 @@ func TestQuotedTextsAreTheDesigns(t *testing.T) {
 		{"spec-008-cleared.txt", func(t *testing.T, _ string) string {
 			return resultShown(t, behind(t, spec008(t, `{}`), 10, result("c", strings.Repeat("text ", 20))))
 		}, func(s string) string { return "(replaced with `" + s + "`)" }},
+		{"spec-008-progress.txt", func(t *testing.T, _ string) string { return spec008(t, `{}`).ProgressText() }, func(s string) string { return `"` + s + `"` }},
 		{"wolffish-truncated.txt", func(t *testing.T, _ string) string {
 			cx := shortenedBy(t, summary.Output{Text: "S"}, result("c", strings.Repeat("a", 45_000)))
 			return strings.Trim(between(resultShown(t, cx), "a"), "\n")

@@ -110,6 +110,7 @@ type ElidedPart struct {
 	Show   string `cbor:"2,keyasint,omitempty"`
 	Before uint64 `cbor:"3,keyasint"` // characters (Unicode code points) of the original
 	After  uint64 `cbor:"4,keyasint"`
+	Tool   string `cbor:"5,keyasint,omitempty"` // of a tool result: the name of the tool
 }
 
 // MovedBody is the body of a head move.

@@ -179,6 +179,9 @@ func samples() []sample {
 		{"compaction-model", compaction, &CompactionBody{
 			Policy: PolicyRef{Name: "wolffish"}, Trigger: Trigger{Kind: "manual"}, Mode: "manual", Tier: "helper", Model: "small-1", Summary: "x",
 			Elided: []ElidedPart{{Method: "trimmed", Show: "a…b", Before: 5000, After: 3}, {Method: "cleared", Before: 10}}}},
+		{"compaction-tool", call, &CompactionBody{
+			Policy: PolicyRef{Name: "wolffish"}, Trigger: Trigger{Kind: "overflow"}, Mode: "before_call", Tier: "llm", Summary: "x",
+			Elided: []ElidedPart{{Method: "trimmed", Show: "a…b", Before: 5000, After: 3, Tool: "read_file"}}, Nudge: []Message{TextMessage(User, "x, go on")}}},
 		{"turn-said", said, &TurnBody{Messages: []Message{TextMessage(User, "hi")}}},
 		{"moved", moved, &MovedBody{Note: "undo"}},
 		{"moved-to-start", back, &MovedBody{}},

@@ -51,7 +51,64 @@ func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.O
 	if text == "" {
 		text = s.smallest(h, in.MaxTokens)
 	}
+	if in.Template == "wolffish" {
+		text = s.inFive(text, in.Task, in.MaxTokens)
+	}
 	return summary.Output{Text: text, Tier: "extractive"}, nil
+}
+
+// fiveSections are the sections of Wolffish's summary, in its order, by our names.
+var fiveSections = [...]struct{ ours, name string }{{task, "TASK"}, {progress, "PROGRESS"}, {remaining, "REMAINING"}, {data, "DATA"}, {decisions, "DECISIONS"}}
+
+// noItem stands for a section without items.
+const noItem = "none"
+
+// inFive returns a summary of this package with the sections of Wolffish's: all five, also where
+// one has no item. first is the task that the user gave first. Items that do not fit bound are
+// left out, the last facts first.
+func (s *Summarizer) inFive(text, first string, bound uint64) string {
+	got, foreign := parse(text)
+	if len(foreign) > 0 {
+		return text
+	}
+	if first = oneLine(first, maxNewest); first != "" && !slices.ContainsFunc(got[task], func(item string) bool { return strings.Contains(item, first) }) {
+		got[task] = append([]string{first}, got[task]...)
+	}
+	write := func() string {
+		var b strings.Builder
+		for i, x := range fiveSections {
+			if i > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(x.name)
+			for _, item := range got[x.ours] {
+				b.WriteString("\n- " + item)
+			}
+			if len(got[x.ours]) == 0 {
+				b.WriteString("\n- " + noItem)
+			}
+		}
+		return b.String()
+	}
+	for out := write(); ; out = write() {
+		if s.counter.Text(out) <= bound {
+			return out
+		}
+		longest := ""
+		for _, name := range [...]string{data, decisions, progress, remaining, task} {
+			if n := len(got[name]); n > 0 && longest == "" {
+				longest = name
+			}
+		}
+		if longest == "" {
+			return text // not even the names fit
+		}
+		if n := len(got[longest]) - 1; longest == task && n == 0 && len(got[task][0]) > 80 {
+			got[task][0] = oneLine(got[task][0], len(got[task][0])/2)
+		} else {
+			got[longest] = got[longest][:n]
+		}
+	}
 }
 
 // dropQuoted drops the sentences of users that are sentences of quoted. A sentence that

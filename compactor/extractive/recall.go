@@ -26,6 +26,7 @@ func parse(text string) (got map[string][]string, foreign []string) {
 			section = line
 		case len(foreign) == 0 && line == "DATA": // an earlier build's name for FACTS
 			section = data
+		case ok && section != "" && len(foreign) == 0 && item == noItem:
 		case ok && section != "" && len(foreign) == 0:
 			got[section] = append(got[section], item)
 		default:

@@ -80,7 +80,7 @@ func (j *job) measured(h summary.HalfTurn) summary.HalfTurn {
 // room returns what the prompt, the rolling summary, the notes on record and the
 // answer leave of the window; at least a quarter of it.
 func (j *job) room() uint64 {
-	fixed := j.counter.Text(summary.Prompt(j.input)) + max(j.input.MaxTokens, j.counter.Text(j.input.Previous)) + j.limit + requestMargin
+	fixed := j.counter.Text(summary.Prompt(j.input)) + j.counter.Text(j.input.Task) + max(j.input.MaxTokens, j.counter.Text(j.input.Previous)) + j.limit + requestMargin
 	if len(j.input.Known) > 0 || j.template.AnswerTokens(1) > 1 { // the memories of earlier parts will be on record
 		fixed += j.window / knownShare
 	}

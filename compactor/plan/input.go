@@ -25,7 +25,7 @@ const ElideTier = "elide"
 func (plan *Plan) Input() summary.Input {
 	room := tokens.Sub(plan.Policy.InApprox(plan.SummaryTokens), (tokens.Approx{}).Text(plan.imagesNote()))
 	return summary.Input{
-		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, room), Focus: plan.Focus,
+		Task: plan.Task, Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, room), Focus: plan.Focus,
 		Quoted:         strings.TrimPrefix(plan.First+plan.Quoted().Text(), "\n"),
 		QuotedMessages: strings.Join(slices.Concat([]string{plan.First}, plan.Pins, plan.Rules), "\n"),
 		Template:       plan.Policy.Template, Text: plan.Policy.TemplateText, Style: plan.Policy.Style(), Known: plan.Known,

@@ -29,22 +29,43 @@ type target struct {
 func ChooseShortened(p view.Path, e policy.Elide, excess uint64) map[view.PartAt]turns.ElidedPart {
 	shown := p.ElidedAt()
 	chosen := make(map[view.PartAt]turns.ElidedPart)
+	tools := make(map[string]string) // the names of calls, by their ids
+	p.EachPart(func(_ view.PartAt, _ *turns.Message, q *turns.Part) {
+		if q.Type == turns.ToolCall {
+			tools[q.ID] = q.Name
+		}
+	})
+	toolOf := func(q *turns.Part) string {
+		if q.Type != turns.ToolCallResponse {
+			return ""
+		}
+		return cmp.Or(tools[q.ID], q.Name)
+	}
 	saved := uint64(0)
 	add := func(at view.PartAt, part turns.ElidedPart) (tokens uint64) {
 		e := turns.Elision{Message: uint64(at.Message), Part: uint64(at.Part)}
 		if tokens = view.Saving(p.CountedBy(), &p.Halves[at.Half], e, &part); tokens > 0 {
+			part.Tool = toolOf(p.Part(at))
 			chosen[at] = part
 		}
 		return tokens
 	}
 	if e.ImageMark != "" {
-		for _, at := range imageResults(p, shown) {
-			q := p.Part(at)
-			text := summary.ResultWithoutImages(q)
+		for _, x := range imageResults(p, shown) {
+			q := p.Part(x.at)
+			text := x.text
 			if !strings.HasPrefix(text, e.ImageMark) {
 				text = strings.TrimSuffix(e.ImageMark+"\n"+text, "\n")
 			}
-			saved += add(at, view.ElidedTo(q, string(view.Elided), text))
+			gone := uint64(0)
+			for _, at := range x.beside {
+				gone += add(at, view.ElidedTo(p.Part(at), string(view.Cleared), ""))
+			}
+			mark := view.ElidedTo(q, string(view.Elided), text)
+			if saved += gone + add(x.at, mark); gone > 0 { // the mark says so, also where it is longer than the result
+				mark.Tool = toolOf(q)
+				chosen[x.at] = mark
+			}
 		}
 	}
 	for _, pass := range targets(p, e, shown) {
@@ -61,11 +82,29 @@ func ChooseShortened(p view.Path, e policy.Elide, excess uint64) map[view.PartAt
 	return chosen
 }
 
-// imageResults returns the tool results that hold images and are not shortened yet.
-func imageResults(p view.Path, shown map[view.PartAt]bool) (out []view.PartAt) {
+// imageResult is a tool result that holds images.
+type imageResult struct {
+	at     view.PartAt
+	text   string        // of the result, without the images
+	beside []view.PartAt // images that are parts of the same message, behind the result
+}
+
+// imageResults returns the tool results that hold images, in their own content or as parts
+// behind them in the message, and are not shortened yet.
+func imageResults(p view.Path, shown map[view.PartAt]bool) (out []imageResult) {
 	p.EachPart(func(at view.PartAt, m *turns.Message, q *turns.Part) {
-		if q.Type == turns.ToolCallResponse && !shown[at] && q.Response.Kind() == '[' && summary.ResultWithoutImages(q) != summary.ResultText(q) {
-			out = append(out, at)
+		if q.Type != turns.ToolCallResponse || shown[at] {
+			return
+		}
+		text, n := summary.WithoutImages(q)
+		r := imageResult{at: at, text: text}
+		for k := at.Part + 1; k < len(m.Parts) && m.Parts[k].Type != turns.ToolCallResponse; k++ {
+			if b := (view.PartAt{Half: at.Half, Message: at.Message, Part: k}); summary.IsImage(&m.Parts[k]) && !shown[b] {
+				r.beside = append(r.beside, b)
+			}
+		}
+		if n > 0 || len(r.beside) > 0 {
+			out = append(out, r)
 		}
 	})
 	return out
@@ -147,7 +186,7 @@ func TrimToEnds(e policy.Elide, s string) string {
 	n := tokens.UTF16Len(s)
 	head := min(tokens.Share(n, e.HeadRatio), orMax(e.HeadCap))
 	tail := min(tokens.Share(n, e.TailRatio), orMax(e.TailCap))
-	a, b := headUnits(s, head), tailUnits(s, tail)
+	a, b := tokens.HeadUTF16(s, head), tailUnits(s, tail)
 	mark := strings.NewReplacer("{chars}", grouped(n), "{omitted}", grouped(n-tokens.UTF16Len(a)-tokens.UTF16Len(b)),
 		"{head}", grouped(tokens.UTF16Len(a)), "{tail}", grouped(tokens.UTF16Len(b))).Replace(e.Mark)
 	out := a + "\n" + mark + "\n" + b
@@ -162,19 +201,6 @@ func orMax(n uint64) uint64 {
 		return policy.MaxTokens
 	}
 	return n
-}
-
-// headUnits returns the longest prefix of s with at most n UTF-16 units, in whole
-// characters.
-func headUnits(s string, n uint64) string {
-	for i, r := range s {
-		w := uint64(max(1, utf16.RuneLen(r)))
-		if w > n {
-			return s[:i]
-		}
-		n -= w
-	}
-	return s
 }
 
 // tailUnits returns the longest suffix of s with at most n UTF-16 units, in whole

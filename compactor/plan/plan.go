@@ -51,6 +51,7 @@ type Plan struct {
 
 	Reads    []summary.HalfTurn // what the summarizer reads: Covered, the originals before the cut, or what a nudge shortens
 	Previous string             // the summary in force, which the new one must include; "" if Reads holds everything
+	Task     string             // with a nudge: the first text of the user, or its beginning
 	Known    []string           // notes on record, which a summarizer need not write again
 	First    string             // the first request, which the replacement quotes; "" for none
 	Pins     []string           // texts of pinned turns, which it quotes too, oldest first
@@ -129,6 +130,9 @@ func New(p view.Path, pol policy.Policy, trigger turns.Trigger, opt Options) (*P
 		if plan := m.shorten(); plan != nil {
 			return plan, nil
 		}
+	}
+	if !opt.FromOriginals && !opt.Cover && m.shortensOnly() {
+		return nil, NothingError("nothing more is long enough to be shortened, and the context fits")
 	}
 	if trigger.Kind == TriggerLargeOutput && p.Tokens() <= m.sizes.Room {
 		return nil, NothingError("a large result gets no shorter, and the context fits")

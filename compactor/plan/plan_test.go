@@ -155,7 +155,7 @@ func TestShorteningPaysOnlyFarFromTheTrigger(t *testing.T) {
 // A path is read for its number of messages as soon as it may have too many, however few turns
 // it has: a turn of 20 parallel calls has 21 messages or more.
 func TestMessagesAreCountedInTurnsOfManyMessages(t *testing.T) {
-	pol, err := builtin("nexus").With(turns.Raw(`{"max_messages":100}`))
+	pol, err := builtin("nexus").With(turns.Raw(`{"max_messages":100,"measure":""}`))
 	must(t, err)
 	w := compactortest.NewSession()
 	w.Policy = pol

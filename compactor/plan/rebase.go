@@ -52,7 +52,7 @@ func (plan *Plan) Rebase(now view.Path) (*Plan, error) {
 	if m.sizes.Room == 0 {
 		return nil, overheadError(now, m.sizes)
 	}
-	out.Reads, out.Previous, out.First, out.Pins, out.Carries = plan.Reads, plan.Previous, plan.First, plan.Pins, plan.Carries
+	out.Reads, out.Task, out.Previous, out.First, out.Pins, out.Carries = plan.Reads, plan.Task, plan.Previous, plan.First, plan.Pins, plan.Carries
 	out.Rules, out.Quotes = plan.Rules, plan.Quotes
 	out.SummaryTokens, out.Expects = plan.SummaryTokens, plan.Expects
 	return &out, nil

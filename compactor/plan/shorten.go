@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"strings"
+
 	"nexus/compactor/summary"
 	"nexus/compactor/view"
 	"nexus/turns"
@@ -34,16 +36,13 @@ func (m planner) shorten() *Plan {
 	if e.Nudge != "" {
 		kind, target = Nudge, tokens.Sub(target, m.sizes.Summary)
 	}
-	shortens := ChooseShortened(p, e, tokens.Sub(p.Tokens(), target))
+	shortens := ChooseShortened(p, e, tokens.Sub(m.measured(), target))
 	if len(shortens) == 0 {
 		return nil
 	}
-	// After an overflow the elisions stay: the parts must not come back whole when
-	// the user speaks, because the provider refused them.
-	forCall := e.ForCall && m.trigger.Kind != TriggerOverflow
-	plan := m.place(kind, 0, shortens, forCall)
+	plan := m.place(kind, 0, shortens, e.ForCall)
 	if kind == Nudge {
-		plan.Reads = halvesOf(p, shortens)
+		plan.Reads, plan.Task = halvesOf(p, shortens), firstTask(p)
 		plan.Previous = nudged(p)
 		plan.Span.SawThrough = p.LaterSeen(plan.Reads[len(plan.Reads)-1].Ref, len(p.Halves))
 		saved := tokens.Sub(p.ShownFrom(0), plan.TokensKept)
@@ -57,6 +56,40 @@ func (m planner) shorten() *Plan {
 		return nil
 	}
 	return &plan
+}
+
+// measured returns the tokens of the messages as the policy's trigger measures them: by the
+// provider's count where that is the higher one.
+func (m planner) measured() uint64 {
+	p := m.path
+	estimate := p.Tokens()
+	return max(estimate, tokens.Sub(contextSize(p, m.policy, p.MeasureLoad(estimate), m.sizes), p.Overhead))
+}
+
+// shortensOnly reports whether the policy shortens parts, and cuts only what does not fit
+// even so, and the context fits.
+func (m planner) shortensOnly() bool {
+	asked := m.trigger.Kind == TriggerManual || m.trigger.Kind == TriggerOverflow
+	p := m.path
+	return m.policy.Elide.Nudge != "" && !asked && p.Tokens()+p.Framing()[len(p.Halves)] <= m.sizes.Room
+}
+
+// maxTask bounds the task that a summarizer of shortened parts is told, in UTF-16 units.
+const maxTask = 2_000
+
+// firstTask returns the beginning of the first text of the user on the path.
+func firstTask(p view.Path) string {
+	for i := range p.Halves {
+		h := &p.Halves[i]
+		for j := range h.Messages {
+			if m := &h.Messages[j]; m.Role == turns.User && !summary.IsResult(m) {
+				if text := strings.TrimSpace(summary.TextOf(m)); text != "" {
+					return tokens.HeadUTF16(text, maxTask)
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // prune returns the plan that shortens what pays. nil: nothing pays, or covering
@@ -84,12 +117,22 @@ func (m planner) fitsShown(plan *Plan) bool {
 	return plan.TokensAfter()+m.path.Framing()[len(m.path.Halves)] <= m.sizes.Room
 }
 
-// halvesOf returns the halves that hold chosen parts, in path order.
+// halvesOf returns the halves that hold chosen parts, and the calls whose results these
+// are, in path order.
 func halvesOf(p view.Path, chosen map[view.PartAt]turns.ElidedPart) (out []summary.HalfTurn) {
 	in := make(map[int]bool, len(chosen))
+	results := make(map[string]bool)
 	for at := range chosen {
 		in[at.Half] = true
+		if q := p.Part(at); q.Type == turns.ToolCallResponse {
+			results[q.ID] = true
+		}
 	}
+	p.EachPart(func(at view.PartAt, _ *turns.Message, q *turns.Part) {
+		if q.Type == turns.ToolCall && results[q.ID] {
+			in[at.Half] = true
+		}
+	})
 	for i := range p.Halves {
 		if in[i] {
 			out = append(out, p.Halves[i])

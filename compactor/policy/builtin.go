@@ -136,6 +136,7 @@ func wolffish() Policy {
 func nexus() Policy {
 	return Policy{
 		Name: "nexus", Version: 1, Counter: "approx-1", Mode: BeforeCall,
+		Measure:       Higher, // "contextTokensUsed", the provider's, where it is known
 		ReserveTokens: 20_000, // "contextTokens > contextWindow - reserveTokens", RESERVE_TOKENS
 		KeepTokens:    30_000, // partitionTurns's keepTokens
 		// The design has no target. Its examples end at 45,000 to 50,000 of 200,000

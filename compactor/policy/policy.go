@@ -11,6 +11,15 @@ import (
 	"nexus/turns/tokens"
 )
 
+// ProgressText returns what a client may show while a compaction is made; "": the policy's
+// design names no text. Source: SPEC-008, "Future Considerations".
+func (p Policy) ProgressText() string {
+	if p.Template == "spec-008" {
+		return "Organizing conversation..."
+	}
+	return ""
+}
+
 // Mode says when a compaction is made.
 type Mode string
 

@@ -142,21 +142,6 @@ func PartText(p *turns.Part) string {
 	return ""
 }
 
-// ResultWithoutImages returns only the text of a result.
-func ResultWithoutImages(p *turns.Part) string {
-	parts, ok := ResultParts(p)
-	if !ok {
-		return ResultText(p)
-	}
-	var out []string
-	for i := range parts {
-		if parts[i].Type == turns.Text {
-			out = append(out, parts[i].Content)
-		}
-	}
-	return strings.Join(out, "\n")
-}
-
 // ResultParts returns a response that is a list of parts.
 func ResultParts(p *turns.Part) ([]turns.Part, bool) {
 	if p.Response.Kind() != '[' {

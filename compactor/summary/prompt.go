@@ -60,6 +60,9 @@ func prompt(in Input, merge bool) string {
 	if in.Previous != "" && !merge {
 		b.WriteString("An earlier summary stands first: carry on what still holds of it.\n")
 	}
+	if in.Task != "" && !merge {
+		b.WriteString("What the user asked for is between <task> tags: it is part of the record.\n")
+	}
 	if len(in.Known) > 0 {
 		b.WriteString("What stands between <memories> tags is on record already: do not write it down again.\n")
 	}
@@ -69,11 +72,14 @@ func prompt(in Input, merge bool) string {
 	return b.String()
 }
 
-// Transcript writes in as text: the notes on record, the earlier summary, then each
+// Transcript writes in as text: the user's task, the notes on record, the earlier summary, then each
 // half turn under its depth and role. It escapes text that imitates these headings.
 // It names images and other blobs, but never writes them out.
 func Transcript(in Input) string {
 	var b strings.Builder
+	if in.Task != "" {
+		b.WriteString("<task>\n" + headings(in.Task) + "\n</task>\n")
+	}
 	writeKnown(&b, in.Known)
 	if in.Previous != "" {
 		writeSummary(&b, in.Previous)

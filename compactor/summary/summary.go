@@ -19,6 +19,7 @@ type Summarizer interface {
 type Input struct {
 	Previous  string // the summary in force, whose content the new one must include; "" for none
 	Halves    []HalfTurn
+	Task      string // what the user asked for first, where Halves may not have it; at most 2,000 UTF-16 units
 	MaxTokens uint64
 	Focus     string // what the caller wants kept; may be ""
 	Quoted    string // what stands beside the summary word for word, and need not be in it; may be ""

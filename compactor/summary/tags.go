@@ -19,7 +19,7 @@ func RecalledData(s string) string {
 
 // markers are the names of the tags that this package writes, and of the memories'
 // tag, which contexts hold too.
-var markers = [...]string{"summary", "first_request", "late_result", "memories"}
+var markers = [...]string{"summary", "first_request", "late_result", "memories", "task"}
 
 // Escape writes "&lt;" for the "<" of everything in s that reads as one of our tags:
 // opening or closing, in any case and spacing.

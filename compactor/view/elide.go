@@ -90,7 +90,7 @@ func elidedPart(p turns.Part, show string) turns.Part {
 		return turns.Part{Type: p.Type, ID: p.ID, Name: p.Name, Arguments: args, Ext: p.Ext}
 	case turns.ToolCallResponse:
 		return turns.Part{Type: p.Type, ID: p.ID, Name: p.Name, IsError: p.IsError, Response: turns.RawText(strings.ToValidUTF8(show, "�"))}
-	case turns.Reasoning:
+	case turns.Reasoning, turns.Blob, turns.URI, turns.File:
 		if show == "" {
 			return turns.Part{}
 		}

@@ -54,6 +54,9 @@ type Elision struct {
 	Method  string   `json:"method"`
 	Before  uint64   `json:"chars_before"`
 	After   uint64   `json:"chars_after"`
+	// Reduction is the share of the characters that is not shown, in [0, 1].
+	Reduction float64 `json:"reduction"`
+	Tool      string  `json:"tool,omitempty,omitzero"` // of a tool result: the name of the tool
 }
 
 // RunCompaction is compaction.run.

@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"nexus/turns"
@@ -40,6 +41,18 @@ func UTF16Len(s string) uint64 {
 		}
 	}
 	return uint64(n)
+}
+
+// HeadUTF16 returns the longest prefix of s with at most n UTF-16 units, in whole characters.
+func HeadUTF16(s string, n uint64) string {
+	for i, r := range s {
+		w := uint64(max(1, utf16.RuneLen(r)))
+		if w > n {
+			return s[:i]
+		}
+		n -= w
+	}
+	return s
 }
 
 func codePoints(s string) uint64 { return uint64(utf8.RuneCountInString(s)) }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 
 	"nexus/cmd/internal/engine/archive"
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 const (
@@ -58,7 +58,7 @@ func (x *Exporter) wolffish(ctx context.Context, s *archive.Session) (written in
 	err = x.steps(ctx, s, &at, func(st step, output string) error {
 		st.preview = preview(output)
 		steps = append(steps, st)
-		log = fmt.Appendf(log, "### Step %d: %s (%s chars, turn %s)\n%s\n\n", st.number, st.tool, thousands(utf8.RuneCountInString(output)), st.turn, output)
+		log = fmt.Appendf(log, "### Step %d: %s (%s chars, turn %s)\n%s\n\n", st.number, st.tool, thousands(int(tokens.UTF16Len(output))), st.turn, output)
 		if len(log) > flushBytes {
 			return flush()
 		}
@@ -168,15 +168,16 @@ func taskFile(session turns.ID, request, old string, steps []step) []byte {
 	return []byte(b.String())
 }
 
-// preview returns the beginning of an output on one line, with its length. So no line
+// preview returns the beginning of an output on one line, with its length in UTF-16 units. So no line
 // of an output can look like a step.
 func preview(output string) string {
-	r := []rune(output)
-	shown, rest := r, ""
-	if len(r) > previewChars {
-		shown, rest = r[:previewChars], fmt.Sprintf("... [%s chars omitted]", thousands(len(r)-previewChars))
+	n := int(tokens.UTF16Len(output))
+	shown, rest := output, ""
+	if n > previewChars {
+		shown = tokens.HeadUTF16(output, previewChars)
+		rest = fmt.Sprintf("... [%s chars omitted]", thousands(n-int(tokens.UTF16Len(shown))))
 	}
-	return fmt.Sprintf("(%s chars) %s%s", thousands(len(r)), oneLine(string(shown)), rest)
+	return fmt.Sprintf("(%s chars) %s%s", thousands(n), oneLine(shown), rest)
 }
 
 // oneLine writes line ends as \n. Other control characters become spaces.

@@ -133,11 +133,11 @@ func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.I
 		}
 		if !started {
 			started = true
-			cm.writer.Announce(c, session, "compaction.started", turns.ID{}, "", map[string]any{
-				"messages_count": w.path.MeasureLoad(0).Messages, "targets_count": w.plan.Targets(), "force": w.plan.Trigger.Kind == plan.TriggerOverflow})
+			cm.writer.Announce(c, session, "compaction.started", turns.ID{}, "", withText(w.policy, map[string]any{
+				"messages_count": w.path.MeasureLoad(0).Messages, "targets_count": w.plan.Targets(), "force": w.plan.Trigger.Kind == plan.TriggerOverflow}))
 		}
 		progress := func(done, all int) {
-			cm.writer.Announce(c, session, "compaction.progress", turns.ID{}, "", map[string]any{"parts_done": done, "parts": all})
+			cm.writer.Announce(c, session, "compaction.progress", turns.ID{}, "", withText(w.policy, map[string]any{"parts_done": done, "parts": all}))
 		}
 		tiers := compactor.ForModel(cm.paths.Tiers, w.policy.SummaryModels(w.model)...)
 		if k.Local {
@@ -185,6 +185,14 @@ func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.I
 		return ref, err
 	}
 	return turns.Ref{}, fmt.Errorf("%w: the session kept moving while it was compacted", ledger.ErrUnavailable)
+}
+
+// withText adds what a client may show meanwhile to the details of a notification.
+func withText(p policy.Policy, details map[string]any) map[string]any {
+	if text := p.ProgressText(); text != "" {
+		details["text"] = text
+	}
+	return details
 }
 
 // wasted totals what summarizers used in tries that no compaction holds yet.

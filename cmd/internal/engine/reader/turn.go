@@ -159,7 +159,10 @@ func (rd *Reader) fillCompaction(out *api.Turn, ev *turns.Event, full bool) erro
 	for i, el := range s.Elisions[:min(len(s.Elisions), rd.page.TextBytes()/elisionBytes)] {
 		x := api.Elision{Turn: el.Turn.Turn, Half: el.Half.String(), Message: el.Message, Part: el.Part}
 		if i < len(b.Elided) {
-			x.Method, x.Before, x.After = b.Elided[i].Method, b.Elided[i].Before, b.Elided[i].After
+			x.Method, x.Before, x.After, x.Tool = b.Elided[i].Method, b.Elided[i].Before, b.Elided[i].After, b.Elided[i].Tool
+			if x.Before > x.After {
+				x.Reduction = float64(x.Before-x.After) / float64(x.Before)
+			}
 		}
 		k.Elisions = append(k.Elisions, x)
 	}

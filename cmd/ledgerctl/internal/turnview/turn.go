@@ -109,7 +109,11 @@ func Show(term *terminal.Terminal, t *api.Turn) {
 				row("shorter", "and %s more", prose.Plural(uint64(len(k.Elisions)-i), "part"))
 				break
 			}
-			row("shorter", "%s %s %d.%d: %s, %s → %s characters", prose.Short(x.Turn), x.Half, x.Message, x.Part, prose.Printable(x.Method), prose.Grouped(x.Before), prose.Grouped(x.After))
+			tool := ""
+			if x.Tool != "" {
+				tool = prose.Printable(x.Tool) + ", "
+			}
+			row("shorter", "%s %s %d.%d: %s%s, %s → %s characters (−%.0f %%)", prose.Short(x.Turn), x.Half, x.Message, x.Part, tool, prose.Printable(x.Method), prose.Grouped(x.Before), prose.Grouped(x.After), 100*x.Reduction)
 		}
 		if s := k.Since; s != nil {
 			row("since", "%s: %s tokens in, %s of them from the cache; the first wrote %s to it", prose.Plural(s.Calls, "call"),
