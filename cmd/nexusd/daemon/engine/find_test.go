@@ -72,3 +72,20 @@ func TestNamesAreFoundByTheirEndsAndLabels(t *testing.T) {
 		t.Errorf("one character: %+v", got)
 	}
 }
+
+// What other agents have neither crowds out what a caller names nor shows in the answer.
+func TestNamesOfOtherAgentsDoNotCount(t *testing.T) {
+	e := newWorld().Engine(t)
+	theirs := create(t, e, 0, "nexus").ID
+	for range 4200 { // more ids than one request compares
+		add(t, e, theirs, say("x", ""))
+	}
+	own := must(e.Create(t.Context(), bob, api.CreateSession{}, nil))(t).ID
+	got := must(e.FindNames(t.Context(), bob, api.FindNames{Name: own.String()[:1]}))(t)
+	if got.Cut || len(got.Sessions) != 1 || got.Sessions[0].ID != own || len(got.Turns) != 0 {
+		t.Errorf("%+v, want the one session of bob, and no more", got)
+	}
+	if got := must(e.FindNames(t.Context(), alice, api.FindNames{Name: own.String()[:1], Kind: "session"}))(t); !got.Cut {
+		t.Errorf("of alice, who has more ids than a request compares: %+v", got)
+	}
+}
