@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus/compactor/summary"
 	"nexus/turns"
 )
 
@@ -18,16 +19,17 @@ type Kind int
 //   - Identifiers: a word of four characters or more that has letters and also a digit, a joint (_ . -), or a capital after a
 //     small letter.
 //   - Numbers: a word without letters that has at least three digits.
-//   - Errors: a line that looks like an error report.
+//   - Errors: a line of what a tool returned as a failure, see [summary.FactFinder].
 //   - Lines: a whole line of 30 characters or more. The line numbers of a listing do not belong to it.
 //
 // A word is a run of ASCII letters, digits and _ . - / ~ @.
 //
-// This finder is independent on purpose. Package summary has another one, for the
-// survival report and for the check of what models write, and package extractive has
-// its own. Compare judges summaries, so it must not share a summarizer's idea of a
-// fact: each would then be measured by its own idea of what matters. Do not merge
-// them. A change here also changes the figures in docs/policies/comparison.md.
+// The finder of all kinds but errors is independent on purpose. Package summary has another
+// one, for the survival report and for the check of what models write, and package extractive
+// has its own. Compare judges summaries, so it must not share a summarizer's idea of which
+// words matter. What a tool returned as an error is no idea of a summarizer's: there is one
+// finder of it (decision 86). A change here also changes the figures in
+// docs/policies/comparison.md.
 const (
 	Paths Kind = iota
 	Identifiers
@@ -54,11 +56,13 @@ type fact struct {
 // maxWord bounds the length of a word: a longer one is data that nobody names again.
 const maxWord = 200
 
-// eachFact calls found for each fact of a text, also for repeated ones.
-func eachFact(text string, found func(fact)) {
+// eachFact calls found for each fact of a text, also for repeated ones. reported are the lines
+// that report an error.
+func eachFact(text string, reported map[string]bool, found func(fact)) {
 	for line := range strings.SplitSeq(text, "\n") {
-		if line = trimLine(line); isErrorLine(line) {
-			found(fact{Errors, line})
+		line = trimLine(line)
+		if l := summary.FactLine(line); reported[l] {
+			found(fact{Errors, l})
 		}
 		if l := unlisted(line); utf8.RuneCountInString(l) >= minLine {
 			found(fact{Lines, l})
@@ -139,22 +143,24 @@ func kindOf(w string) (Kind, bool) {
 	return 0, false
 }
 
-// errorSigns are lower-case phrases of lines that report an error. Single words
-// would match most code that handles errors.
-var errorSigns = [...]string{"error: ", "error[", "fatal: ", "panic: ", "exception: ", "failed: ", "failure: ", "failed to ", "undefined: ",
-	"--- fail", "traceback (", "no such file", "not found", "permission denied", "exit status "}
-
-func isErrorLine(line string) bool {
-	if len(line) < 12 || len(line) > 300 {
-		return false
+// errorsOf returns the lines of a transcript that report an error: those that the finder of
+// package summary finds in what tools returned. Text that looks like an error is none in a
+// source file that a tool read.
+func errorsOf(t *Transcript) map[string]bool {
+	hs := make([]summary.HalfTurn, 2*len(t.turns))
+	for at := range hs {
+		hs[at] = summary.HalfTurn{Half: halves[at%2], Messages: t.messages(at)}
 	}
-	lower := strings.ToLower(line)
-	for _, s := range errorSigns {
-		if strings.Contains(lower, s) {
-			return true
-		}
+	found := make(map[string]bool)
+	finder := summary.NewFactFinder(hs)
+	for i := range hs {
+		finder.Each(&hs[i], func(f summary.Fact) {
+			if f.Kind == summary.ErrorKind {
+				found[strings.Clone(f.Text)] = true
+			}
+		})
 	}
-	return false
+	return found
 }
 
 // minLine is the least length of a line that counts as a fact, in characters.

@@ -21,10 +21,11 @@ func TestFacts(t *testing.T) {
 		"  ERROR: it broke badly\t":                                                 {{Errors, "ERROR: it broke badly"}},
 		"if err != nil { return error }":                                            {{Lines, "if err != nil { return error }"}},
 		"   12→  if err != nil { return those }\n7\tif err != nil { return those }": {{Lines, "if err != nil { return those }"}, {Lines, "if err != nil { return those }"}},
-		"--- FAIL: TestX (0.00s)":                                                   {{Errors, "--- FAIL: TestX (0.00s)"}, {Identifiers, "TestX"}, {Identifiers, "0.00s"}},
+		"--- FAIL: TestX (0.00s)":                                                   {{Errors, "FAIL: TestX (0.00s)"}, {Identifiers, "TestX"}, {Identifiers, "0.00s"}},
 	} {
 		var got []fact
-		eachFact(text, func(f fact) { got = append(got, f) })
+		reported := map[string]bool{"ERROR: it broke badly": true, "FAIL: TestX (0.00s)": true}
+		eachFact(text, reported, func(f fact) { got = append(got, f) })
 		if d := cmp.Diff(want, got, cmp.AllowUnexported(fact{})); d != "" {
 			t.Errorf("%q: %s", text, d)
 		}
@@ -97,5 +98,37 @@ func TestShortened(t *testing.T) {
 	}
 	if got, want := r.out.Survival.AllEarlier(), (Share{All: 4, Shown: 2, Reachable: 1}); got != want {
 		t.Errorf("earlier %+v, want %+v", got, want)
+	}
+}
+
+// Only a tool returns an error: source that a tool read, and what the agent says of errors, has
+// none, though it looks so.
+func TestErrorsAreWhatToolsReturned(t *testing.T) {
+	call := func(id, tool, arguments string) turns.Message {
+		return turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: id, Name: tool, Arguments: turns.Raw(arguments)}}}
+	}
+	result := func(id, text string) turns.Message {
+		b, err := turns.EncodeJSON(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Response: b}}}
+	}
+	response := func(m turns.Message) *turns.Message { return &m }
+	const source, failure = "error: the table has no row 17", "main.go:7:3: undefined: rowOf"
+	tr := New([]Turn{
+		{[]turns.Message{turns.TextMessage(turns.User, "go")}, response(call("a", "Read", `{"file_path":"main.go"}`))},
+		{[]turns.Message{result("a", "package main\n"+source+"\n")}, response(call("b", "Bash", `{"command":"go build ./..."}`))},
+		{[]turns.Message{result("b", failure+"\nexit status 1\n")}, response(turns.TextMessage(turns.Assistant, "I see."))},
+		{[]turns.Message{turns.TextMessage(turns.User, "what was it?")}, response(turns.TextMessage(turns.Assistant, source+"\n"+failure))},
+	}, 0)
+	var got []string
+	for _, f := range tr.facts.facts {
+		if f.kind == Errors {
+			got = append(got, f.text)
+		}
+	}
+	if d := cmp.Diff([]string{failure}, got); d != "" {
+		t.Errorf("errors that the agent repeats (-want +got):\n%s", d)
 	}
 }
