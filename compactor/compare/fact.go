@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"nexus/compactor/summary"
 	"nexus/turns"
 )
 
@@ -19,32 +18,29 @@ type Kind int
 //   - Identifiers: a word of four characters or more that has letters and also a digit, a joint (_ . -), or a capital after a
 //     small letter.
 //   - Numbers: a word without letters that has at least three digits.
-//   - Errors: a line of what a tool returned as a failure, see [summary.FactFinder].
 //   - Lines: a whole line of 30 characters or more. The line numbers of a listing do not belong to it.
 //
 // A word is a run of ASCII letters, digits and _ . - / ~ @.
 //
-// The finder of all kinds but errors is independent on purpose. Package summary has another
+// This finder of words and lines is independent on purpose. Package summary has another
 // one, for the survival report and for the check of what models write, and package extractive
 // has its own. Compare judges summaries, so it must not share a summarizer's idea of which
-// words matter. What a tool returned as an error is no idea of a summarizer's: there is one
-// finder of it (decision 86). A change here also changes the figures in
-// docs/policies/comparison.md.
+// words matter. What is an error, summary alone says (decision 86). A change here also changes
+// the figures in docs/policies/comparison.md.
 const (
 	Paths Kind = iota
 	Identifiers
 	Numbers
-	Errors
 	Lines
 	kinds
 )
 
 // Kinds returns all kinds, in order.
-func Kinds() []Kind { return []Kind{Paths, Identifiers, Numbers, Errors, Lines} }
+func Kinds() []Kind { return []Kind{Paths, Identifiers, Numbers, Lines} }
 
-// String returns the kind's name: paths, identifiers, numbers, errors, lines.
+// String returns the kind's name: paths, identifiers, numbers, lines.
 func (k Kind) String() string {
-	return [...]string{"paths", "identifiers", "numbers", "errors", "lines"}[k]
+	return [...]string{"paths", "identifiers", "numbers", "lines"}[k]
 }
 
 // fact is a piece of text that an agent may need again.
@@ -56,14 +52,10 @@ type fact struct {
 // maxWord bounds the length of a word: a longer one is data that nobody names again.
 const maxWord = 200
 
-// eachFact calls found for each fact of a text, also for repeated ones. reported are the lines
-// that report an error.
-func eachFact(text string, reported map[string]bool, found func(fact)) {
+// eachFact calls found for each fact of a text, also for repeated ones.
+func eachFact(text string, found func(fact)) {
 	for line := range strings.SplitSeq(text, "\n") {
 		line = trimLine(line)
-		if l := summary.FactLine(line); reported[l] {
-			found(fact{Errors, l})
-		}
 		if l := unlisted(line); utf8.RuneCountInString(l) >= minLine {
 			found(fact{Lines, l})
 		}
@@ -141,26 +133,6 @@ func kindOf(w string) (Kind, bool) {
 		return Numbers, true
 	}
 	return 0, false
-}
-
-// errorsOf returns the lines of a transcript that report an error: those that the finder of
-// package summary finds in what tools returned. Text that looks like an error is none in a
-// source file that a tool read.
-func errorsOf(t *Transcript) map[string]bool {
-	hs := make([]summary.HalfTurn, 2*len(t.turns))
-	for at := range hs {
-		hs[at] = summary.HalfTurn{Half: halves[at%2], Messages: t.messages(at)}
-	}
-	found := make(map[string]bool)
-	finder := summary.NewFactFinder(hs)
-	for i := range hs {
-		finder.Each(&hs[i], func(f summary.Fact) {
-			if f.Kind == summary.ErrorKind {
-				found[strings.Clone(f.Text)] = true
-			}
-		})
-	}
-	return found
 }
 
 // minLine is the least length of a line that counts as a fact, in characters.

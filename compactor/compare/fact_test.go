@@ -18,14 +18,13 @@ func TestFacts(t *testing.T) {
 		"maxSize max_size max-size v1.2 a1b":                                        {{Lines, "maxSize max_size max-size v1.2 a1b"}, {Identifiers, "maxSize"}, {Identifiers, "max_size"}, {Identifiers, "max-size"}, {Identifiers, "v1.2"}},
 		"HTTP README Title word 12 1.5":                                             nil,
 		"99 100 1,234 2026-11-21 3.141":                                             {{Numbers, "100"}, {Numbers, "234"}, {Numbers, "2026-11-21"}, {Numbers, "3.141"}},
-		"  ERROR: it broke badly\t":                                                 {{Errors, "ERROR: it broke badly"}},
+		"  ERROR: it broke badly\t":                                                 nil,
 		"if err != nil { return error }":                                            {{Lines, "if err != nil { return error }"}},
 		"   12→  if err != nil { return those }\n7\tif err != nil { return those }": {{Lines, "if err != nil { return those }"}, {Lines, "if err != nil { return those }"}},
-		"--- FAIL: TestX (0.00s)":                                                   {{Errors, "FAIL: TestX (0.00s)"}, {Identifiers, "TestX"}, {Identifiers, "0.00s"}},
+		"--- FAIL: TestX (0.00s)":                                                   {{Identifiers, "TestX"}, {Identifiers, "0.00s"}},
 	} {
 		var got []fact
-		reported := map[string]bool{"ERROR: it broke badly": true, "FAIL: TestX (0.00s)": true}
-		eachFact(text, reported, func(f fact) { got = append(got, f) })
+		eachFact(text, func(f fact) { got = append(got, f) })
 		if d := cmp.Diff(want, got, cmp.AllowUnexported(fact{})); d != "" {
 			t.Errorf("%q: %s", text, d)
 		}
@@ -62,7 +61,7 @@ func TestPageNames(t *testing.T) {
 	if p.has(fact{Paths, "src/a.go"}, false) {
 		t.Error("grouped, where paths are not")
 	}
-	if !p.has(fact{Errors, "error: it was full"}, true) || !p.has(fact{Numbers, "4096"}, true) || p.has(fact{Numbers, "409"}, true) {
+	if !p.has(fact{Lines, "- error: it was full (twice)"}, true) || !p.has(fact{Numbers, "4096"}, true) || p.has(fact{Numbers, "409"}, true) {
 		t.Error("words and lines")
 	}
 	if (*page)(nil).has(fact{Paths, "a/b"}, true) {
@@ -98,37 +97,5 @@ func TestShortened(t *testing.T) {
 	}
 	if got, want := r.out.Survival.AllEarlier(), (Share{All: 4, Shown: 2, Reachable: 1}); got != want {
 		t.Errorf("earlier %+v, want %+v", got, want)
-	}
-}
-
-// Only a tool returns an error: source that a tool read, and what the agent says of errors, has
-// none, though it looks so.
-func TestErrorsAreWhatToolsReturned(t *testing.T) {
-	call := func(id, tool, arguments string) turns.Message {
-		return turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: id, Name: tool, Arguments: turns.Raw(arguments)}}}
-	}
-	result := func(id, text string) turns.Message {
-		b, err := turns.EncodeJSON(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Response: b}}}
-	}
-	response := func(m turns.Message) *turns.Message { return &m }
-	const source, failure = "error: the table has no row 17", "main.go:7:3: undefined: rowOf"
-	tr := New([]Turn{
-		{[]turns.Message{turns.TextMessage(turns.User, "go")}, response(call("a", "Read", `{"file_path":"main.go"}`))},
-		{[]turns.Message{result("a", "package main\n"+source+"\n")}, response(call("b", "Bash", `{"command":"go build ./..."}`))},
-		{[]turns.Message{result("b", failure+"\nexit status 1\n")}, response(turns.TextMessage(turns.Assistant, "I see."))},
-		{[]turns.Message{turns.TextMessage(turns.User, "what was it?")}, response(turns.TextMessage(turns.Assistant, source+"\n"+failure))},
-	}, 0)
-	var got []string
-	for _, f := range tr.facts.facts {
-		if f.kind == Errors {
-			got = append(got, f.text)
-		}
-	}
-	if d := cmp.Diff([]string{failure}, got); d != "" {
-		t.Errorf("errors that the agent repeats (-want +got):\n%s", d)
 	}
 }

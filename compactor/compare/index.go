@@ -22,12 +22,12 @@ type use struct {
 
 func newIndex(t *Transcript) index {
 	x := index{uses: make([][]use, len(t.turns))}
-	reported, ids := errorsOf(t), make(map[fact]int32)
+	ids := make(map[fact]int32)
 	written := make([][]int32, len(t.turns))
 	for i := range t.turns {
 		if r := t.turns[i].Response; r != nil {
 			eachWritten(r, func(s string) {
-				eachFact(s, reported, func(f fact) {
+				eachFact(s, func(f fact) {
 					id, ok := ids[f]
 					if !ok {
 						id = int32(len(x.facts))
@@ -44,7 +44,7 @@ func newIndex(t *Transcript) index {
 	x.places = make([][]int32, len(x.facts))
 	for at := range int32(2 * len(t.turns)) {
 		eachText(t.messages(int(at)), func(s string) {
-			eachFact(s, reported, func(f fact) {
+			eachFact(s, func(f fact) {
 				if id, ok := ids[f]; ok {
 					if p := x.places[id]; len(p) == 0 || p[len(p)-1] != at {
 						x.places[id] = append(p, at)

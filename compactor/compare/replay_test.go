@@ -265,10 +265,9 @@ func random(rng *rand.Rand, n int) *Transcript {
 
 // slowScore counts a call's facts with no index: it reads the whole history.
 func slowScore(r *replay, turn int) (s Survival) {
-	reported := errorsOf(r.t)
 	factsOf := func(ms []turns.Message) map[fact]bool {
 		out := make(map[fact]bool)
-		eachText(ms, func(text string) { eachFact(text, reported, func(f fact) { out[f] = true }) })
+		eachText(ms, func(text string) { eachFact(text, func(f fact) { out[f] = true }) })
 		return out
 	}
 	sent := turn
@@ -311,7 +310,7 @@ func slowScore(r *replay, turn int) (s Survival) {
 		}
 	}
 	written := make(map[fact]bool)
-	eachWritten(r.t.turns[turn].Response, func(text string) { eachFact(text, reported, func(f fact) { written[f] = true }) })
+	eachWritten(r.t.turns[turn].Response, func(text string) { eachFact(text, func(f fact) { written[f] = true }) })
 	for f := range written {
 		earlier, hidden, inShown := false, false, false
 		for at := range place(sent, turns.MessagesHalf) {
@@ -342,7 +341,7 @@ func slowScore(r *replay, turn int) (s Survival) {
 }
 
 func slowNames(text string, f fact) bool {
-	if f.kind == Errors {
+	if f.kind == Lines {
 		return strings.Contains(text, f.text)
 	}
 	for line := range strings.SplitSeq(text, "\n") {

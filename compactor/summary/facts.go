@@ -105,7 +105,7 @@ func eachSentenceOfUser(text string, found func(Fact)) {
 			continue
 		}
 		EachSentence(line, func(s string) {
-			if s = FactLine(s); strings.IndexFunc(s, unicode.IsLetter) >= 0 {
+			if s = trimLine(s); strings.IndexFunc(s, unicode.IsLetter) >= 0 {
 				n++
 				foundLine(UserKind, s, found)
 			}
@@ -132,14 +132,14 @@ func EachName(text string, found func(Fact)) {
 // foundLine reports a whole line, clipped. A quote counts only if it is a line of
 // its own.
 func foundLine(kind, line string, found func(Fact)) {
-	if line = FactLine(line); len(line) >= minFactBytes {
+	if line = trimLine(line); len(line) >= minFactBytes {
 		found(Fact{kind, line})
 	}
 }
 
-// FactLine returns a line as facts have it: clipped, without what lists and quotes put
+// trimLine returns a line as facts have it: clipped, without what lists and quotes put
 // around it.
-func FactLine(line string) string {
+func trimLine(line string) string {
 	line = strings.Trim(line, " \t\r-*>`$")
 	return line[:runeStart(line, min(len(line), maxFactBytes))]
 }

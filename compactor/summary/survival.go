@@ -155,7 +155,7 @@ func (s *Survey) show(ms []turns.Message) {
 		}
 	}
 	line := func(text string) {
-		if text = FactLine(text); len(text) >= minFactBytes {
+		if text = trimLine(text); len(text) >= minFactBytes {
 			keep(Fact{UserKind, text})
 			keep(Fact{ErrorKind, text})
 			keep(Fact{CommandKind, text})
