@@ -3,6 +3,7 @@ package sessions
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -52,6 +53,9 @@ func (ss *Sessions) FindNames(ctx context.Context, c reader.Caller, req api.Find
 	n := 0
 	for _, agent := range agents {
 		for ref, err := range ss.reader.Projections.Named(c.Tenant, agent, strings.ToUpper(req.Name)) {
+			if err == nil && ctx.Err() != nil {
+				err = fmt.Errorf("%w: looked for a name: %w", ledger.ErrUnavailable, ctx.Err())
+			}
 			if err != nil {
 				return nil, err
 			}
