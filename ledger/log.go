@@ -65,10 +65,6 @@ type Log interface {
 	// older one, so only an Append proves a tail. [ErrNotFound]: none.
 	Last(ctx context.Context, subject string) (Record, error)
 
-	// Next is the first record of subject after position after.
-	// [ErrNotFound]: none.
-	Next(ctx context.Context, subject string, after uint64) (Record, error)
-
 	// Get is the record at seq. [ErrNotFound]: none.
 	Get(ctx context.Context, seq uint64) (Record, error)
 
@@ -79,6 +75,11 @@ type Log interface {
 	// on with new records until ctx ends, and then ends without an error; without,
 	// it ends after the record that was last when Read was called.
 	Read(ctx context.Context, from uint64, follow bool) iter.Seq2[Record, error]
+
+	// Chain yields the records of subject after position after, in order, as Read does: those
+	// that it has when Chain is called, and maybe those that come meanwhile. It reads no record
+	// of another chain. A record that can't be read may be left out: the chain's own rules tell.
+	Chain(ctx context.Context, subject string, after uint64) iter.Seq2[Record, error]
 
 	// State describes the log. Errors: [ErrUnavailable].
 	State(ctx context.Context) (State, error)

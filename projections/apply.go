@@ -145,13 +145,13 @@ func (a *applier) session(r ledger.Record, e *turns.Event, c *chain, node lineag
 	a.changes.chains[id] = c
 	switch {
 	case e.Kind == turns.KindOpened:
-		err = errors.Join(a.opened(&c.session), a.name(c.session.Tenant, id, id), a.batch.Set(num(key(pSettings, id), e.Index), nil, nil))
+		err = errors.Join(a.opened(&c.session), a.name(&c.session, id), a.batch.Set(num(key(pSettings, id), e.Index), nil, nil))
 	case e.Kind == turns.KindChanged:
 		err = a.batch.Set(num(key(pSettings, id), e.Index), nil, nil)
 	case e.Kind == turns.KindMoved:
 		err = a.batch.Set(num(key(pMove, id, e.To.Session, e.To.Turn), e.Index), nil, nil)
 	case e.Kind.IsTurn():
-		err = errors.Join(a.turn(node, r, e), a.name(c.session.Tenant, id, e.ID), a.external(c.session.Tenant, e), a.learned(&c.session, e, r.Seq))
+		err = errors.Join(a.turn(node, r, e), a.name(&c.session, e.ID), a.external(c.session.Tenant, e), a.learned(&c.session, e, r.Seq))
 		return errors.Join(err,
 			a.batch.Set(a.numKey(e.Index, pEvent, id), pointerTo(e.Segment, e.Depth), nil),
 			a.place(r.Seq, place{Session: id, Index: e.Index}),

@@ -199,7 +199,7 @@ func TestADamagedFileIsAnErrorThatSaysWhatToDo(t *testing.T) {
 					ended <- nil
 				}
 				for _, c := range digits { // ids by their ends, which stand in the first block
-					for _, rerr := range s.Named("default", string(c)) {
+					for _, rerr := range s.Named("default", "main", string(c)) {
 						err = cmp.Or(rerr, err)
 					}
 				}

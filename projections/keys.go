@@ -23,8 +23,8 @@ import (
 //	o session turn                            compaction on a session's chain
 //	v throughSession through session turn     compaction, by the last turn it covers
 //	a tenant 0 agent 0 session                session of an agent
-//	I tenant 0 id session                     turn of a session, or session, by the beginning of its id
-//	E tenant 0 end id session                 the same by the end of its id: the last characters, the last one first
+//	I tenant 0 agent 0 id session             turn of a session of an agent, or session, by the beginning of its id
+//	E tenant 0 agent 0 end id session         the same by the end of its id: the last characters, the last one first
 //	U tenant 0 agent 0 second session         session of an agent, by when it changed last
 //	U tenant 0 0 second session               the same of all agents
 //	l tenant 0 label-digest                   label row

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"strings"
 
+	"nexus/ledger"
 	"nexus/turns"
 )
 
@@ -21,65 +22,69 @@ const (
 const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 // name writes the rows by which an id of a session is found: that of a turn, or its own.
-func (a *applier) name(tenant string, session, id turns.ID) error {
-	k := append(append(a.keys[:0], pByID), tenant...)
-	k = append(append(append(k, 0), id[:]...), session[:]...)
-	a.keys = k
-	if err := a.batch.Set(k, nil, nil); err != nil {
+func (a *applier) name(s *ledger.Session, id turns.ID) error {
+	a.keys = append(append(idsKey(a.keys[:0], pByID, s.Tenant, s.Agent), id[:]...), s.ID[:]...)
+	if err := a.batch.Set(a.keys, nil, nil); err != nil {
 		return err
 	}
-	end := endOf(id)
-	k = append(append(a.keys[:0], pByEnd), tenant...)
-	k = append(append(append(append(k, 0), end[:]...), id[:]...), session[:]...)
-	a.keys = k
-	return a.batch.Set(k, nil, nil)
+	last := endOf(id)
+	a.keys = append(append(append(idsKey(a.keys[:0], pByEnd, s.Tenant, s.Agent), last[:]...), id[:]...), s.ID[:]...)
+	return a.batch.Set(a.keys, nil, nil)
+}
+
+// idsKey appends to k what keys of an agent's ids begin with.
+func idsKey(k []byte, p byte, tenant, agent string) []byte {
+	k = append(append(append(k, p), tenant...), 0)
+	return append(append(k, agent...), 0)
 }
 
 // endOf returns the last characters of an id, the last one first, so that ids with one end
 // sort side by side, however long it is.
-func endOf(id turns.ID) (end [endBytes]byte) {
-	var last, turned uint64
+func endOf(id turns.ID) [endBytes]byte {
+	var last, reversed uint64
 	for _, b := range id[len(id)-endBytes:] {
 		last = last<<8 | uint64(b)
 	}
 	for range endChars {
-		turned, last = turned<<charBits|last&(1<<charBits-1), last>>charBits
+		reversed, last = reversed<<charBits|last&(1<<charBits-1), last>>charBits
 	}
-	for i := range end {
-		end[i] = byte(turned >> (8 * (endBytes - 1 - i)))
-	}
-	return end
+	return endKey(reversed)
 }
 
-// Named yields the sessions and turns of a tenant whose id begins or ends with a text, in
-// capitals: a turn with its session, a session as a turn of its own id. One with both comes
-// twice. It reads no other ids but those that have the last characters, or the first ones,
-// of the text. A text that is no piece of an id is that of none.
-func (s *Store) Named(tenant, text string) iter.Seq2[turns.Ref, error] {
+// endKey returns the bytes of the last characters of an id, which are those of a number.
+func endKey(n uint64) (k [endBytes]byte) {
+	for i := range k {
+		k[i] = byte(n >> (8 * (endBytes - 1 - i)))
+	}
+	return k
+}
+
+// Named yields the sessions of an agent, and their turns, whose id begins or ends with a text,
+// in capitals: a turn with its session, a session as a turn of its own id. One with both comes
+// twice. It reads no other ids but those of the agent that have the last characters, or the
+// first ones, of the text. A text that is no piece of an id is that of none.
+func (s *Store) Named(tenant, agent, text string) iter.Seq2[turns.Ref, error] {
 	return func(yield func(turns.Ref, error) bool) {
 		if text == "" || len(text) > idChars || strings.Trim(text, digits) != "" {
 			return
 		}
+		keyOf := func(p byte, id []byte) []byte { return append(idsKey(nil, p, tenant, agent), id...) }
 		if lo, hi, ok := begins(text); ok {
-			if !s.named(append(textKey(pByID, tenant), lo[:]...), end(append(textKey(pByID, tenant), hi[:]...)), yield) {
+			if !s.named(keyOf(pByID, lo[:]), end(keyOf(pByID, hi[:])), yield) {
 				return
 			}
 		}
 		var lo, hi uint64
 		for i := range endChars {
-			n := uint64(0)
-			last := uint64(1<<charBits - 1)
+			first, last := uint64(0), uint64(1<<charBits-1)
 			if i < len(text) {
-				n = uint64(strings.IndexByte(digits, text[len(text)-1-i]))
-				last = n
+				first = uint64(strings.IndexByte(digits, text[len(text)-1-i]))
+				last = first
 			}
-			lo, hi = lo<<charBits|n, hi<<charBits|last
+			lo, hi = lo<<charBits|first, hi<<charBits|last
 		}
-		from, to := textKey(pByEnd, tenant), textKey(pByEnd, tenant)
-		for i := range endBytes {
-			from, to = append(from, byte(lo>>(8*(endBytes-1-i)))), append(to, byte(hi>>(8*(endBytes-1-i))))
-		}
-		s.named(from, end(to), func(ref turns.Ref, err error) bool {
+		from, to := endKey(lo), endKey(hi)
+		s.named(keyOf(pByEnd, from[:]), end(keyOf(pByEnd, to[:])), func(ref turns.Ref, err error) bool {
 			if err == nil && !strings.HasSuffix(ref.Turn.String(), text) {
 				return true
 			}

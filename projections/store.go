@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -51,12 +52,12 @@ type Store struct {
 	scratchAbandoned atomic.Int64 // databases that these left behind
 
 	mu      sync.Mutex
-	applied Checkpoint    // guarded by mu
-	aside   int           // chains set aside; guarded by mu
-	moved   chan struct{} // closed and replaced when applied moves, and when Run ends; guarded by mu
-	ended   bool          // Run has ended, and was not started again; guarded by mu
-	stopped error         // why it ended, nil if ctx ended; guarded by mu
-	held    error         // see Hold; guarded by mu
+	applied Checkpoint     // guarded by mu
+	aside   int            // chains set aside; guarded by mu
+	waiting map[*wait]bool // who waits for a position; guarded by mu
+	ended   bool           // Run has ended, and was not started again; guarded by mu
+	stopped error          // why it ended, nil if ctx ended; guarded by mu
+	held    error          // see Hold; guarded by mu
 }
 
 // database is one opening of Pebble.
@@ -102,7 +103,7 @@ func (d *database) abandon() error {
 // Run then rebuilds it. Errors: [*DamagedError] if the files do not hold what was
 // written, now or in an earlier run; those of the disk.
 func Open(c Config) (*Store, error) {
-	s := &Store{ledger: c.Ledger, config: c, logger: c.Logger, moved: make(chan struct{})}
+	s := &Store{ledger: c.Ledger, config: c, logger: c.Logger, waiting: make(map[*wait]bool)}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
@@ -386,7 +387,11 @@ func (s *Store) SetAside() int {
 func (s *Store) WaitFor(ctx context.Context, seq uint64) error {
 	for {
 		s.mu.Lock()
-		at, moved, ended, stopped := s.applied.Seq, s.moved, s.ended, cmp.Or(s.held, s.stopped)
+		at, ended, stopped := s.applied.Seq, s.ended, cmp.Or(s.held, s.stopped)
+		w := &wait{seq: seq, over: make(chan struct{})}
+		if at < seq && stopped == nil && !ended {
+			s.waiting[w] = true
+		}
 		s.mu.Unlock()
 		switch {
 		case at >= seq:
@@ -397,9 +402,29 @@ func (s *Store) WaitFor(ctx context.Context, seq uint64) error {
 			return fmt.Errorf("%w: projections stopped at %d", ledger.ErrUnavailable, at)
 		}
 		select {
-		case <-moved:
+		case <-w.over:
 		case <-ctx.Done():
+			s.mu.Lock()
+			delete(s.waiting, w)
+			s.mu.Unlock()
 			return fmt.Errorf("%w: projections are at %d, not yet at %d: %w", ledger.ErrUnavailable, at, seq, ctx.Err())
+		}
+	}
+}
+
+// wait is one turn of a WaitFor.
+type wait struct {
+	seq  uint64
+	over chan struct{} // closed when it is to look again
+}
+
+// wake ends the waits for positions up to seq: those of others have nothing to look for. mu is
+// held.
+func (s *Store) wake(seq uint64) {
+	for w := range s.waiting {
+		if w.seq <= seq {
+			close(w.over)
+			delete(s.waiting, w)
 		}
 	}
 }
@@ -410,8 +435,7 @@ func (s *Store) Hold(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = why
-	close(s.moved)
-	s.moved = make(chan struct{})
+	s.wake(math.MaxUint64)
 }
 
 // advance notes what a batch has applied to d. A batch of a database that was
@@ -424,8 +448,7 @@ func (s *Store) advance(d *database, cp Checkpoint, aside int) {
 	}
 	s.applied = cp
 	s.aside += aside
-	close(s.moved)
-	s.moved = make(chan struct{})
+	s.wake(cp.Seq)
 }
 
 // start makes waits wait for Run.
@@ -439,8 +462,7 @@ func (s *Store) stop(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended, s.stopped = true, err
-	close(s.moved)
-	s.moved = make(chan struct{})
+	s.wake(math.MaxUint64)
 }
 
 func checkpoint(r pebble.Reader) (cp Checkpoint, err error) {

@@ -18,31 +18,29 @@ type Kind int
 //   - Identifiers: a word of four characters or more that has letters and also a digit, a joint (_ . -), or a capital after a
 //     small letter.
 //   - Numbers: a word without letters that has at least three digits.
-//   - Errors: a line that looks like an error report.
 //   - Lines: a whole line of 30 characters or more. The line numbers of a listing do not belong to it.
 //
 // A word is a run of ASCII letters, digits and _ . - / ~ @.
 //
-// This finder is independent on purpose. Package summary has another one, for the
-// survival report and for the check of what models write, and package extractive has
-// its own. Compare judges summaries, so it must not share a summarizer's idea of a
-// fact: each would then be measured by its own idea of what matters. Do not merge
-// them. A change here also changes the figures in docs/policies/comparison.md.
+// This finder of words and lines is independent on purpose. Package summary has another
+// one, for the survival report and for the check of what models write, and package extractive
+// has its own. Compare judges summaries, so it must not share a summarizer's idea of which
+// words matter. What is an error, summary alone says (decision 86). A change here also changes
+// the figures in docs/policies/comparison.md.
 const (
 	Paths Kind = iota
 	Identifiers
 	Numbers
-	Errors
 	Lines
 	kinds
 )
 
 // Kinds returns all kinds, in order.
-func Kinds() []Kind { return []Kind{Paths, Identifiers, Numbers, Errors, Lines} }
+func Kinds() []Kind { return []Kind{Paths, Identifiers, Numbers, Lines} }
 
-// String returns the kind's name: paths, identifiers, numbers, errors, lines.
+// String returns the kind's name: paths, identifiers, numbers, lines.
 func (k Kind) String() string {
-	return [...]string{"paths", "identifiers", "numbers", "errors", "lines"}[k]
+	return [...]string{"paths", "identifiers", "numbers", "lines"}[k]
 }
 
 // fact is a piece of text that an agent may need again.
@@ -57,9 +55,7 @@ const maxWord = 200
 // eachFact calls found for each fact of a text, also for repeated ones.
 func eachFact(text string, found func(fact)) {
 	for line := range strings.SplitSeq(text, "\n") {
-		if line = trimLine(line); isErrorLine(line) {
-			found(fact{Errors, line})
-		}
+		line = trimLine(line)
 		if l := unlisted(line); utf8.RuneCountInString(l) >= minLine {
 			found(fact{Lines, l})
 		}
@@ -137,24 +133,6 @@ func kindOf(w string) (Kind, bool) {
 		return Numbers, true
 	}
 	return 0, false
-}
-
-// errorSigns are lower-case phrases of lines that report an error. Single words
-// would match most code that handles errors.
-var errorSigns = [...]string{"error: ", "error[", "fatal: ", "panic: ", "exception: ", "failed: ", "failure: ", "failed to ", "undefined: ",
-	"--- fail", "traceback (", "no such file", "not found", "permission denied", "exit status "}
-
-func isErrorLine(line string) bool {
-	if len(line) < 12 || len(line) > 300 {
-		return false
-	}
-	lower := strings.ToLower(line)
-	for _, s := range errorSigns {
-		if strings.Contains(lower, s) {
-			return true
-		}
-	}
-	return false
 }
 
 // minLine is the least length of a line that counts as a fact, in characters.

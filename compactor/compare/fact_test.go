@@ -18,10 +18,10 @@ func TestFacts(t *testing.T) {
 		"maxSize max_size max-size v1.2 a1b":                                        {{Lines, "maxSize max_size max-size v1.2 a1b"}, {Identifiers, "maxSize"}, {Identifiers, "max_size"}, {Identifiers, "max-size"}, {Identifiers, "v1.2"}},
 		"HTTP README Title word 12 1.5":                                             nil,
 		"99 100 1,234 2026-11-21 3.141":                                             {{Numbers, "100"}, {Numbers, "234"}, {Numbers, "2026-11-21"}, {Numbers, "3.141"}},
-		"  ERROR: it broke badly\t":                                                 {{Errors, "ERROR: it broke badly"}},
+		"  ERROR: it broke badly\t":                                                 nil,
 		"if err != nil { return error }":                                            {{Lines, "if err != nil { return error }"}},
 		"   12→  if err != nil { return those }\n7\tif err != nil { return those }": {{Lines, "if err != nil { return those }"}, {Lines, "if err != nil { return those }"}},
-		"--- FAIL: TestX (0.00s)":                                                   {{Errors, "--- FAIL: TestX (0.00s)"}, {Identifiers, "TestX"}, {Identifiers, "0.00s"}},
+		"--- FAIL: TestX (0.00s)":                                                   {{Identifiers, "TestX"}, {Identifiers, "0.00s"}},
 	} {
 		var got []fact
 		eachFact(text, func(f fact) { got = append(got, f) })
@@ -61,7 +61,7 @@ func TestPageNames(t *testing.T) {
 	if p.has(fact{Paths, "src/a.go"}, false) {
 		t.Error("grouped, where paths are not")
 	}
-	if !p.has(fact{Errors, "error: it was full"}, true) || !p.has(fact{Numbers, "4096"}, true) || p.has(fact{Numbers, "409"}, true) {
+	if !p.has(fact{Lines, "- error: it was full (twice)"}, true) || !p.has(fact{Numbers, "4096"}, true) || p.has(fact{Numbers, "409"}, true) {
 		t.Error("words and lines")
 	}
 	if (*page)(nil).has(fact{Paths, "a/b"}, true) {

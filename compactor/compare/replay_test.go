@@ -118,8 +118,8 @@ func story() *Transcript {
 	}, 0)
 }
 
-// At the third call src/b.go, maxRetries and the error line are not in the context;
-// at the fourth the agent has written src/a.go again, src/b.go was just sent, and the
+// At the third call src/b.go and maxRetries are not in the context, and what the user calls an
+// error is none of a tool's; at the fourth the agent has written src/a.go again, src/b.go was just sent, and the
 // name of an argument is not a word of the agent's.
 func TestSurvival(t *testing.T) {
 	r := mustReplay(t, story(), half(policy.BeforeCall), window(1000, fixedSummary))
@@ -127,14 +127,13 @@ func TestSurvival(t *testing.T) {
 	want.Hidden[Paths] = Share{All: 3, Shown: 1, Summary: 1, Reachable: 1}
 	want.Hidden[Identifiers] = Share{All: 1, Reachable: 1}
 	want.Hidden[Numbers] = Share{All: 1, Summary: 1}
-	want.Hidden[Errors] = Share{All: 1, Reachable: 1}
 	if d := cmp.Diff(want.Hidden, r.Survival.Hidden); d != "" {
 		t.Error(d)
 	}
-	if got, want := r.Survival.AllEarlier(), (Share{All: 7, Shown: 2, Summary: 2, Reachable: 3}); got != want { // keepAlive is in the kept part
+	if got, want := r.Survival.AllEarlier(), (Share{All: 6, Shown: 2, Summary: 2, Reachable: 2}); got != want { // keepAlive is in the kept part
 		t.Errorf("earlier %+v, want %+v", got, want)
 	}
-	if got := r.Survival.Total(); got != (Share{All: 6, Shown: 1, Summary: 2, Reachable: 3}) || got.InContext() != 3 {
+	if got := r.Survival.Total(); got != (Share{All: 5, Shown: 1, Summary: 2, Reachable: 2}) || got.InContext() != 3 {
 		t.Errorf("total %+v", got)
 	}
 }
@@ -195,7 +194,7 @@ func TestOverflows(t *testing.T) {
 	if got := s.Survival.Total(); got != (Share{}) {
 		t.Errorf("nothing was hidden, but %+v", got)
 	}
-	if got, want := s.Survival.AllEarlier(), (Share{All: 7, Shown: 7}); got != want {
+	if got, want := s.Survival.AllEarlier(), (Share{All: 6, Shown: 6}); got != want {
 		t.Errorf("earlier %+v, want %+v", got, want)
 	}
 }
@@ -342,7 +341,7 @@ func slowScore(r *replay, turn int) (s Survival) {
 }
 
 func slowNames(text string, f fact) bool {
-	if f.kind == Errors {
+	if f.kind == Lines {
 		return strings.Contains(text, f.text)
 	}
 	for line := range strings.SplitSeq(text, "\n") {

@@ -221,10 +221,7 @@ func (p *page) has(f fact, grouped bool) bool {
 	if p == nil {
 		return false
 	}
-	switch f.kind {
-	case Errors:
-		return strings.Contains(p.text, f.text)
-	case Lines:
+	if f.kind == Lines {
 		return p.whole[f.text] || strings.Contains(p.text, f.text)
 	}
 	if len(p.lines[f.text]) > 0 {

@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"errors"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -191,21 +192,22 @@ func TestARecordWithAnotherHashIsCorrupt(t *testing.T) {
 	for name, look := range map[string]func() error{
 		"Get":    func() error { _, err := l.Get(ctx, 1); return err },
 		"Last":   func() error { _, err := l.Last(ctx, subjectA); return err },
-		"Next":   func() error { _, err := l.Next(ctx, subjectA, 0); return err },
 		"Append": func() error { _, err := l.Append(ctx, subjectA, 0, []byte("x")); return err },
 	} {
 		if err := look(); !errors.Is(err, ledger.ErrCorrupt) {
 			t.Errorf("%s: %v, want corrupt", name, err)
 		}
 	}
-	n := 0
-	for r, err := range l.Read(ctx, 1, false) { // one record stops no reader
-		if n++; err != nil || r.Hash == turns.HashEvent(r.Payload) {
-			t.Errorf("Read: %v with the hash %v, %v; want the record with another hash", r.Seq, r.Hash, err)
+	for name, records := range map[string]iter.Seq2[ledger.Record, error]{"Read": l.Read(ctx, 1, false), "Chain": l.Chain(ctx, subjectA, 0)} {
+		n := 0
+		for r, err := range records { // one record stops no reader
+			if n++; err != nil || r.Hash == turns.HashEvent(r.Payload) {
+				t.Errorf("%s: %v with the hash %v, %v; want the record with another hash", name, r.Seq, r.Hash, err)
+			}
 		}
-	}
-	if n != 1 {
-		t.Errorf("Read yields %d records, want 1", n)
+		if n != 1 {
+			t.Errorf("%s yields %d records, want 1", name, n)
+		}
 	}
 }
 

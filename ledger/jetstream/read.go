@@ -23,12 +23,6 @@ func (l *Log) Last(ctx context.Context, subject string) (ledger.Record, error) {
 	return l.record(ctx, m, err, "last record of "+subject)
 }
 
-// Next implements [ledger.Log].
-func (l *Log) Next(ctx context.Context, subject string, after uint64) (ledger.Record, error) {
-	m, err := next(ctx, l.stream, subject, after)
-	return l.record(ctx, m, err, fmt.Sprintf("record of %s after %d", subject, after))
-}
-
 // Get implements [ledger.Log].
 func (l *Log) Get(ctx context.Context, seq uint64) (ledger.Record, error) {
 	if seq == 0 {

@@ -130,25 +130,17 @@ var errStalled = errors.New("the consumer has stalled")
 // consume yields records from one consumer until end, or until it breaks. It asks for no
 // more than there are up to end: what it is sent it has to hold.
 func (r *reader) consume(ctx context.Context, end uint64, batch int) error {
-	cctx, cancel := context.WithTimeout(ctx, patience)
-	c, err := r.log.js.OrderedConsumer(cctx, StreamName, js.OrderedConsumerConfig{
-		DeliverPolicy: js.DeliverByStartSequencePolicy, OptStartSeq: r.next,
-		InactiveThreshold: inactive, MaxResetAttempts: 1,
-	})
-	cancel()
+	c, err := r.consumer(ctx)
 	if err != nil {
 		return err
 	}
+	defer r.drop(ctx, c)
 	it, err := c.Messages(js.PullMaxMessages(int(min(uint64(batch), end-r.next+1))))
 	if err != nil {
 		return err
 	}
-	unwatch := context.AfterFunc(ctx, it.Stop)
-	defer func() {
-		unwatch()
-		it.Stop()
-		r.drop(ctx, c)
-	}()
+	defer it.Stop()
+	defer context.AfterFunc(ctx, it.Stop)()
 	for r.next <= end {
 		m, err := it.Next(js.NextMaxWait(idle))
 		if errors.Is(err, nats.ErrTimeout) {
@@ -164,6 +156,16 @@ func (r *reader) consume(ctx context.Context, end uint64, batch int) error {
 		}
 	}
 	return nil
+}
+
+// consumer makes an ordered consumer of what follows, of some subjects if any are named.
+func (r *reader) consumer(ctx context.Context, subjects ...string) (js.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return r.log.js.OrderedConsumer(ctx, StreamName, js.OrderedConsumerConfig{
+		DeliverPolicy: js.DeliverByStartSequencePolicy, OptStartSeq: r.next, FilterSubjects: subjects,
+		InactiveThreshold: inactive, MaxResetAttempts: 1,
+	})
 }
 
 // diagnose says why the consumer delivers nothing: nil if there is nothing, else
@@ -212,9 +214,9 @@ func recordOf(seq uint64, subject string, data []byte, beside string, stored tim
 	return rec
 }
 
-// yieldNext yields the record at r.next.
+// yieldNext yields a record, and goes on with the position behind it.
 func (r *reader) yieldNext(rec ledger.Record) error {
-	r.next++
+	r.next = rec.Seq + 1
 	r.log.Reached(rec.Seq)
 	if r.faults > 0 {
 		r.faults = 0

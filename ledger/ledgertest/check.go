@@ -2,7 +2,6 @@ package ledgertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -29,7 +28,7 @@ func Within(t testing.TB) context.Context {
 
 // CheckLog reads the whole log and checks what must always hold: the state is
 // sound, positions are contiguous from 1, each hash is the hash of its payload,
-// and Get, Next and Last agree with the order of Read. It gives the records.
+// and Get, Chain and Last agree with the order of Read. It gives the records.
 func CheckLog(t testing.TB, log ledger.Log) []ledger.Record {
 	t.Helper()
 	ctx := Within(t)
@@ -41,32 +40,40 @@ func CheckLog(t testing.TB, log ledger.Log) []ledger.Record {
 		t.Errorf("check: %v", err)
 	}
 	var all []ledger.Record
-	last := map[string]uint64{}
+	chains := map[string][]ledger.Record{}
 	for r, err := range log.Read(ctx, 1, false) {
 		if err != nil {
 			t.Fatalf("check: read after %d records: %v", len(all), err)
 		}
-		if err := checkRecord(ctx, log, r, uint64(len(all))+1, last[r.Subject]); err != nil {
+		if err := checkRecord(ctx, log, r, uint64(len(all))+1); err != nil {
 			t.Errorf("check: %v", err)
 		}
-		last[r.Subject] = r.Seq
+		chains[r.Subject] = append(chains[r.Subject], r)
 		all = append(all, r)
 	}
 	if got := uint64(len(all)); got != st.Last {
 		t.Errorf("check: read %d records, the state says %d", got, st.Last)
 	}
-	for subject, seq := range last {
+	for subject, want := range chains {
+		seq := want[len(want)-1].Seq
 		if r, err := log.Last(ctx, subject); err != nil || r.Seq != seq {
 			t.Errorf("check: Last(%s) = %d, %v, want %d", subject, r.Seq, err, seq)
 		}
-		if r, err := log.Next(ctx, subject, seq); !errors.Is(err, ledger.ErrNotFound) {
-			t.Errorf("check: Next(%s, %d) = %d, %v, want not found", subject, seq, r.Seq, err)
+		var got []ledger.Record
+		for r, err := range log.Chain(ctx, subject, 0) {
+			if err != nil {
+				t.Fatalf("check: chain %s after %d records: %v", subject, len(got), err)
+			}
+			got = append(got, r)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("check: chain %s differs from the records of Read (-read +chain):\n%s", subject, d)
 		}
 	}
 	return all
 }
 
-func checkRecord(ctx context.Context, log ledger.Log, r ledger.Record, seq, prev uint64) error {
+func checkRecord(ctx context.Context, log ledger.Log, r ledger.Record, seq uint64) error {
 	if r.Seq != seq {
 		return fmt.Errorf("record at %d where %d is due", r.Seq, seq)
 	}
@@ -83,8 +90,13 @@ func checkRecord(ctx context.Context, log ledger.Log, r ledger.Record, seq, prev
 	if d := cmp.Diff(r, got); d != "" {
 		return fmt.Errorf("record from Read and Get differs at %d (-read +get):\n%s", seq, d)
 	}
-	if got, err = log.Next(ctx, r.Subject, prev); err != nil || got.Seq != seq {
-		return fmt.Errorf("Next(%s, %d) = %d, %v, want %d", r.Subject, prev, got.Seq, err, seq)
-	}
 	return nil
+}
+
+// next returns the first record of a chain after a position; [ledger.ErrNotFound]: none.
+func next(ctx context.Context, log ledger.Log, subject string, after uint64) (ledger.Record, error) {
+	for r, err := range log.Chain(ctx, subject, after) {
+		return r, err
+	}
+	return ledger.Record{}, ledger.ErrNotFound
 }

@@ -68,11 +68,11 @@ func TestFaults(t *testing.T, tries int, open func(t *testing.T, f *Faults) ledg
 // wantOnce checks that s holds payload once, after after, and gives its position.
 func wantOnce(t *testing.T, ctx context.Context, log ledger.Log, s string, after uint64, payload string) uint64 {
 	t.Helper()
-	r, err := log.Next(ctx, s, after)
+	r, err := next(ctx, log, s, after)
 	if err != nil || string(r.Payload) != payload {
 		t.Fatalf("after %d: %q, %v; want %q", after, r.Payload, err, payload)
 	}
-	if again, err := log.Next(ctx, s, r.Seq); !errors.Is(err, ledger.ErrNotFound) {
+	if again, err := next(ctx, log, s, r.Seq); !errors.Is(err, ledger.ErrNotFound) {
 		t.Fatalf("%q is at %d, and %q follows at %d (%v)", payload, r.Seq, again.Payload, again.Seq, err)
 	}
 	return r.Seq

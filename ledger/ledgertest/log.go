@@ -207,7 +207,7 @@ func testLookups(t *testing.T, ctx context.Context, log ledger.Log) {
 		}
 	}
 	notFound(log.Last(ctx, s))
-	notFound(log.Next(ctx, s, 0))
+	notFound(next(ctx, log, s, 0))
 	notFound(log.Get(ctx, 1))
 	a := mustAppend(t, ctx, log, s, 0, "a")
 	x := mustAppend(t, ctx, log, o, 0, "x")
@@ -226,13 +226,13 @@ func testLookups(t *testing.T, ctx context.Context, log ledger.Log) {
 	}
 	found(log.Last(ctx, s))(b, s, "b")
 	found(log.Last(ctx, o))(x, o, "x")
-	found(log.Next(ctx, s, 0))(a, s, "a")
-	found(log.Next(ctx, s, a))(b, s, "b")
-	found(log.Next(ctx, s, x))(b, s, "b")
+	found(next(ctx, log, s, 0))(a, s, "a")
+	found(next(ctx, log, s, a))(b, s, "b")
+	found(next(ctx, log, s, x))(b, s, "b")
 	found(log.Get(ctx, x))(x, o, "x")
-	notFound(log.Next(ctx, s, b))
-	notFound(log.Next(ctx, o, x))
-	notFound(log.Next(ctx, subject(3), 0))
+	notFound(next(ctx, log, s, b))
+	notFound(next(ctx, log, o, x))
+	notFound(next(ctx, log, subject(3), 0))
 	notFound(log.Get(ctx, b+1))
 	notFound(log.Get(ctx, 0))
 }
@@ -288,7 +288,7 @@ func testEnded(t *testing.T, ctx context.Context, log ledger.Log) {
 	for _, look := range []func() error{
 		func() error { _, err := log.Get(ended, 1); return err },
 		func() error { _, err := log.Last(ended, subject(1)); return err },
-		func() error { _, err := log.Next(ended, subject(1), 0); return err },
+		func() error { _, err := next(ended, log, subject(1), 0); return err },
 		func() error { _, err := log.State(ended); return err },
 	} {
 		if err := look(); !errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, ledger.ErrNotFound) {

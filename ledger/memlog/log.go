@@ -96,13 +96,6 @@ func (l *Log) Last(ctx context.Context, subject string) (ledger.Record, error) {
 	return l.at(ctx, seq, "the last record of %s", subject)
 }
 
-// Next implements [ledger.Log].
-func (l *Log) Next(ctx context.Context, subject string, after uint64) (ledger.Record, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.at(ctx, following(l.chains[subject], after), "the record of %s after %d", subject, after)
-}
-
 // Get implements [ledger.Log].
 func (l *Log) Get(ctx context.Context, seq uint64) (ledger.Record, error) {
 	l.mu.Lock()
@@ -124,6 +117,21 @@ func (l *Log) Read(ctx context.Context, from uint64, follow bool) iter.Seq2[ledg
 			if !yield(r, err) || err != nil {
 				return
 			}
+		}
+	}
+}
+
+// Chain implements [ledger.Log].
+func (l *Log) Chain(ctx context.Context, subject string, after uint64) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		for {
+			l.mu.Lock()
+			r, err := l.at(ctx, following(l.chains[subject], after), "the record of %s after %d", subject, after)
+			l.mu.Unlock()
+			if errors.Is(err, ledger.ErrNotFound) || !yield(r, err) || err != nil {
+				return
+			}
+			after = r.Seq
 		}
 	}
 }

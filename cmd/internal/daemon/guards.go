@@ -71,12 +71,6 @@ func (g *guardedLog) Get(ctx context.Context, seq uint64) (ledger.Record, error)
 		func() (ledger.Record, error) { return g.store.Record(seq) })
 }
 
-// Next implements [ledger.Log].
-func (g *guardedLog) Next(ctx context.Context, subject string, after uint64) (ledger.Record, error) {
-	return guarded(ctx, g.outage, func(ctx context.Context) (ledger.Record, error) { return g.Log.Next(ctx, subject, after) },
-		func() (ledger.Record, error) { return ledger.Record{}, errStale })
-}
-
 // State implements [ledger.Log].
 func (g *guardedLog) State(ctx context.Context) (ledger.State, error) {
 	return guarded(ctx, g.outage, g.Log.State, func() (ledger.State, error) { return ledger.State{}, errStale })
@@ -84,6 +78,16 @@ func (g *guardedLog) State(ctx context.Context) (ledger.State, error) {
 
 // Read implements [ledger.Log].
 func (g *guardedLog) Read(ctx context.Context, from uint64, follow bool) iter.Seq2[ledger.Record, error] {
+	return g.records(ctx, func(ctx context.Context) iter.Seq2[ledger.Record, error] { return g.Log.Read(ctx, from, follow) })
+}
+
+// Chain implements [ledger.Log].
+func (g *guardedLog) Chain(ctx context.Context, subject string, after uint64) iter.Seq2[ledger.Record, error] {
+	return g.records(ctx, func(ctx context.Context) iter.Seq2[ledger.Record, error] { return g.Log.Chain(ctx, subject, after) })
+}
+
+// records yields what read yields, until an outage begins.
+func (g *guardedLog) records(ctx context.Context, read func(context.Context) iter.Seq2[ledger.Record, error]) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		during, stop, err := g.outage.during(ctx)
 		if err != nil {
@@ -91,7 +95,7 @@ func (g *guardedLog) Read(ctx context.Context, from uint64, follow bool) iter.Se
 			return
 		}
 		defer stop()
-		g.Log.Read(during, from, follow)(yield)
+		read(during)(yield)
 	}
 }
 

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -70,5 +71,47 @@ func TestNamesAreFoundByTheirEndsAndLabels(t *testing.T) {
 	}
 	if got := find(api.FindNames{Name: s.String()[:1], Limit: 2}); !got.Cut {
 		t.Errorf("one character: %+v", got)
+	}
+}
+
+// What other agents have neither crowds out what a caller names nor shows in the answer.
+func TestNamesOfOtherAgentsDoNotCount(t *testing.T) {
+	e := newWorld().Engine(t)
+	theirs := create(t, e, 0, "nexus").ID
+	for range 4200 { // more ids than one request compares
+		add(t, e, theirs, say("x", ""))
+	}
+	own := must(e.Create(t.Context(), bob, api.CreateSession{}, nil))(t).ID
+	got := must(e.FindNames(t.Context(), bob, api.FindNames{Name: own.String()[:1]}))(t)
+	if got.Cut || len(got.Sessions) != 1 || got.Sessions[0].ID != own || len(got.Turns) != 0 {
+		t.Errorf("%+v, want the one session of bob, and no more", got)
+	}
+	if got := must(e.FindNames(t.Context(), alice, api.FindNames{Name: own.String()[:1], Kind: "session"}))(t); !got.Cut {
+		t.Errorf("of alice, who has more ids than a request compares: %+v", got)
+	}
+}
+
+// Lists and names end with their request, whatever is left out of them.
+func TestListsEndWithTheirRequests(t *testing.T) {
+	e := newWorld().Engine(t)
+	s := create(t, e, 0, "nexus").ID
+	add(t, e, s, say("one", "1"))
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	stale := api.Read{StaleOK: true}
+	for name, list := range map[string]func() error{
+		"sessions by id": func() error { _, err := e.List(over, alice, api.ListSessions{Read: stale}); return err },
+		"sessions by change": func() error {
+			_, err := e.List(over, alice, api.ListSessions{Order: "updated", Read: stale})
+			return err
+		},
+		"names": func() error {
+			_, err := e.FindNames(over, alice, api.FindNames{Name: s.String()[20:], Read: stale})
+			return err
+		},
+	} {
+		if err := list(); code(err) != api.Unavailable {
+			t.Errorf("%s of a request that is over: %v, want unavailable", name, err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"sync"
@@ -163,14 +164,15 @@ func TestARecordIsNotReadBeforeItsFsync(t *testing.T) {
 	got := make(chan error, 4)
 	go func() { _, err := l.Get(t.Context(), 1); got <- err }()
 	go func() { _, err := l.Last(t.Context(), subject); got <- err }()
-	go func() { _, err := l.Next(t.Context(), subject, 0); got <- err }()
-	go func() {
-		for _, err := range l.Read(t.Context(), 1, false) {
-			got <- err
-			return
-		}
-		got <- errors.New("nothing was read")
-	}()
+	for _, records := range []iter.Seq2[ledger.Record, error]{l.Read(t.Context(), 1, false), l.Chain(t.Context(), subject, 0)} {
+		go func() {
+			for _, err := range records {
+				got <- err
+				return
+			}
+			got <- errors.New("nothing was read")
+		}()
+	}
 	select {
 	case err := <-got:
 		t.Errorf("a read returned before the fsync: %v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 
@@ -47,30 +48,38 @@ func (v *verifier) subjectsFor(ctx context.Context, ids []turns.ID) ([]string, e
 
 // read checks the records up to last: the whole log in its order, or the named
 // chains one after the other. For named chains it reads nothing else, so that an
-// agent learns nothing of other sessions and causes no reads of them.
+// agent learns nothing of other sessions and causes no reads of them. Where it can't
+// read to the end, no rows of the projections are compared.
 func (v *verifier) read(ctx context.Context, last uint64) error {
-	if v.chains == nil {
-		if last == 0 {
-			return nil
-		}
-		return v.readLog(ctx, last)
-	}
-	for _, subject := range v.chains {
-		for after := uint64(0); ; {
-			r, err := v.audit.reader.Log.Next(ctx, subject, after)
-			if errors.Is(err, ledger.ErrNotFound) || (err == nil && r.Seq > last) {
-				break
-			}
-			more, err := v.visit(ctx, parse(r), err)
+	if v.chains != nil {
+		for _, subject := range v.chains {
+			_, whole, err := v.checkRecords(ctx, func(ctx context.Context) iter.Seq2[ledger.Record, error] {
+				return v.audit.reader.Log.Chain(ctx, subject, 0)
+			}, last)
 			if err != nil {
 				return err
 			}
-			if !more {
+			if !whole {
 				v.rows.Cut()
-				break
 			}
-			after = r.Seq
 		}
+		return nil
+	}
+	if last == 0 {
+		return nil
+	}
+	at, whole, err := v.checkRecords(ctx, func(ctx context.Context) iter.Seq2[ledger.Record, error] {
+		return v.audit.reader.Log.Read(ctx, 1, false)
+	}, last)
+	if err != nil {
+		return err
+	}
+	if whole && at < last {
+		v.problem("", api.Problem{Code: api.Corrupt, Seq: at, Message: fmt.Sprintf("%v: the log ends at %d, the projections at %d%s", ledger.ErrCorrupt, at, last, notCompared)})
+		whole = false
+	}
+	if !whole {
+		v.rows.Cut()
 	}
 	return nil
 }
@@ -81,23 +90,23 @@ const notCompared = "; what comes after is not verified, and the rows of the pro
 // Records that are parsed ahead of the check: so many, and so many bytes of payloads.
 const aheadRecords, aheadBytes = 256, 16 << 20
 
-// readLog checks the log up to last in its order. Where it can't be read to the end, no rows of
-// the projections are compared. A goroutine of its own reads it and does what
-// needs no other record, ahead of the checks that do.
-func (v *verifier) readLog(ctx context.Context, last uint64) error {
-	type seen struct {
+// checkRecords checks the records that read yields, up to position last. A goroutine of its
+// own reads them and does what needs no other record, ahead of the checks that do. It returns
+// the position of the last one that it checked; whole is false if the next can't be read.
+func (v *verifier) checkRecords(ctx context.Context, read func(context.Context) iter.Seq2[ledger.Record, error], last uint64) (at uint64, whole bool, _ error) {
+	type outcome struct {
 		parsed
 		err error
 	}
 	reading, stop := context.WithCancel(ctx)
-	ahead, room := make(chan seen, aheadRecords), semaphore.NewWeighted(aheadBytes)
+	ahead, room := make(chan outcome, aheadRecords), semaphore.NewWeighted(aheadBytes)
 	size := func(r ledger.Record) int64 { return min(int64(len(r.Payload)), aheadBytes) }
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
 	wg.Go(func() {
 		defer close(ahead)
-		for r, err := range v.audit.reader.Log.Read(reading, 1, false) {
+		for r, err := range read(reading) {
 			if err == nil && r.Seq > last {
 				return
 			}
@@ -105,30 +114,21 @@ func (v *verifier) readLog(ctx context.Context, last uint64) error {
 				return
 			}
 			select {
-			case ahead <- seen{parse(r), err}:
+			case ahead <- outcome{parse(r), err}:
 			case <-reading.Done():
 				return
 			}
 		}
 	})
-	at := uint64(0)
 	for x := range ahead {
 		more, err := v.visit(ctx, x.parsed, x.err)
-		if err != nil {
-			return err
-		}
-		if !more {
-			v.rows.Cut()
-			return nil
+		if err != nil || !more {
+			return at, false, err
 		}
 		at = x.Seq
 		room.Release(size(x.Record))
 	}
-	if ctx.Err() == nil && at < last {
-		v.problem("", api.Problem{Code: api.Corrupt, Seq: at, Message: fmt.Sprintf("%v: the log ends at %d, the projections at %d%s", ledger.ErrCorrupt, at, last, notCompared)})
-		v.rows.Cut()
-	}
-	return ctx.Err()
+	return at, true, ctx.Err()
 }
 
 // visit checks a record as it was read. more is false if the log can't be read

@@ -18,14 +18,17 @@ type readLog struct {
 	n int
 }
 
-func (l *readLog) Next(ctx context.Context, subject string, after uint64) (ledger.Record, error) {
-	l.n++
-	return l.Log.Next(ctx, subject, after)
+func (l *readLog) Chain(ctx context.Context, subject string, after uint64) iter.Seq2[ledger.Record, error] {
+	return l.count(l.Log.Chain(ctx, subject, after))
 }
 
 func (l *readLog) Read(ctx context.Context, from uint64, follow bool) iter.Seq2[ledger.Record, error] {
+	return l.count(l.Log.Read(ctx, from, follow))
+}
+
+func (l *readLog) count(records iter.Seq2[ledger.Record, error]) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
-		for r, err := range l.Log.Read(ctx, from, follow) {
+		for r, err := range records {
 			if l.n++; !yield(r, err) {
 				return
 			}
@@ -58,7 +61,7 @@ func TestVerifyOfSessionsReadsTheirChains(t *testing.T) {
 		if !v.OK || v.Events != 6 || v.Turns != 4 || v.Sessions != 2 {
 			t.Errorf("verified: %+v", v)
 		}
-		if log.n > 6+2 {
+		if log.n != 6 {
 			t.Errorf("%d records were read for 6", log.n)
 		}
 	}
@@ -74,13 +77,13 @@ type blockedLog struct {
 	release chan struct{}
 }
 
-func (l *blockedLog) Next(ctx context.Context, subject string, after uint64) (ledger.Record, error) {
+func (l *blockedLog) Chain(ctx context.Context, subject string, after uint64) iter.Seq2[ledger.Record, error] {
 	select {
 	case l.reading <- struct{}{}:
 	case <-l.release:
 	}
 	<-l.release
-	return l.Log.Next(ctx, subject, after)
+	return l.Log.Chain(ctx, subject, after)
 }
 
 // An agent that verifies takes no place from another; more than there are places

@@ -298,11 +298,11 @@ func (v *verifier) openAt(ctx context.Context, s *ledger.Session, ref turns.Ref)
 	if t.Open == 0 {
 		return new(ledger.Calls)
 	}
-	calls, err := v.audit.paths.OpenCalls(ctx, s.Tenant, s, nil, t.Node)
+	known, err := v.audit.paths.OpenCalls(ctx, s.Tenant, s, nil, t.Node)
 	if err != nil {
 		return nil
 	}
-	return &calls
+	return &known.Open
 }
 
 // reportRows lists the rows of the projections that differ from the log.

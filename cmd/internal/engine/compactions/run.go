@@ -61,17 +61,23 @@ func (cm *Compactions) Compact(ctx context.Context, c reader.Caller, session tur
 	} else {
 		ref, err = cm.Run(ctx, c, session, k)
 	}
-	if req.AtOnce && errors.Is(err, compactor.ErrFailed) { // so it fails the next time
-		return nil, &api.Error{Code: api.Unprocessable, Message: "the policy accepts no summary but a model's: " + err.Error()}
-	}
 	if err != nil {
-		return nil, err
+		return nil, atOnceError(req, err)
 	}
 	t, err := cm.reader.GetTurn(ctx, c, session, api.GetTurn{ID: ref.Turn})
 	if err != nil {
 		return nil, writer.AfterCommit(err)
 	}
 	return &api.CompactionRun{Compaction: t, State: "done"}, nil
+}
+
+// atOnceError returns the error of a compaction that asks no model: where the policy accepts
+// none but a model's summary, it fails the next time, too.
+func atOnceError(req api.RunCompaction, err error) error {
+	if req.AtOnce && errors.Is(err, compactor.ErrFailed) {
+		return &api.Error{Code: api.Unprocessable, Message: "the policy accepts no summary but a model's: " + err.Error()}
+	}
+	return err
 }
 
 // runQueued makes a compaction that may ask a model, in the background. It returns
@@ -354,15 +360,29 @@ type failedError struct{ error }
 // Unwrap returns the error of the contract and [compactor.ErrFailed].
 func (f failedError) Unwrap() []error { return []error{f.error, compactor.ErrFailed} }
 
-// preview plans a compaction and writes nothing.
+// preview plans a compaction and writes nothing. It refuses what the run would refuse: at the
+// head of a session that takes no more events, and where no model would be asked and no
+// summary makes the context smaller. Whether a model's would, nobody knows before.
 func (cm *Compactions) preview(ctx context.Context, c reader.Caller, session turns.ID, req api.RunCompaction) (*plan.Plan, error) {
 	s, head, err := cm.reader.SessionAt(ctx, c, session, req.At, api.Read{})
 	if err != nil {
 		return nil, err
 	}
+	if req.At.IsZero() {
+		if err := writer.CheckOpen(s); err != nil {
+			return nil, err
+		}
+	}
 	w, err := cm.planAt(ctx, s, head, Spec{policy: req.Policy, Trigger: turns.Trigger{Kind: "manual"},
 		Opts: plan.Options{Focus: req.Focus, FromOriginals: req.FromOriginals, Budget: req.Budget}})
-	return w.plan, err
+	if err != nil {
+		return nil, err
+	}
+	tiers := compactor.ForModel(cm.paths.Tiers, w.policy.SummaryModels(w.model)...)
+	if local := LocalTiers(tiers); req.AtOnce || len(local) == len(tiers) {
+		_, err = compactor.Run(ctx, w.plan, local, w.path.Counter, nil)
+	}
+	return w.plan, atOnceError(req, planError(err))
 }
 
 // describePlan returns a plan as the contract shows it.

@@ -55,6 +55,9 @@ func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessio
 	out := &api.SessionList{Sessions: []api.Session{}}
 	size := 0
 	for s, err := range list {
+		if ctx.Err() != nil { // what is left out may be many
+			err = fmt.Errorf("%w: listed sessions: %w", ledger.ErrUnavailable, ctx.Err())
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"nexus/cmd/internal/engine/content"
 	"nexus/ledger"
@@ -22,7 +23,7 @@ func (pl *Loader) CallsAfter(ctx context.Context, tenant string, s *ledger.Sessi
 			return ledger.CallChanges{}, err
 		}
 	}
-	open, err := pl.OpenCalls(ctx, tenant, s, nil, up)
+	known, err := pl.OpenCalls(ctx, tenant, s, nil, up)
 	if err != nil {
 		return ledger.CallChanges{}, err
 	}
@@ -30,40 +31,60 @@ func (pl *Loader) CallsAfter(ctx context.Context, tenant string, s *ledger.Sessi
 	if err := pl.content.Open(ev, &b); err != nil {
 		return ledger.CallChanges{}, err
 	}
-	return open.After(b.Messages, b.Response, nil)
+	return known.Open.After(b.Messages, b.Response, nil)
 }
 
-// KnownCalls caches the calls that are open at one turn.
+// KnownCalls is the calls that are open at one turn. The zero KnownCalls knows nothing.
 type KnownCalls struct {
-	Open ledger.Calls
-	At   turns.Ref // zero if nothing is known
+	Open    ledger.Calls
+	At      turns.Ref // zero if nothing is known
+	Pending int       // turns since the response with these calls; 0 if none is open
+}
+
+// MaxPending bounds the turns that bring results of one response's calls, late ones and
+// repeated ones too, while others of its calls are open. So the response is found within as
+// many turns.
+const MaxPending = 4096
+
+// Then returns what is known after a turn that leaves open calls, but for At. Error: a
+// FieldError if it is one turn of results too many.
+func (k KnownCalls) Then(open ledger.Calls, ms []turns.Message, response *turns.Message) (KnownCalls, error) {
+	after := KnownCalls{Open: open}
+	if len(open) == 0 || response != nil || hasAssistant(ms) {
+		return after, nil
+	}
+	if after.Pending = k.Pending + 1; after.Pending > MaxPending {
+		return KnownCalls{}, api.FieldErrorf("/messages", "%d turns of results have followed a response, and %d of its calls are open; send a response or other content, which abandons them", MaxPending, len(open))
+	}
+	return after, nil
 }
 
 // OpenCalls returns the calls that wait for their response at head: the calls of the
 // nearest response up the path, less those that later pending turns answered. known
-// may be nil.
-func (pl *Loader) OpenCalls(ctx context.Context, tenant string, s *ledger.Session, known *KnownCalls, head lineage.Node) (ledger.Calls, error) {
+// may be nil. Between that response and the head are only turns of results, at most
+// [MaxPending], and compactions: other content would have abandoned the calls.
+func (pl *Loader) OpenCalls(ctx context.Context, tenant string, s *ledger.Session, known *KnownCalls, head lineage.Node) (KnownCalls, error) {
 	if known != nil && known.At == head.Ref && !head.Ref.IsZero() {
-		return known.Open, nil
+		return *known, nil
 	}
-	var path []*turns.TurnBody
+	var path []*turns.TurnBody // the newest first, without content
 	for n := head; !n.Ref.IsZero(); {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: looked for open calls: %w", ledger.ErrUnavailable, ctx.Err())
+			return KnownCalls{}, fmt.Errorf("%w: looked for open calls: %w", ledger.ErrUnavailable, ctx.Err())
 		}
 		t, err := pl.reader.Projections.Turn(n.Ref)
 		if err != nil {
-			return nil, err
+			return KnownCalls{}, err
 		}
 		if t.Open == 0 && len(path) == 0 {
-			return nil, nil
+			return KnownCalls{At: head.Ref}, nil
 		}
 		if n.Kind == turns.KindTurn {
 			b, err := pl.turnBody(n.Ref)
 			if err != nil {
-				return nil, err
+				return KnownCalls{}, err
 			}
-			path = append(path, b)
+			path = append(path, callsOnly(b))
 			if n.Halves.Has(turns.ResponseHalf) || hasAssistant(b.Messages) {
 				break
 			}
@@ -72,18 +93,50 @@ func (pl *Loader) OpenCalls(ctx context.Context, tenant string, s *ledger.Sessio
 			break
 		}
 		if n, err = pl.reader.Projections.Node(n.Parent); err != nil {
-			return nil, err
+			return KnownCalls{}, err
 		}
 	}
-	var open ledger.Calls
-	for _, b := range slices.Backward(path) {
-		t, err := open.After(b.Messages, b.Response, nil)
-		if err != nil {
-			return nil, err
-		}
-		open = t.Open
+	out := KnownCalls{At: head.Ref}
+	if len(path) == 0 {
+		return out, nil
 	}
-	return open, nil
+	first := path[len(path)-1]
+	made, err := out.Open.After(first.Messages, first.Response, nil)
+	if err != nil {
+		return KnownCalls{}, err
+	}
+	var results []turns.Message // at once: a fold takes as long as there are calls
+	for _, b := range slices.Backward(path[:len(path)-1]) {
+		results = append(results, b.Messages...)
+	}
+	left, err := made.Open.After(results, nil, nil)
+	if err != nil {
+		return KnownCalls{}, err
+	}
+	if out.Open = left.Open; len(out.Open) > 0 {
+		out.Pending = len(path) - 1
+	}
+	return out, nil
+}
+
+// callsOnly returns what [ledger.Calls.After] reads of a body.
+func callsOnly(b *turns.TurnBody) *turns.TurnBody {
+	strip := func(m turns.Message) turns.Message {
+		out := turns.Message{Role: m.Role, Parts: make([]turns.Part, len(m.Parts))}
+		for i := range m.Parts {
+			out.Parts[i] = turns.Part{Type: m.Parts[i].Type, ID: strings.Clone(m.Parts[i].ID)}
+		}
+		return out
+	}
+	out := &turns.TurnBody{Messages: make([]turns.Message, len(b.Messages))}
+	for i := range b.Messages {
+		out.Messages[i] = strip(b.Messages[i])
+	}
+	if b.Response != nil {
+		r := strip(*b.Response)
+		out.Response = &r
+	}
+	return out
 }
 
 // hasAssistant reports whether one of the messages is the assistant's.

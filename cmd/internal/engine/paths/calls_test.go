@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
+	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/enginetest"
 	"nexus/cmd/internal/engine/paths"
@@ -133,16 +135,16 @@ func TestOpenCallsAreThoseOfTheNewestResponse(t *testing.T) {
 			other := w.EngineBehind(t)
 			row := enginetest.Must(other.Projections.Session(s.ID))(t)
 			head := enginetest.Must(other.HeadNode(&row))(t)
-			open := enginetest.Must(other.OpenCalls(t.Context(), "default", &row, nil, head))(t)
+			open := enginetest.Must(other.OpenCalls(t.Context(), "default", &row, nil, head))(t).Open
 			if got := fmt.Sprint(open); got != tc.want {
 				t.Errorf("open calls %s, want %s", got, tc.want)
 			}
 			known := &paths.KnownCalls{At: head.Ref}
-			if got := enginetest.Must(other.OpenCalls(t.Context(), "default", &row, known, head))(t); len(got) > 0 && !head.Ref.IsZero() {
+			if got := enginetest.Must(other.OpenCalls(t.Context(), "default", &row, known, head))(t).Open; len(got) > 0 && !head.Ref.IsZero() {
 				t.Errorf("what is known of the head was not used: %v", got)
 			}
 			known.At.Turn[0]++
-			if got := enginetest.Must(other.OpenCalls(t.Context(), "default", &row, known, head))(t); fmt.Sprint(got) != tc.want {
+			if got := enginetest.Must(other.OpenCalls(t.Context(), "default", &row, known, head))(t).Open; fmt.Sprint(got) != tc.want {
 				t.Errorf("with what is known of another turn: open calls %v, want %s", got, tc.want)
 			}
 			for i, r := range tc.turns {
@@ -152,5 +154,46 @@ func TestOpenCallsAreThoseOfTheNewestResponse(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Turns of results alone leave the other calls of a response open, also late results, which
+// may be sent for ever. So many follow a response at most, for each daemon, and then a
+// response or other content goes on.
+func TestTurnsOfResultsUnderAnOpenCallAreBounded(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
+	const late = 4
+	ids := make([]string, paths.MaxPending)
+	for i := range ids {
+		ids[i] = fmt.Sprint("c", i)
+	}
+	enginetest.Add(t, e, s.ID, enginetest.CallTool(ids...))
+	answered := ids[:paths.MaxPending-late]
+	for _, id := range slices.Concat(answered, answered[len(answered)-late:]) {
+		enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.AnswerCalls(id), nil))(t)
+	}
+	rest := fmt.Sprint(ids[len(answered):])
+	behind := w.EngineBehind(t)
+	for name, of := range map[string]*engine.Engine{"the daemon that stored them": e, "another": behind} {
+		_, err := of.Append(t.Context(), enginetest.Alice, s.ID, enginetest.AnswerCalls(ids[len(answered)]), nil)
+		var f *turns.FieldError
+		if !errors.As(err, &f) || f.Field != "/messages" || enginetest.Code(err) != api.Malformed {
+			t.Errorf("%s: one turn of results more: %v", name, err)
+		}
+	}
+	row := enginetest.Must(behind.Projections.Session(s.ID))(t)
+	head := enginetest.Must(behind.HeadNode(&row))(t)
+	known := enginetest.Must(behind.OpenCalls(t.Context(), "default", &row, nil, head))(t)
+	if fmt.Sprint(known.Open) != rest || known.Pending != paths.MaxPending {
+		t.Errorf("open calls %v after %d turns, want %s after %d", known.Open, known.Pending, rest, paths.MaxPending)
+	}
+	if got := enginetest.Add(t, e, s.ID, enginetest.Say("go on", "")); fmt.Sprint(got.Abandoned) != rest {
+		t.Errorf("other content abandons %v", got.Abandoned)
+	}
+	enginetest.Add(t, e, s.ID, enginetest.CallTool("d", "e"))
+	if got := enginetest.Add(t, e, s.ID, enginetest.AnswerCalls("d")); fmt.Sprint(got.Open) != "[e]" {
+		t.Errorf("after the next response %v are open", got.Open)
 	}
 }

@@ -109,12 +109,15 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 	if err != nil {
 		return nil, nil, err
 	}
-	open, err := ss.paths.OpenCalls(ctx, c.Tenant, s, &ch.Calls, head)
+	known, err := ss.paths.OpenCalls(ctx, c.Tenant, s, &ch.Calls, head)
 	if err != nil {
 		return nil, nil, err
 	}
-	changes, err := open.After(req.Messages, req.Response, func(ids []string) (map[string]bool, error) { return finder.Find(ctx, head, ids) })
+	changes, err := known.Open.After(req.Messages, req.Response, func(ids []string) (map[string]bool, error) { return finder.Find(ctx, head, ids) })
 	if err != nil {
+		return nil, nil, err
+	}
+	if known, err = known.Then(changes.Open, req.Messages, req.Response); err != nil {
 		return nil, nil, err
 	}
 
@@ -160,7 +163,7 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 	}
 	return &writer.Draft{Event: ev, Body: body, Head: head, Before: gauge, After: func(seq uint64, hash turns.Hash) {
 		ack.Hash, ack.Position = hash, page.FormatPosition(seq)
-		ch.Calls = paths.KnownCalls{Open: changes.Open, At: ev.Ref()}
+		ch.Calls, ch.Calls.At = known, ev.Ref()
 		if next != nil {
 			ss.paths.RememberSize(s.ID, *next)
 		}

@@ -3,6 +3,7 @@ package sessions
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,8 +15,8 @@ import (
 	"nexus/turns/seal"
 )
 
-// maxNamed bounds the ids that a name is compared with: those that it begins or ends, of
-// all agents.
+// maxNamed bounds the ids that a name is compared with: those of the caller's that it begins
+// or ends.
 const maxNamed = 4096
 
 // FindNames is lineage.find: the sessions and turns of the caller that a name may mean. It
@@ -34,6 +35,10 @@ func (ss *Sessions) FindNames(ctx context.Context, c reader.Caller, req api.Find
 	if err := ss.reader.WaitPosition(ctx, req.Read); err != nil {
 		return nil, err
 	}
+	agents, err := ss.agentsOf(c)
+	if err != nil {
+		return nil, err
+	}
 	out := &api.Names{Sessions: []api.NamedSession{}, Turns: []api.NamedTurn{}}
 	var in *ledger.Session
 	var head lineage.Node
@@ -41,28 +46,48 @@ func (ss *Sessions) FindNames(ctx context.Context, c reader.Caller, req api.Find
 		if in, head, err = ss.reader.SessionAt(ctx, c, req.Session, turns.ID{}, req.Read); err != nil {
 			return nil, err
 		}
-	} else if err := ss.labelled(ctx, c, req.Name, out); err != nil {
+	} else if err := ss.labelled(ctx, c, agents, req.Name, out); err != nil {
 		return nil, err
 	}
 	seen := make(map[turns.Ref]bool)
 	n := 0
-	for ref, err := range ss.reader.Projections.Named(c.Tenant, strings.ToUpper(req.Name)) {
-		if err != nil {
-			return nil, err
-		}
-		if n++; n > maxNamed || len(out.Sessions)+len(out.Turns) == limit {
-			out.Cut = true
-			break
-		}
-		if kind := map[bool]string{true: "session", false: "turn"}[ref.Turn == ref.Session]; seen[ref] || req.Kind != "" && kind != req.Kind {
-			continue
-		}
-		seen[ref] = true
-		if err := ss.addNamed(c, ref, in, head, out); err != nil {
-			return nil, err
+	for _, agent := range agents {
+		for ref, err := range ss.reader.Projections.Named(c.Tenant, agent, strings.ToUpper(req.Name)) {
+			if err == nil && ctx.Err() != nil {
+				err = fmt.Errorf("%w: looked for a name: %w", ledger.ErrUnavailable, ctx.Err())
+			}
+			if err != nil {
+				return nil, err
+			}
+			if n++; n > maxNamed || len(out.Sessions)+len(out.Turns) == limit {
+				out.Cut = true
+				return out, nil
+			}
+			if kind := map[bool]string{true: "session", false: "turn"}[ref.Turn == ref.Session]; seen[ref] || req.Kind != "" && kind != req.Kind {
+				continue
+			}
+			seen[ref] = true
+			if err := ss.addNamed(c, ref, in, head, out); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return out, nil
+}
+
+// agentsOf returns the agents whose sessions a caller sees: itself, and for the operator all
+// of the tenant.
+func (ss *Sessions) agentsOf(c reader.Caller) (agents []string, err error) {
+	if !c.Operator() {
+		return []string{c.Agent}, nil
+	}
+	for agent, err := range ss.reader.Projections.Agents(c.Tenant) {
+		if err != nil {
+			return nil, err
+		}
+		agents = append(agents, agent)
+	}
+	return agents, nil
 }
 
 // addNamed adds a session or a turn, if the caller sees it and it is of a session that the
@@ -105,21 +130,11 @@ func (ss *Sessions) addNamed(c reader.Caller, ref turns.Ref, in *ledger.Session,
 	return nil
 }
 
-// labelled adds the sessions that have a label: of the caller, of the operator those of
-// each agent. It opens no successor and resets nothing.
-func (ss *Sessions) labelled(ctx context.Context, c reader.Caller, label string, out *api.Names) error {
+// labelled adds the sessions of some agents that have a label. It opens no successor and
+// resets nothing.
+func (ss *Sessions) labelled(ctx context.Context, c reader.Caller, agents []string, label string, out *api.Names) error {
 	if turns.ValidateLabel("/label", label) != nil {
 		return nil
-	}
-	agents := []string{c.Agent}
-	if c.Operator() {
-		agents = nil
-		for agent, err := range ss.reader.Projections.Agents(c.Tenant) {
-			if err != nil {
-				return err
-			}
-			agents = append(agents, agent)
-		}
 	}
 	for _, agent := range agents {
 		digest, err := ss.LabelDigest(c.Tenant, agent, label)

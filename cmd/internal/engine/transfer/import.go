@@ -301,8 +301,8 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 			}
 		}
 		ch.Seq = seq
-		if ev.Kind.IsTurn() && after != nil {
-			ch.Calls = paths.KnownCalls{Open: *after, At: ev.Ref()}
+		if after != nil {
+			ch.Calls = *after
 		}
 		out.Stored++
 		if err := tr.reader.Projections.WaitFor(ctx, seq); err != nil {
@@ -437,24 +437,33 @@ func (tr *Transfer) admitImport(ctx context.Context, c reader.Caller, s *ledger.
 
 // checkImport checks the content of an admitted event that follows s, as the
 // verification does, and that this daemon knows its settings. It then stores the
-// content of the policy that the event names. It returns the calls that wait after the
-// event.
-func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer.Chain, s *ledger.Session, ev *turns.Event, next *writer.Admitted) (*ledger.Calls, error) {
+// content of the policy that the event names. It returns what is
+// known of the calls after a turn, nil if nothing is.
+func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer.Chain, s *ledger.Session, ev *turns.Event, next *writer.Admitted) (after *paths.KnownCalls, err error) {
+	var known paths.KnownCalls
 	var open *ledger.Calls
 	if ev.Kind.IsTurn() {
 		head, err := tr.reader.HeadNode(s)
 		if err != nil {
 			return nil, err
 		}
-		calls, err := tr.paths.OpenCalls(ctx, c.Tenant, s, &ch.Calls, head)
-		if err != nil {
+		if known, err = tr.paths.OpenCalls(ctx, c.Tenant, s, &ch.Calls, head); err != nil {
 			return nil, err
 		}
-		open = &calls
+		open = &known.Open
 	}
-	body, after, err := content.CheckBody(tr.keyring(c), ev, next.Node, open)
+	body, calls, err := content.CheckBody(tr.keyring(c), ev, next.Node, open)
 	if err != nil {
 		return nil, missingDependency(err)
+	}
+	if calls != nil && ev.Kind.IsTurn() {
+		if b, ok := body.(*turns.TurnBody); ok {
+			if known, err = known.Then(*calls, b.Messages, b.Response); err != nil {
+				return nil, err
+			}
+		}
+		known.At = ev.Ref()
+		after = &known
 	}
 	switch b := body.(type) {
 	case *turns.OpenedBody:

@@ -48,7 +48,7 @@ func relative(cost, least uint64) float64 {
 
 // keptRows is what each policy keeps of what the agent writes again.
 func (x *Comparison) keptRows() (head []string, rows [][]string) {
-	head = []string{"policy", "hidden", "paths", "identifiers", "numbers", "errors", "lines", "all", "summary", "reachable", "earlier"}
+	head = []string{"policy", "hidden", "paths", "identifiers", "numbers", "lines", "all", "summary", "reachable", "earlier"}
 	for i := range x.Sums {
 		s := &x.Sums[i].Survival
 		total, earlier := s.Total(), s.AllEarlier()
@@ -65,7 +65,7 @@ func (x *Comparison) keptRows() (head []string, rows [][]string) {
 // earlierRows is what each policy keeps of the facts that are the same for every
 // policy, by kind, and what the oracle holds of them.
 func (x *Comparison) earlierRows() (head []string, rows [][]string) {
-	head = []string{"earlier", "paths", "identifiers", "numbers", "errors", "lines", "all", "of oracle"}
+	head = []string{"earlier", "paths", "identifiers", "numbers", "lines", "all", "of oracle"}
 	best := x.oracle.AllEarlier().InContext()
 	row := func(name string, of []compare.Share, all compare.Share) {
 		cells := []string{name}

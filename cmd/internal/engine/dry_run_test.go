@@ -1,0 +1,65 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+
+	"nexus/compactor"
+	"nexus/compactor/summary"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// neverAsked is a model that a dry run must not ask.
+type neverAsked struct{ t *testing.T }
+
+func (n neverAsked) Summarize(context.Context, summary.Input) (summary.Output, error) {
+	n.t.Error("a model was asked")
+	return summary.Output{}, context.Canceled
+}
+
+// A dry run refuses what the run refuses, and asks no model.
+func TestADryRunRefusesWhatTheRunRefuses(t *testing.T) {
+	least := &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":1,"manual_keep_ratio":0}`)}
+	fail := &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":1,"manual_keep_ratio":0,"tiers":["llm"],"on_failure":"fail"}`)}
+	for name, tc := range map[string]struct {
+		texts  []string
+		closed bool
+		req    api.RunCompaction
+		want   api.Code
+	}{
+		"turns too short for a summary":        {texts: []string{"a", "b", "c", "d"}, req: api.RunCompaction{Policy: least}, want: api.Nothing},
+		"a closed session":                     {texts: []string{long(900), long(900), long(900)}, closed: true, want: api.Closed},
+		"no summarizer of the policy is there": {texts: []string{long(900), long(900), long(900)}, req: api.RunCompaction{Policy: fail, AtOnce: true}, want: api.Unprocessable},
+		"nothing is wrong":                     {texts: []string{long(900), long(900), long(900)}, req: api.RunCompaction{Policy: least}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newWorld().Engine(t)
+			s := create(t, e, 0, "balanced").ID
+			for _, text := range tc.texts {
+				add(t, e, s, say(text, text))
+			}
+			if tc.closed {
+				must(e.CloseSession(t.Context(), alice, s, api.CloseSession{}, nil))(t)
+			}
+			dry := tc.req
+			dry.DryRun = true
+			_, planned := e.Compact(t.Context(), alice, s, dry, nil)
+			_, made := e.Compact(t.Context(), alice, s, tc.req, nil)
+			if code(planned) != tc.want || code(made) != tc.want {
+				t.Errorf("the dry run: %v; the run: %v; want %q for both", planned, made, tc.want)
+			}
+		})
+	}
+	t.Run("with a model", func(t *testing.T) {
+		e := newWorld().Engine(t)
+		e.Tiers = append([]compactor.Tier{{Name: "llm", Model: "m", Summarizer: neverAsked{t}}}, e.Tiers...)
+		s := create(t, e, 0, "balanced").ID
+		for range 3 {
+			add(t, e, s, say(long(900), long(900)))
+		}
+		if r := must(e.Compact(t.Context(), alice, s, api.RunCompaction{Policy: least, DryRun: true}, nil))(t); r.Plan == nil {
+			t.Errorf("%+v", r)
+		}
+	})
+}
