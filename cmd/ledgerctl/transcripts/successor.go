@@ -177,6 +177,7 @@ var ErrSuperseded = errors.New("another import has read the transcript anew mean
 // rename returns a step with the ids that its session and turns have in the ledger. shared
 // says that the turn of the step is one that a successor shares with the session before it.
 func (im *Importer) rename(ctx context.Context, st interchange.Step) (out interchange.Step, shared bool, err error) {
+	st = im.intoOwn(st)
 	switch {
 	case st.Open != nil:
 		o := *st.Open
@@ -247,6 +248,14 @@ func (im *Importer) renameOwn(ctx context.Context, l *line, id *turns.ID) (share
 func (im *Importer) renameFork(ctx context.Context, f *interchange.Fork) (*interchange.Fork, error) {
 	l, err := im.lineOf(ctx, f.ID)
 	if err != nil {
+		return nil, err
+	}
+	if f.At.Session == f.ID { // see intoOwn
+		out := *f
+		out.ID, out.At.Session = l.id, l.id
+		return &out, nil
+	}
+	if err := im.noteShortCopy(ctx, l, f); err != nil {
 		return nil, err
 	}
 	at, err := im.refIn(ctx, f.At)
