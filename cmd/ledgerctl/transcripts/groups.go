@@ -141,7 +141,7 @@ func (im *Importer) refreshAgain(ctx context.Context, files []File, group []int,
 		}
 		return n
 	}
-	im.Read = nil // the bytes were counted
+	im.Read = nil                                                                                         // the bytes were counted
 	for before, passes := 0, 0; before < renewed() && passes < len(group) && ctx.Err() == nil; passes++ { // a chain of forks needs one each at most
 		before = renewed()
 		for _, i := range group {
