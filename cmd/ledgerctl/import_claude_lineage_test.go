@@ -62,6 +62,9 @@ func TestClaudeCodeLineageInAnyOrderAndGrouping(t *testing.T) {
 		"the copy ends before the fork":  {[]string{a, b, firstLines(c, 2) + strings.ReplaceAll(lastLines(c, 2), "000000000014", "000000000011")}, []string{"one other", "one other fork", "one sec"}, 4, true},
 		"copies of a resume":             {[]string{a, bare(b), bare(c)}, []string{"one other", "one other fork", "one other fork sec"}, 4, false},
 		"resumes, the first goes on too": {[]string{a + strings.ReplaceAll(strings.ReplaceAll(lastLines(text("middle"), 2), middleFork, forkedSession), "000000000011", "000000000013"), bare(b), bare(c)}, []string{"one other fork", "one other fork sec", "one other mid"}, 5, false},
+		"two that name each other": {[]string{
+			strings.NewReplacer(endFork, forkedSession, forkedSession, endFork).Replace(firstLines(b, 4)) + strings.ReplaceAll(strings.ReplaceAll(lastLines(text("middle"), 2), middleFork, forkedSession), "000000000011", "000000000013"), b, c},
+			[]string{"one other fork", "one other fork sec", "one other mid"}, 5, false},
 	} {
 		for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 			for _, sizes := range [][]int{{3}, {1, 1, 1}, {2, 1}, {1, 2}} {
