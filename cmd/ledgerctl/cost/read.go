@@ -109,9 +109,9 @@ func (r *reading) noteContinued(s *api.Session) {
 }
 
 // isStated reports whether a session that s continues, or that continues s, has a turn of s
-// too, and it was counted there.
+// too, and it was counted there. A response with an id is told by that: see [Sum].
 func (r *reading) isStated(s *api.Session, t *api.Turn) bool {
-	if t.Time == nil || t.Usage == nil || turns.TimeBoundOf(t.Meta) != "" {
+	if t.Time == nil || t.Usage == nil || turns.TimeBoundOf(t.Meta) != "" || messageID(t.Meta) != "" {
 		return false
 	}
 	k := stated{first: s.ID, time: time.Time(*t.Time).UnixNano(), model: t.Model, usage: *t.Usage}
