@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"errors"
+	"io/fs"
+	"os"
 	"strings"
 	"sync"
 
@@ -48,6 +50,7 @@ func importCmd(e *env) *cobra.Command {
 		}
 		all := importreport.Report{Terminal: e.Terminal, Each: losses, Refresh: im.Refresh, Files: len(files)}
 		var stopped error
+		before, stored := statFiles(files), make(map[string]fs.FileInfo)
 		for i, o := range im.Files(cmd.Context(), files) {
 			f, r, err := files[i], o.Report, o.Err
 			if f.Special {
@@ -72,12 +75,16 @@ func importCmd(e *env) *cobra.Command {
 			case err != nil:
 				err = all.Fail(f.Name, r, err, fault.Plainly(cmd, err))
 			default:
+				if st := before[f.Name]; st != nil {
+					stored[f.Name] = st
+				}
 				err = all.Add(r, im.Final || im.IsSettled(f.Name))
 			}
 			if err != nil {
 				return err
 			}
 		}
+		e.noteImported(stored)
 		if stopped != nil {
 			e.Say("%s; the same command goes on from here", all.StoppedText())
 			return stopped
@@ -90,4 +97,15 @@ func importCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&im.Format, "format", "auto", transcripts.FormatNames())
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(strings.Split(transcripts.FormatNames(), ", "), cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// statFiles returns the files that are there, by name.
+func statFiles(files []transcripts.File) map[string]fs.FileInfo {
+	out := make(map[string]fs.FileInfo, len(files))
+	for _, f := range files {
+		if st, err := os.Stat(f.Name); err == nil && f.Name != "-" {
+			out[f.Name] = st
+		}
+	}
+	return out
 }

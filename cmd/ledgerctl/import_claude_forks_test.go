@@ -148,7 +148,7 @@ func TestClaudeCodeForksInAnyOrder(t *testing.T) {
 				}
 				slices.Sort(paths)
 				for text, n := range stored {
-					if n != 1 {
+					if n != 1 && !oneByOne || n > 2 { // one by one, a copy that ends too early can bring a turn twice: decision 83
 						t.Errorf("the turn %q stands %d times", text, n)
 					}
 				}

@@ -252,6 +252,21 @@ func TestForkAfterACompaction(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		for _, order := range [][]string{{"a.jsonl", "b.jsonl"}, {"b.jsonl", "a.jsonl"}} {
 			got := strings.Join(importedState(t, texts, order, together), "\n")
+			// Of each session the newest turn first; those with a star are its own. Where the copy
+			// came first and alone, what it begins with stands for what the parent had before.
+			want := []string{"*more *new *compaction *old", "*own new compaction old"}
+			if !together && order[0] == "b.jsonl" {
+				want = []string{"*more *new *summary", "*old", "*own new summary"}
+			}
+			var paths []string
+			for line := range strings.SplitSeq(got, "\n") {
+				_, path, _ := strings.Cut(line, ": ")
+				paths = append(paths, path)
+			}
+			slices.Sort(paths)
+			if !slices.Equal(paths, want) {
+				t.Errorf("%v, together %v: sessions %q, want %q", order, together, paths, want)
+			}
 			for _, own := range []string{"*new", "*more", "*own", "*old"} {
 				if n := strings.Count(got+"\n", own); n != 1 {
 					t.Errorf("%v, together %v: the turn %s stands %d times:\n%s", order, together, own, n, got)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -209,6 +210,32 @@ func TestRefreshKeepsWhatAFileHasLost(t *testing.T) {
 	r.write(claudeSession(id, append(now, exchange{13, "more"})...))
 	if got := r.read(false); got.Stored != 1 || got.KeptFirst != 0 {
 		t.Errorf("grown: %+v", got)
+	}
+}
+
+// A turn that a session and what continues it both have, under ids of their own, is one call,
+// also where the source has no id of the response.
+func TestCallOfASessionAndItsContinuationCountsOnce(t *testing.T) {
+	for name, now := range map[string][]exchange{
+		"with a beginning that both have": exchanges("one", "a longer one", "three", "four"),
+		"with another beginning":          append([]exchange{{0, "another"}}, exchanges("one", "two", "three", "four")[1:]...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRefresher(t)
+			bare := func(of ...exchange) string {
+				text := claudeSession("81234567-89ab-4def-8123-456789abcdef", of...)
+				return regexp.MustCompile(`"id":"msg_[0-9]+",`).ReplaceAllString(text, "")
+			}
+			r.write(bare(exchanges("one", "two", "three")...))
+			r.read(false)
+			r.write(bare(now...))
+			if got := r.read(true); got.Renewed != 1 || len(r.listed(false)) != 2 {
+				t.Fatalf("refreshed: %+v; %v", got, r.listed(false))
+			}
+			if n := countCalls(t, r.c); n != 4 {
+				t.Errorf("%d calls, want 4", n)
+			}
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,21 +77,7 @@ func watchCmd(e *env) *cobra.Command {
 	var cfg watch.Config
 	var from []string
 	var dry, code bool
-	prepare := func(ofService []string) error {
-		if len(from) == 0 && cfg.State == "" {
-			from, cfg.State = serviceFlags(ofService)
-		}
-		sources, err := watchSources(from)
-		if err != nil {
-			return err
-		}
-		cfg.Sources = sources
-		if cfg.State == "" {
-			cfg.State, err = stateFolder("watch")
-		}
-		cfg.Ledger = fmt.Sprintf("%s %s/%s", connect.PlainURL(e.Server), e.Tenant, cmp.Or(e.Agent, "main"))
-		return err
-	}
+	prepare := func(ofService []string) error { return e.prepareWatch(&cfg, &from, ofService) }
 	c := verb("watch", "follow the transcripts of agents while they grow", 0, 0, func(cmd *cobra.Command, _ []string) error {
 		if err := prepare(nil); err != nil {
 			return err
@@ -128,6 +115,35 @@ func watchCmd(e *env) *cobra.Command {
 		x.Flags().StringVar(&cfg.State, "state", "", "where the state is kept")
 	}
 	return c
+}
+
+// prepareWatch completes the sources, the state and the ledger of a watch: those of the flags, else
+// of the service, else the default ones.
+func (e *env) prepareWatch(cfg *watch.Config, from *[]string, ofService []string) error {
+	if len(*from) == 0 && cfg.State == "" {
+		*from, cfg.State = serviceFlags(ofService)
+	}
+	sources, err := watchSources(*from)
+	if err != nil {
+		return err
+	}
+	cfg.Sources = sources
+	if cfg.State == "" {
+		cfg.State, err = stateFolder("watch")
+	}
+	cfg.Ledger = fmt.Sprintf("%s %s/%s", connect.PlainURL(e.Server), e.Tenant, cmp.Or(e.Agent, "main"))
+	return err
+}
+
+// noteImported notes for the watch what an import stored. The state of a watch is a cache:
+// without it files are offered to the ledger again, so an error is no failure of the import.
+func (e *env) noteImported(files map[string]fs.FileInfo) {
+	var cfg watch.Config
+	var from []string
+	if len(files) == 0 || e.prepareWatch(&cfg, &from, watchService()) != nil {
+		return
+	}
+	_ = watch.NoteImported(cfg, files)
 }
 
 // stateFolder returns the folder in which a command keeps its state.

@@ -43,6 +43,10 @@ type chatReader struct {
 	counted   map[otelSpanKey]*otelCall // usage of spans without messages
 
 	list bool // inside a top-level list of objects
+
+	answered map[prefixDigest]chatAt   // of conversations without an id: by the messages up to an answer, its turn
+	ends     map[prefixDigest]*chatEnd // by all messages of a line
+	tails    []*chatEnd                // those that may have a tail, oldest first
 }
 
 // Chat reads conversations as chat JSON: messages as they stand in
@@ -63,7 +67,9 @@ type chatReader struct {
 // that id (1), so that a longer copy adds what is new, and so does one without the oldest
 // messages. Where it has none, or that of a task (task_id and trial), which
 // others have too, the id comes from the whole content: a copy under another name is
-// the same session, a longer one is another. A turn's id comes from that of its response,
+// the same session, a longer one is another, unless it is in the same file: a log of
+// requests, in which each has the messages of those before it, is one session that grows.
+// Where such a request goes on otherwise, it is a fork. A turn's id comes from that of its response,
 // else from its response and the message before it.
 //
 // One conversation is held in memory at a time.
@@ -77,6 +83,10 @@ func Chat(r io.Reader, opt Options) *Reader {
 func (c *chatReader) value() error {
 	raw, err := c.next()
 	if err == io.EOF {
+		if err := endTails(c.tails); err != nil {
+			return err
+		}
+		c.tails, c.ends, c.answered = nil, nil, nil
 		c.endSpans()
 	}
 	if err != nil {
@@ -191,13 +201,23 @@ func (c *chatReader) conversation(v *conversation) error {
 		c.loss.add(0, "skipped", "a conversation without messages", v.id)
 		return nil
 	}
+	var log *chatLog
+	var prefixes []prefixDigest
+	if v.id == "" && !v.task {
+		prefixes = prefixDigests(ms)
+		if log = c.logOf(prefixes); log != nil {
+			v.began = log.began
+			return c.turns(v, log, prefixes, ms)
+		}
+	}
 	key, err := c.key(v, system, ms)
 	if err != nil {
 		return err
 	}
 	session := turns.DeriveID(v.began, append([]string{"chat"}, key...)...)
+	log = newChatLog(session, v.began)
 	c.step(Step{Open: &Open{ID: session, Time: v.created, Model: v.model, System: system, Tools: v.tools, Meta: v.meta()}})
-	return c.turns(v, session, ms)
+	return c.turns(v, log, prefixes, ms)
 }
 
 // key returns what a conversation's id is derived from: its own id, with its first message
@@ -250,8 +270,11 @@ func (c *chatReader) isFirstOrSame(v *conversation) bool {
 	return true
 }
 
-// turns emits the turns of a conversation. An assistant message ends a turn.
-func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message) error {
+// turns emits the turns of a conversation. An assistant message ends a turn. prefixes are
+// those of ms where other lines may have a part of it; nil: none has. The turns that an
+// earlier line had are not emitted again.
+func (c *chatReader) turns(v *conversation, log *chatLog, prefixes []prefixDigest, ms []turns.Message) error {
+	session := log.session // that has the turn before
 	called := make(map[string]bool)
 	var parent turns.ID
 	var messages []turns.Message
@@ -266,8 +289,20 @@ func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 		if response == nil {
 			name += " pending"
 		}
-		a := &Append{Session: session, ID: turns.DeriveID(v.began, "chat turn", session.String(), name), Parent: parent, Time: stated.time, Model: v.model, Messages: messages, Response: response, Usage: stated.usage,
-			Branch: turns.DeriveID(v.began, "chat branch", session.String(), name)}
+		if log.ids[turns.DeriveID(v.began, "chat turn", log.session.String(), name)] { // the same answer after another history
+			name += " after " + parent.String()
+		}
+		a := &Append{ID: turns.DeriveID(v.began, "chat turn", log.session.String(), name), Parent: parent, Time: stated.time, Model: v.model, Messages: messages, Response: response, Usage: stated.usage,
+			Branch: turns.DeriveID(v.began, "chat branch", log.session.String(), name)}
+		if log.tips[session] != parent {
+			f := &Fork{ID: a.Branch, At: turns.Ref{Session: session, Turn: parent}, Time: v.created, Meta: v.meta()}
+			if session = f.ID; parent.IsZero() { // there is no turn to fork from
+				c.step(Step{Open: &Open{ID: f.ID, Time: f.Time, Model: v.model, Meta: f.Meta}})
+			} else {
+				c.step(Step{Fork: f})
+			}
+		}
+		a.Session = session
 		if stated.model != "" {
 			a.Model = stated.model
 		}
@@ -286,6 +321,7 @@ func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 		}
 		a.Meta = withProgramMessages(withTimeBound(withUsage(meta, stated.details), bound), orphanMessages(messages))
 		c.step(Step{Append: a})
+		log.tips[session], log.ids[a.ID] = a.ID, true
 		parent, messages = a.ID, nil
 	}
 	var before *chatMessage
@@ -298,22 +334,49 @@ func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 			}
 			stated, at := answers[n], answers[n].before
 			n++
-			emit(&m, stated.chatMessage, at)
 			before = stated.chatMessage
+			if prefixes == nil {
+				emit(&m, stated.chatMessage, at)
+				continue
+			}
+			if had := c.answered[prefixes[i]]; had.log == log {
+				anchors.name(stated.chatMessage, at) // it counts
+				session, parent, messages = had.ref.Session, had.ref.Turn, nil
+				continue
+			}
+			emit(&m, stated.chatMessage, at)
+			if c.answered == nil {
+				c.answered = make(map[prefixDigest]chatAt)
+			}
+			c.answered[prefixes[i]] = chatAt{log, turns.Ref{Session: session, Turn: parent}}
 			continue
 		}
 		m.FinishReason = ""
 		messages = append(messages, c.orphans(m, called, v.id)...)
 	}
-	if len(messages) > 0 {
-		if c.opt.Final {
-			b, err := turns.EncodeJSON(messages)
-			if err != nil {
-				return err
-			}
-			emit(nil, &chatMessage{digest: sha256.Sum256(b)}, before)
-		} else {
+	tail := func() error {
+		if !c.opt.Final {
 			c.loss.addLoss(Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(messages), Record: v.id})
+			return nil
+		}
+		b, err := turns.EncodeJSON(messages)
+		if err != nil {
+			return err
+		}
+		emit(nil, &chatMessage{digest: sha256.Sum256(b)}, before)
+		return nil
+	}
+	if len(messages) == 0 {
+		tail = nil
+	}
+	switch {
+	case prefixes != nil:
+		if err := c.endLine(log, prefixes[len(prefixes)-1], tail); err != nil {
+			return err
+		}
+	case tail != nil:
+		if err := tail(); err != nil {
+			return err
 		}
 	}
 	if v.usage != nil {

@@ -32,7 +32,6 @@ type claudeMeta struct {
 	Sidechain     bool               `json:"sidechain,omitzero"`
 	SpawnedByTurn string             `json:"spawned_by_turn,omitzero"` // the turn with the call, in the session of SpawnedBy
 	Restarts      string             `json:"restarts,omitzero"`        // the session whose first prompt was rewound
-	StandIn       bool               `json:"stand_in,omitzero"`        // the session's own file was not read
 	ForkedFrom    string             `json:"forked_from,omitzero"`     // sessionId of the session that it goes on from
 	UUID          string             `json:"uuid,omitzero"`            // of a compaction's or fork's line
 	Messages      []string           `json:"messages,omitempty"`       // uuids of the lines in the messages half
@@ -85,7 +84,6 @@ func (k *claudeTree) openBranch(b *claudeBranch) {
 		k.step(Step{Fork: &Fork{ID: b.id, At: at, Time: b.time, Meta: b.meta.raw(), First: b.first(), Else: k.otherPlaces(b.forkedAt)}})
 		return
 	}
-	b.meta.StandIn = b.copied
 	o := &Open{ID: b.id, Time: b.time, SpawnedBy: b.spawnedBy, Meta: b.meta.raw()}
 	for t := b.tail; t != nil && t.b == b; t = t.parent {
 		if t.body != nil && t.body.model != turns.Synthetic {

@@ -110,7 +110,7 @@ func TestClaudeGolden(t *testing.T) {
 			got := dumpClaude(t, steps, losses)
 			if strings.Contains(file, "forksession") {
 				steps, losses := readAll(t, ClaudeCode(bytes.NewReader(in), Options{Final: true, Copied: true}))
-				checkClaudeSteps(t, steps)
+				checkClaudeSteps(t, steps, false)
 				got += "\nwhere the ledger lacks the session that it was forked from:\n" + dumpClaude(t, steps, losses)
 			}
 			golden := strings.TrimSuffix(file, ".jsonl") + ".golden"

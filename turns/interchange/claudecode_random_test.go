@@ -114,7 +114,7 @@ func TestClaudeRandom(t *testing.T) {
 				}
 			}
 		}
-		checkClaudeSteps(r, claudeWithCopies(r, text))
+		checkClaudeSteps(r, claudeWithCopies(r, text), true)
 		if len(steps) == 0 && len(losses) == 0 {
 			r.Fatal("nothing came of it, and nothing says so")
 		}

@@ -46,13 +46,14 @@ func shortName(file string) string {
 func readClaude(t rapid.TB, b []byte, final bool) ([]Step, []Loss) {
 	t.Helper()
 	steps, losses := readAll(t, ClaudeCode(bytes.NewReader(b), Options{Final: final}))
-	checkClaudeSteps(t, steps)
+	checkClaudeSteps(t, steps, false)
 	return steps, losses
 }
 
 // checkClaudeSteps does the steps on a toy ledger: what a step names is there
-// before it, IDs are new, messages are valid.
-func checkClaudeSteps(t rapid.TB, steps []Step) {
+// before it, IDs are new, messages are valid. With copied the steps have what was copied from other
+// sessions, and its first compaction may follow turns that the copy lacks.
+func checkClaudeSteps(t rapid.TB, steps []Step, copied bool) {
 	t.Helper()
 	sessions := make(map[turns.ID]turns.ID) // session → head
 	turnOf := make(map[turns.ID]turns.ID)   // turn → session
@@ -124,6 +125,9 @@ func checkClaudeSteps(t rapid.TB, steps []Step) {
 		}
 		if c := s.Compaction; c != nil {
 			set++
+			if c.Parent.IsZero() && !copied {
+				bad("a compaction of nothing")
+			}
 			follow(c.Session, c.ID, c.Parent)
 			meta(c.Meta)
 			if err := turns.ValidateMessages("/replacement", c.Replacement); err != nil {

@@ -88,6 +88,20 @@ func (im *Importer) group(ctx context.Context, files []File, group []int, result
 		}
 		return o
 	}
+	all, outcomes := group, make(map[int]Outcome)
+	send := func(i int, o Outcome) {
+		if outcomes[i] = o; !im.Refresh || len(all) == 1 {
+			results[i] <- o
+		}
+	}
+	defer func() {
+		if im.Refresh && len(all) > 1 {
+			im.refreshAgain(ctx, files, all, outcomes)
+			for _, i := range all {
+				results[i] <- outcomes[i]
+			}
+		}
+	}()
 	for waits := len(group) > 1; len(group) > 0; {
 		var later []int
 		for _, i := range group {
@@ -100,7 +114,7 @@ func (im *Importer) group(ctx context.Context, files []File, group []int, result
 				later, before[i] = append(later, i), o.Report
 				continue
 			}
-			results[i] <- o
+			send(i, o)
 		}
 		if len(later) == len(group) { // nothing brings their parents
 			for _, i := range later[:1] { // what it copied may be what the others wait for
@@ -108,11 +122,40 @@ func (im *Importer) group(ctx context.Context, files []File, group []int, result
 				if o.Err == nil {
 					o.Report, o.Err = im.File(ctx, files[i].Name)
 				}
-				results[i] <- whole(i, o)
+				send(i, whole(i, o))
 			}
 			later = later[1:]
 		}
 		group = later
+	}
+}
+
+// refreshAgain refreshes files again, as long as sessions get successors: a fork may have been
+// read before the session that it was forked from, which has a successor since.
+func (im *Importer) refreshAgain(ctx context.Context, files []File, group []int, outcomes map[int]Outcome) {
+	renewed := func() (n int) {
+		for _, o := range outcomes {
+			if o.Report != nil {
+				n += o.Report.Renewed
+			}
+		}
+		return n
+	}
+	im.Read = nil                                                                                         // the bytes were counted
+	for before, passes := 0, 0; before < renewed() && passes < len(group) && ctx.Err() == nil; passes++ { // a chain of forks needs one each at most
+		before = renewed()
+		for _, i := range group {
+			o := outcomes[i]
+			if o.Err != nil || o.Report == nil || isStream(files[i].Name) {
+				continue
+			}
+			again, err := im.File(ctx, files[i].Name)
+			if again != nil {
+				o.Report.Stored, o.Report.Renewed = o.Report.Stored+again.Stored, o.Report.Renewed+again.Renewed
+				o.Report.Sessions = again.Sessions
+			}
+			outcomes[i] = Outcome{o.Report, err}
+		}
 	}
 }
 

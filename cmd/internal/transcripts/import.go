@@ -157,8 +157,6 @@ type Importer struct {
 	// Refresh makes successors of sessions that read differently now: see refresh.go.
 	Refresh bool
 
-	renewsStandIns bool // see errStandIn
-
 	stop   context.CancelFunc // of Files
 	splits splitTurns
 	placed placement
@@ -170,12 +168,13 @@ type Importer struct {
 	renewing map[turns.ID]*renewal // by the source's session
 	lacking  []turns.ID            // sessions that hold what the file lacks, and get no successor
 	older    map[turns.ID]turns.ID // by session: that of an older copy, which takes what the session lacks
+	into     map[turns.ID]turns.ID // by session that a file copied from: that which takes the copy; see noteShortCopy
+	joined   map[turns.ID]*joined  // by session of the ledger: those that may begin with turns of others
 }
 
 // File imports one file. It reads a fork of a session that the ledger lacks again, with
 // the history that the fork copied, and an export of this ledger that another program
-// continued as any transcript. Where a copy stands in for a fork, with the history of its
-// parent, the file makes the successor of it, as a refresh does.
+// continued as any transcript.
 func (im *Importer) File(ctx context.Context, name string) (*Report, error) {
 	return im.file(ctx, name, false)
 }
@@ -183,14 +182,11 @@ func (im *Importer) File(ctx context.Context, name string) (*Report, error) {
 // file is File. With waits it returns [ErrNoParent] for a fork of a session that the ledger
 // lacks: another file may bring that.
 func (im *Importer) file(ctx context.Context, name string, waits bool) (*Report, error) {
+	im.into = nil
 	how := transcriptSource{name: name, final: im.Final || im.IsSettled(name)}
-	im.renewsStandIns = !isStream(name)
 	r, err := im.once(ctx, how)
 	for superseded := false; !isStream(name); {
 		switch {
-		case errors.Is(err, errStandIn) && !im.Refresh: // it gets a successor, which is a fork
-			im.Refresh = true
-			defer func() { im.Refresh = false }()
 		case errors.Is(err, ErrNoParent) && !how.copied && !waits:
 			how.copied = true
 		case errors.Is(err, ErrGrown) && !how.grown:
@@ -228,14 +224,14 @@ func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, er
 	if in.Format.Open == nil {
 		return r, ImportExport(ctx, im.Client, in.Reader, r)
 	}
-	im.clock, im.lines, im.byID, im.renamed, im.renewing, im.older = nil, nil, nil, nil, nil, nil
+	im.clock, im.lines, im.byID, im.renamed, im.renewing, im.older, im.joined = nil, nil, nil, nil, nil, nil, nil
 	var current []*api.Session
 	if refresh := im.Refresh && !isStream(how.name); refresh {
 		if current, err = im.findChanged(ctx, how, r.Format); err != nil {
 			return r, err
 		}
 	}
-	if err := im.steps(ctx, in.Format.Open(in, ReadOptions(how.name, in.Format.Name, interchange.Options{Final: how.final, Copied: how.copied})), how.grown || isStream(how.name), r); err != nil {
+	if err := im.steps(ctx, in.Format.Open(in, ReadOptions(how.name, in.Format.Name, interchange.Options{Final: how.final, Copied: how.copied})), how.grown || isStream(how.name), how.copied, r); err != nil {
 		return r, err
 	}
 	return r, im.renew(ctx, r, current)
@@ -249,8 +245,8 @@ var ErrGrown = errors.New("an export of this ledger, with more in it")
 
 // steps does the steps of a transcript in order. Those before an error stay; doing them
 // again stores nothing. all says to store an export of this ledger too, which otherwise is
-// not stored a second time.
-func (im *Importer) steps(ctx context.Context, r *interchange.Reader, all bool, rep *Report) error {
+// not stored a second time; copied, that the transcript has what it copied of other sessions.
+func (im *Importer) steps(ctx context.Context, r *interchange.Reader, all, copied bool, rep *Report) error {
 	in := Intake{Importer: im, Report: rep, All: all}
 	graced, done := withGrace(ctx)
 	defer done()
@@ -273,6 +269,9 @@ func (im *Importer) steps(ctx context.Context, r *interchange.Reader, all bool, 
 	if in.fork != nil && !in.grown {
 		rep.lose(ownExport(in.fork.from.Session))
 		return nil
+	}
+	if err := im.endJoined(graced, copied, rep); err != nil {
+		return err
 	}
 	for _, l := range r.Losses() {
 		rep.lose(l)
@@ -320,7 +319,7 @@ func (in *Intake) Last() turns.Ref { return in.last }
 
 func (in *Intake) noteLast(st interchange.Step) {
 	if a := st.Append; a != nil && a.Response != nil {
-		in.last = turns.Ref{Session: a.Session, Turn: in.splits.last(a.ID)}
+		in.last = turns.Ref{Session: in.placed.of(a.ID, a.Session), Turn: in.splits.last(a.ID)}
 	}
 }
 
@@ -357,6 +356,9 @@ func (in *Intake) Resume(ctx context.Context, st interchange.Step) error {
 		return err
 	}
 	in.noteLast(st)
+	if isDelayed, err := in.resumeJoined(ctx, st, in.Report); isDelayed || err != nil {
+		return err
+	}
 	if err := in.resumeOlder(ctx, st, in.Report); err != nil {
 		return err
 	}
@@ -445,7 +447,11 @@ func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
 	}
 	dup := shared
 	if !shared {
-		dup, err = in.step(ctx, st, rep)
+		if dup, err = in.isInherited(ctx, st, rep); err == nil && !dup {
+			dup, err = in.step(ctx, st, rep)
+		} else if dup {
+			in.countStep(st, rep)
+		}
 	}
 	in.noteLast(st)
 	switch {
@@ -615,13 +621,12 @@ func (im *Importer) Titles(ctx context.Context, titles map[turns.ID]string, rep 
 func (im *Importer) step(ctx context.Context, st interchange.Step, rep *Report) (dup bool, err error) {
 	switch {
 	case st.Open != nil:
-		rep.Sessions = append(rep.Sessions, st.Open.ID)
 		return im.open(ctx, st.Open, rep)
 	case st.Fork != nil:
-		rep.countRecord(st.Fork.ID, forksOf)
+		im.countStep(st, rep)
 		return im.fork(ctx, st.Fork, rep)
 	case st.Append != nil:
-		rep.countRecord(st.Append.ID, turnsOf)
+		im.countStep(st, rep)
 		dup, err := im.place(ctx, st.Append, rep)
 		if p, split := im.splits[st.Append.ID]; split && p.first != p.last {
 			rep.Split++
@@ -629,8 +634,20 @@ func (im *Importer) step(ctx context.Context, st interchange.Step, rep *Report) 
 		}
 		return dup, err
 	default:
-		rep.countRecord(st.Compaction.ID, compactionsOf)
+		im.countStep(st, rep)
 		return im.compaction(ctx, st.Compaction, rep)
+	}
+}
+
+// countStep counts what a step is, but for the opening of a session.
+func (*Importer) countStep(st interchange.Step, rep *Report) {
+	switch {
+	case st.Fork != nil:
+		rep.countRecord(st.Fork.ID, forksOf)
+	case st.Append != nil:
+		rep.countRecord(st.Append.ID, turnsOf)
+	case st.Compaction != nil:
+		rep.countRecord(st.Compaction.ID, compactionsOf)
 	}
 }
 
@@ -669,21 +686,37 @@ func (im *Importer) has(ctx context.Context, id turns.ID) (bool, error) {
 	return err == nil, err
 }
 
-// open opens a session. had says that the ledger has it.
+// open opens a session. had says that the ledger has it, or that it is not opened yet: see
+// joined.go.
 func (im *Importer) open(ctx context.Context, o *interchange.Open, rep *Report) (had bool, err error) {
 	if had, ok, err := im.openRenewed(ctx, o, rep.Format); ok {
+		rep.Sessions = append(rep.Sessions, o.ID)
 		return had, im.ownID(ctx, o.ID, err)
 	}
 	l, err := im.sessionOf(ctx, o.ID)
 	if err != nil {
 		return false, err
 	}
+	if l.had == nil && !l.renamed && isNamedEverywhere(rep.Format) {
+		im.delay(o)
+		return true, nil
+	}
+	rep.Sessions = append(rep.Sessions, o.ID)
 	if l.had != nil {
+		if l.had.ForkedFrom != nil && l.before == nil && isNamedEverywhere(rep.Format) {
+			im.join(o.ID, new(joined))
+		}
 		if done, err := im.openStandIn(ctx, o, rep.Format); done || err != nil {
 			return true, err
 		}
 		return true, im.known(ctx, l, o.SpawnedBy, rep)
 	}
+	l.had, err = im.create(ctx, o, rep)
+	return false, err
+}
+
+// create creates the session of a step.
+func (im *Importer) create(ctx context.Context, o *interchange.Open, rep *Report) (*api.Session, error) {
 	r := api.CreateSession{ID: o.ID, SpawnedBy: spawnedBy(o.SpawnedBy)}
 	r.Meta, r.Model = im.ofRenewal(o.ID, withReader(o.Meta, rep.Format)), &o.Model
 	if len(o.System) > 0 {
@@ -696,10 +729,7 @@ func (im *Importer) open(ctx context.Context, o *interchange.Open, rep *Report) 
 		r.Limits = &turns.Limits{ContextWindow: im.Window}
 	}
 	s, err := im.Client.Create(ctx, r)
-	if err == nil {
-		l.had = s
-	}
-	return false, im.ownID(ctx, o.ID, err)
+	return s, im.ownID(ctx, o.ID, err)
 }
 
 // sessionOf returns what the ledger has of a session with an id of the ledger.

@@ -121,6 +121,10 @@ func (im *Importer) fork(ctx context.Context, f *interchange.Fork, rep *Report) 
 	if err != nil {
 		return false, err
 	}
+	if f.At.Session == f.ID { // see intoOwn
+		rep.Sessions = append(rep.Sessions, f.ID)
+		return true, nil
+	}
 	at := turns.Ref{Session: im.placed.of(f.At.Turn, f.At.Session), Turn: f.At.Turn}
 	if at.Session, err = im.beside(ctx, at.Session, at.Turn); err != nil {
 		return false, err

@@ -2,7 +2,12 @@ package transcripts
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"path/filepath"
+
+	"github.com/go-json-experiment/json"
 
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -80,7 +85,9 @@ func (im *Importer) linkSpawner(ctx context.Context, s *api.Session, by turns.Re
 }
 
 // noteUncounted puts into the meta of the first session of a file how many calls of it have
-// usage that no turn could take, so that cost can say that a sum is too low.
+// usage that no turn could take, so that cost can say that a sum is too low. Several files may
+// be of one session: the meta has the sum, and the number of each file, by the digest of its
+// name without the folder. A file that is imported again replaces its number.
 func (im *Importer) noteUncounted(ctx context.Context, rep *Report) error {
 	n := 0
 	for _, l := range rep.Losses {
@@ -92,8 +99,44 @@ func (im *Importer) noteUncounted(ctx context.Context, rep *Report) error {
 		return nil
 	}
 	s, err := im.Client.Session(ctx, rep.Sessions[0])
-	if err != nil || turns.UncountedCalls(s.Meta) == uint64(n) {
+	if err != nil {
 		return err
 	}
-	return im.setMeta(ctx, s, "uncounted", map[string]turns.Raw{"uncounted": turns.Raw(fmt.Sprintf(`{"calls":%d}`, n))})
+	var m struct {
+		Uncounted uncounted `json:"uncounted"`
+	}
+	_ = json.Unmarshal(s.Meta, &m) // a client's meta may be anything
+	u := m.Uncounted
+	digest := sha256.Sum256([]byte(filepath.Base(rep.File)))
+	key := hex.EncodeToString(digest[:6])
+	if _, had := u.Files[key]; !had && len(u.Files) >= maxUncountedFiles {
+		key = "others"
+		n += int(min(u.Files[key], turns.MaxCount))
+	}
+	if u.Files == nil {
+		u.Files = make(map[string]uint64)
+	}
+	if u.Files[key] == uint64(n) {
+		return nil
+	}
+	u.Files[key] = uint64(n)
+	u.Calls = 0
+	for _, n := range u.Files {
+		u.Calls += min(n, turns.MaxCount)
+	}
+	b, err := turns.EncodeJSON(u)
+	if err != nil {
+		return err
+	}
+	return im.setMeta(ctx, s, "uncounted", map[string]turns.Raw{"uncounted": b})
 }
+
+// uncounted is the member "uncounted" of a session's meta.
+type uncounted struct {
+	Calls uint64            `json:"calls"`
+	Files map[string]uint64 `json:"files,omitempty"`
+}
+
+// maxUncountedFiles bounds the files in the meta of one session; those after them are added to
+// one number.
+const maxUncountedFiles = 64

@@ -60,6 +60,7 @@ type comparison struct {
 	from    turns.ID // the session of the source that it is forked from
 	differs bool
 	last    turns.Ref // the last turn that both have alike, before the first that differs
+	joined  bool      // the ledger has its first turns in other sessions: see joined.go
 	skipped bool      // a compaction that the ledger has not
 	changed int       // turns that the ledger holds with another response
 	read    []any     // what the file has of it, for a digest
@@ -83,7 +84,7 @@ func (im *Importer) findChanged(ctx context.Context, how transcriptSource, forma
 	}
 	defer in.Close()
 	probe := Importer{Client: im.Client}
-	c := comparer{im: &probe, all: make(map[turns.ID]*comparison), responses: make(map[[sha256.Size]byte]bool),
+	c := comparer{im: &probe, format: format, all: make(map[turns.ID]*comparison), responses: make(map[[sha256.Size]byte]bool),
 		placed: make(map[turns.ID]*comparison), branches: make(map[turns.ID]*comparison)}
 	first := true
 	for st, err := range in.Format.Open(in, ReadOptions(how.name, in.Format.Name, interchange.Options{Final: how.final, Copied: how.copied})).Steps() {
@@ -201,6 +202,7 @@ func (x *comparison) digest() string {
 // comparer compares the steps of a file with the ledger.
 type comparer struct {
 	im        *Importer
+	format    string
 	all       map[turns.ID]*comparison // by session of the source
 	order     []turns.ID
 	responses map[[sha256.Size]byte]bool // that the file holds, or what it is forked from
@@ -232,8 +234,38 @@ func (c *comparer) begin(ctx context.Context, source turns.ID, f *interchange.Fo
 	if l.had == nil {
 		return x, nil
 	}
-	x.differs = (f == nil) != (l.had.ForkedFrom == nil) && l.before == nil
+	if l.before == nil {
+		if x.differs, err = c.isElsewhere(ctx, x, f); err != nil {
+			return nil, err
+		}
+	}
 	return x, c.load(ctx, x)
+}
+
+// isElsewhere reports whether the ledger has a session begin otherwise than its file: not as a
+// fork, or as one. Where turns have the same ids in all files, it is in no other place if it
+// has the same turns before it: another file brought them. See joined.go.
+func (c *comparer) isElsewhere(ctx context.Context, x *comparison, f *interchange.Fork) (bool, error) {
+	had := x.line.had
+	if (f == nil) == (had.ForkedFrom == nil) {
+		return false, nil
+	}
+	if f == nil {
+		x.joined = isNamedEverywhere(c.format) && !x.line.renamed
+		return !x.joined, nil
+	}
+	if !isNamedEverywhere(c.format) && !isStandIn(had.Meta) {
+		return true, nil
+	}
+	at, err := c.im.turnIn(ctx, x.line, f.At.Turn)
+	if err != nil {
+		return false, err
+	}
+	_, err = c.im.Client.Turn(ctx, x.line.id, c.im.splits.last(at))
+	if coded(err, api.NotFound) {
+		return true, nil
+	}
+	return false, err
 }
 
 func (c *comparer) fork(ctx context.Context, f *interchange.Fork) error {
@@ -436,9 +468,21 @@ func (c *comparer) turn(ctx context.Context, a *interchange.Append) error {
 			x, t = b, b.turns[id]
 		}
 	}
+	if t == nil && x.joined {
+		if s, err := c.im.Client.Turn(ctx, x.line.id, id); err == nil && s.Session != x.line.id {
+			_, alike := c.im.copyOf(ctx, s.Session, id, a)
+			c.settle(x, id, alike)
+			return nil
+		} else if err != nil && !coded(err, api.NotFound) {
+			return err
+		}
+	}
 	if t == nil {
 		x.news = append(x.news, newTurn{a.Time, response})
 		if a.Continues && a.Parent.IsZero() { // it follows what the ledger has
+			return nil
+		}
+		if c.format == "otel" && !a.Branch.IsZero() { // spans come in any order: it begins a branch there, and a successor would lack the usage of other files
 			return nil
 		}
 		return c.missing(x, parent)
@@ -587,6 +631,13 @@ func (c *comparer) compaction(ctx context.Context, k *interchange.Compaction) er
 		return err
 	}
 	t := x.turns[id]
+	if t == nil && x.joined {
+		if s, err := c.im.Client.Turn(ctx, x.line.id, id); err == nil && s.Session != x.line.id {
+			return nil
+		} else if err != nil && !coded(err, api.NotFound) {
+			return err
+		}
+	}
 	if t == nil { // what follows it may follow its parent in the ledger
 		if up := x.turns[parent]; up != nil && up.child {
 			x.skipped = true

@@ -174,14 +174,10 @@ func (im *Importer) refIn(ctx context.Context, r turns.Ref) (turns.Ref, error) {
 // ErrSuperseded: the session that took the steps has a successor since.
 var ErrSuperseded = errors.New("another import has read the transcript anew meanwhile")
 
-// errStandIn: the file is that of a fork, and the copy of it that another fork brought stands
-// in for it with the history of its parent, as turns of its own. Of formats whose turns have
-// the same id in all files.
-var errStandIn = errors.New("a copy stands in for this transcript")
-
 // rename returns a step with the ids that its session and turns have in the ledger. shared
 // says that the turn of the step is one that a successor shares with the session before it.
 func (im *Importer) rename(ctx context.Context, st interchange.Step) (out interchange.Step, shared bool, err error) {
+	st = im.intoOwn(st)
 	switch {
 	case st.Open != nil:
 		o := *st.Open
@@ -254,14 +250,19 @@ func (im *Importer) renameFork(ctx context.Context, f *interchange.Fork) (*inter
 	if err != nil {
 		return nil, err
 	}
+	if f.At.Session == f.ID { // see intoOwn
+		out := *f
+		out.ID, out.At.Session = l.id, l.id
+		return &out, nil
+	}
+	if err := im.noteShortCopy(ctx, l, f); err != nil {
+		return nil, err
+	}
 	at, err := im.refIn(ctx, f.At)
 	if err != nil {
 		return nil, err
 	}
 	if l.had != nil && l.had.ForkedFrom == nil && isStandIn(l.had.Meta) {
-		if im.renewsStandIns && !im.Refresh && !f.First.IsZero() {
-			return nil, errStandIn
-		}
 		_, err := im.Client.Turn(ctx, l.id, f.At.Turn)
 		if coded(err, api.NotFound) { // the fork's copy ends before; else the file goes on there
 			own := ownOf(l.id)

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -58,7 +60,8 @@ func Read(ctx context.Context, c *api.Client, scope Scope) (found *Found, calls 
 		scope.Now = time.Now()
 	}
 	r := &reading{c: c, scope: scope, picked: make(map[turns.ID]*api.Session), origins: make(map[turns.ID]*api.Session), found: &Found{Sessions: make(map[turns.ID]*api.Session)}, trees: make(map[turns.ID]*api.TreeSession),
-		wanted: make(map[turns.ID]bool), contexts: make(map[turns.ID]turns.WorkContext), counted: make(map[turns.Ref]bool)}
+		wanted: make(map[turns.ID]bool), contexts: make(map[turns.ID]turns.WorkContext), counted: make(map[turns.Ref]bool),
+		before: make(map[turns.ID]turns.ID), stated: make(map[stated]turns.ID)}
 	return r.found, func(yield func(Call, error) bool) {
 		if err := r.read(ctx, func(c Call) bool { return yield(c, nil) }); err != nil && !errors.Is(err, errStopped) {
 			yield(Call{}, err)
@@ -80,6 +83,50 @@ type reading struct {
 	wanted   map[turns.ID]bool              // turns that a branch or a fork begins at
 	contexts map[turns.ID]turns.WorkContext // at those turns
 	counted  map[turns.Ref]bool             // turns that were read, with their parents: two files may have one, in sessions of their own
+	before   map[turns.ID]turns.ID          // by session: the one that it continues, since its file lost turns
+	stated   map[stated]turns.ID            // calls of those, and the session that each was counted in
+}
+
+// stated is what a source states of a call, of sessions that continue each other: those may
+// have the same turn, under ids of their own.
+type stated struct {
+	first turns.ID // of the sessions
+	time  int64    // ns since 1970
+	model string
+	usage turns.Usage
+}
+
+// noteContinued notes what a session continues.
+func (r *reading) noteContinued(s *api.Session) {
+	var m struct {
+		By turns.Raw `json:"continued_by"`
+	}
+	_ = json.Unmarshal(s.Meta, &m) // a client's meta may be anything
+	text, _ := m.By.Text()
+	if next, err := turns.ParseID(text); err == nil {
+		r.before[next] = s.ID
+	}
+}
+
+// isStated reports whether a session that s continues, or that continues s, has a turn of s
+// too, and it was counted there. A response with an id is told by that: see [Sum].
+func (r *reading) isStated(s *api.Session, t *api.Turn) bool {
+	if t.Time == nil || t.Usage == nil || turns.TimeBoundOf(t.Meta) != "" || messageID(t.Meta) != "" {
+		return false
+	}
+	k := stated{first: s.ID, time: time.Time(*t.Time).UnixNano(), model: t.Model, usage: *t.Usage}
+	for n := 0; n < len(r.before); n++ {
+		up, ok := r.before[k.first]
+		if !ok {
+			break
+		}
+		k.first = up
+	}
+	in, ok := r.stated[k]
+	if !ok {
+		r.stated[k] = s.ID
+	}
+	return ok && in != s.ID
 }
 
 func (r *reading) read(ctx context.Context, yield func(Call) bool) error {
@@ -117,6 +164,7 @@ func (r *reading) sessions(ctx context.Context) (out []api.Session, err error) {
 			return nil, err
 		}
 		all = append(all, s)
+		r.noteContinued(&s)
 		if by[s.ID] = s.SupersededBy; s.ForkedFrom != nil {
 			r.wanted[s.ForkedFrom.Turn] = true
 		}
@@ -274,7 +322,7 @@ func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own
 		switch {
 		case t.Session != s.ID || t.Depth < b.From || !r.scope.Turn.IsZero() && t.ID != r.scope.Turn:
 			continue
-		case r.counted[once]:
+		case r.counted[once], t.Error == "" && len(r.before) > 0 && r.isStated(s, &t):
 			own.add(&t, where)
 			continue
 		case t.Error != "" && t.Usage == nil:
