@@ -64,7 +64,8 @@ func claudeForks(t *testing.T, dir string) map[string]string {
 	}
 	agent := strings.ReplaceAll(row(forkedSession, "7", "", "look", 3, "")+row(forkedSession, "17", "7", "seen", 4, ""), `"isSidechain":false`, `"isSidechain":true,"agentId":"`+forkedAgent+`"`)
 	names := map[string]string{
-		"session": first(forkedSession, "") + last(forkedSession, "") + row(forkedSession, "8", "13", "on", 41, "") + row(forkedSession, "18", "8", "eighth", 42, ""),
+		"session": first(forkedSession, "") + last(forkedSession, ""),
+		"grown":   first(forkedSession, "") + last(forkedSession, "") + row(forkedSession, "8", "13", "on", 41, "") + row(forkedSession, "18", "8", "eighth", 42, ""),
 		"end":     first(endFork, forkedSession) + last(endFork, forkedSession) + own(endFork, ""),
 		"middle":  first(middleFork, forkedSession) + row(middleFork, "5", "11", "mid", 21, "") + row(middleFork, "15", "5", "fifth", 22, ""),
 		"second":  first(secondFork, endFork) + last(secondFork, endFork) + own(secondFork, endFork) + row(secondFork, "6", "14", "sec", 31, "") + row(secondFork, "16", "6", "sixth", 32, ""),
@@ -84,7 +85,7 @@ func claudeForks(t *testing.T, dir string) map[string]string {
 // where it was made, whichever of them is read first, and so are sub-agents.
 func TestClaudeCodeForksInAnyOrder(t *testing.T) {
 	orders := [][]string{{"agent"}}
-	for _, what := range []string{"session", "end", "middle", "second", "early"} {
+	for _, what := range []string{"grown", "end", "middle", "second", "early"} {
 		var longer [][]string
 		for _, order := range orders {
 			for at := range len(order) + 1 {
@@ -95,7 +96,7 @@ func TestClaudeCodeForksInAnyOrder(t *testing.T) {
 	}
 	if !*everyOrder {
 		rand.Shuffle(len(orders), func(i, j int) { orders[i], orders[j] = orders[j], orders[i] })
-		orders = append(orders[:12], []string{"second", "end", "session", "middle", "agent", "early"}, []string{"early", "end", "session", "second", "agent", "middle"})
+		orders = append(orders[:12], []string{"second", "end", "grown", "middle", "agent", "early"}, []string{"early", "end", "grown", "second", "agent", "middle"})
 	}
 	for _, order := range orders {
 		for _, oneByOne := range []bool{false, true} {
