@@ -79,7 +79,7 @@ type Options struct {
 	FromOriginals bool   // summarize from the originals, not from the last summary
 	Originals     []summary.HalfTurn
 	Previous      string          // with FromOriginals: the summary of what is before Originals; "" if they begin at the root
-	Renew         bool            // make the summary in force anew, and cover no more
+	Renew         bool            // make the summary in force anew, also that of a nudge, and cover and shorten no more
 	Cover         bool            // require a plan that covers turns; one that only shortens is not enough
 	Known         []string        // notes on record, oldest first
 	PrevPlan      turns.Hash      // digest of a plan that is known to achieve nothing; zero: none
@@ -125,6 +125,9 @@ func New(p view.Path, pol policy.Policy, trigger turns.Trigger, opt Options) (*P
 	}
 	if err := m.checkRepeated(); err != nil {
 		return nil, err
+	}
+	if opt.Renew && p.InForce != nil && len(p.InForce.Body.Nudge) > 0 {
+		return m.renewNudge()
 	}
 	if !opt.FromOriginals && !opt.Cover {
 		if plan := m.shorten(); plan != nil {

@@ -58,6 +58,21 @@ func (m planner) shorten() *Plan {
 	return &plan
 }
 
+// renewNudge returns the plan that makes the summary in the nudge in force anew, and shows the
+// same parts shortened.
+func (m planner) renewNudge() (*Plan, error) {
+	p, f := m.path, m.path.InForce
+	shortens := p.Shortened()
+	if len(shortens) == 0 {
+		return nil, NothingError("no part is shortened any more")
+	}
+	plan := m.place(Nudge, 0, shortens, f.Span.Call)
+	plan.Reads, plan.Task, plan.Previous = halvesOf(p, shortens), firstTask(p), ""
+	plan.Span.SawThrough = p.LaterSeen(plan.Reads[len(plan.Reads)-1].Ref, len(p.Halves))
+	plan.SummaryTokens = max(tokens.Sub(m.sizes.Summary, plan.nudgeTokens()), MinSummaryTokens)
+	return &plan, nil
+}
+
 // measured returns the tokens of the messages as the policy's trigger measures them: by the
 // provider's count where that is the higher one.
 func (m planner) measured() uint64 {

@@ -38,6 +38,20 @@ func (p Path) ElidedAt() map[PartAt]bool {
 	return out
 }
 
+// Shortened returns the elisions in force by their places.
+func (p Path) Shortened() map[PartAt]turns.ElidedPart {
+	out := make(map[PartAt]turns.ElidedPart)
+	if f := p.InForce; f != nil && len(f.Span.Elisions) == len(f.Body.Elided) {
+		halves := p.index()
+		for i, e := range f.Span.Elisions {
+			if k, ok := halves[halfKey{e.Turn, e.Half}]; ok {
+				out[PartAt{k, int(e.Message), int(e.Part)}] = f.Body.Elided[i]
+			}
+		}
+	}
+	return out
+}
+
 // EachPart calls f for every part of p, in path order.
 func (p Path) EachPart(f func(at PartAt, m *turns.Message, q *turns.Part)) {
 	for i := range p.Halves {

@@ -142,6 +142,48 @@ func TestContextWithoutWaitMSAsksTheModelBeside(t *testing.T) {
 	}
 }
 
+// WOL-8: without wait_ms parts are shortened at once, with a summary by rules, and the nudge gets the
+// session's model's summary when that comes. The same parts stay shortened, for the call.
+func TestANudgeGetsTheModelsSummaryWhenItComes(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		e, slow := modelled(t)
+		if fails {
+			e.Tiers[0].Summarizer = fallible{slow}
+		}
+		s := opened(t, e, alice, "wolffish", `{}`, turns.Limits{ContextWindow: 30_000})
+		for i := 0; ; i++ {
+			id := fmt.Sprint("c", i)
+			called(t, e, s.ID, fmt.Sprintf("question %d", i), id, `{"path":"src/a.go"}`)
+			if a := returned(t, e, s.ID, id, long(4000), "answer"); a.Compaction.State == "due" {
+				break
+			}
+		}
+		cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+		first := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
+		if first.Tier != "first-words" || first.Scope != "call" || len(first.Elisions) == 0 || first.Elisions[0].Tool == "" || first.Elisions[0].Reduction <= 0 {
+			t.Errorf("at once: %+v", first)
+		}
+		<-slow.began
+		close(slow.release)
+		ready(e, s.ID)
+		after := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+		all, want := compactionsOf(t, e, s.ID), "first-words slow"
+		if fails {
+			want = "first-words"
+		}
+		if got := strings.Join(all, " "); got != want {
+			t.Fatalf("fails %v: compactions by %s, want %s", fails, got, want)
+		}
+		if !fails {
+			k := must(e.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns[0].Compaction
+			if k.Scope != "call" || len(k.Elisions) != len(first.Elisions) || !bytes.Contains(canon(after.Messages), []byte("what was said in")) || bytes.Count(canon(after.Messages), []byte("TRUNCATED")) != bytes.Count(canon(cx.Messages), []byte("TRUNCATED")) {
+				t.Errorf("when the model has answered: %+v\n%.2000s", k, canon(after.Messages))
+			}
+		}
+		verified(t, e)
+	}
+}
+
 // fallible is a model that fails when it is released.
 type fallible struct{ slowSummarizer }
 

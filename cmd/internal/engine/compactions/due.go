@@ -173,7 +173,7 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 		// as long as that fits. The next call tries again.
 		return turns.Ref{}, "no summary", nil
 	}
-	if err == nil && !ref.IsZero() && d.policy.Mode == policy.BeforeCall && beside {
+	if err == nil && !ref.IsZero() && d.policy.Mode == policy.BeforeCall && compactor.AsksModel(d.policy, cm.paths.Tiers) {
 		// The model's summary takes the place of the one by rules when it comes.
 		cm.prepare(ctx, c, session, ref.Turn, d.policy.MaxStrikes)
 	}

@@ -320,11 +320,15 @@ func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head linea
 // summarized. It returns nil where a model wrote the summary, or the policy asks none.
 func (cm *Compactions) planRenewal(ctx context.Context, s *ledger.Session, set *turns.Settings, head lineage.Node, w planned) (*plan.Plan, error) {
 	f := w.path.InForce
-	if f == nil || len(f.Body.Nudge) > 0 || f.Span.Through.IsZero() || !compactor.ByRules(f.Body.Tier, cm.paths.Tiers) ||
-		w.policy.Mode != policy.BeforeCall || !cm.summarizesBeside(w.policy) {
+	if f == nil || len(f.Body.Nudge) == 0 && f.Span.Through.IsZero() || !compactor.ByRules(f.Body.Tier, cm.paths.Tiers) ||
+		w.policy.Mode != policy.BeforeCall || !compactor.AsksModel(w.policy, cm.paths.Tiers) {
 		return nil, nil
 	}
 	opts := plan.Options{FromOriginals: true, Renew: true}
+	if len(f.Body.Nudge) > 0 { // it reads what is shortened
+		p, err := plan.New(w.path, w.policy, f.Body.Trigger, opts)
+		return p, planError(err)
+	}
 	var err error
 	if opts.Previous, opts.Originals, err = cm.paths.Unsummarized(ctx, s, head); err != nil {
 		return nil, err
