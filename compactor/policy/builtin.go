@@ -9,12 +9,13 @@ import (
 // version next to the old one.
 func builtins() []Policy {
 	return []Policy{
-		nexus(), gsv(), spec008(), autobyteus(), wolffish(), balanced1(), balanced(),
+		nexus(), higher(nexus()), gsv(), spec008(), autobyteus(), wolffish(), balanced1(), balanced(),
 		// "The daily memory files for today and yesterday are loaded into every system
 		// prompt", MEMORY.md into that of main sessions. The design names no bound.
 		remembering(withFiles(gsv(), Files{Layout: "gsv", Archive: true}), Memory{DailyDays: 2, Document: true, MaxTokens: 16_000}, NoRuntime),
+		withFiles(autobyteus(), Files{Layout: "autobyteus", Archive: true}),
 		// "system + memory + recent tail"; the design names no bound for the memory.
-		remembering(withFiles(autobyteus(), Files{Layout: "autobyteus", Archive: true}), Memory{Facts: 100, MaxTokens: 8_000}, NoRuntime),
+		next(remembering(withFiles(autobyteus(), Files{Layout: "autobyteus", Archive: true}), Memory{Facts: 100, MaxTokens: 8_000}, NoRuntime)),
 		// "relevant episodes + knowledge (RAS-scored)", and the runtime block; the design
 		// names no numbers.
 		remembering(withFiles(wolffish(), Files{Layout: "wolffish"}), Memory{Episodes: 20, HalfLifeDays: 30, MaxTokens: 8_000}, SystemRuntime),
@@ -24,6 +25,19 @@ func builtins() []Policy {
 // remembering returns p with memories and a runtime block in its contexts.
 func remembering(p Policy, m Memory, r Runtime) Policy {
 	p.Memory, p.Runtime = m, r
+	return p
+}
+
+// higher returns the next version of a policy, which takes the provider's count where it is
+// higher than the estimate.
+func higher(p Policy) Policy {
+	p.Measure = Higher
+	return next(p)
+}
+
+// next returns p as its next version.
+func next(p Policy) Policy {
+	p.Version++
 	return p
 }
 
@@ -136,7 +150,6 @@ func wolffish() Policy {
 func nexus() Policy {
 	return Policy{
 		Name: "nexus", Version: 1, Counter: "approx-1", Mode: BeforeCall,
-		Measure:       Higher, // "contextTokensUsed", the provider's, where it is known
 		ReserveTokens: 20_000, // "contextTokens > contextWindow - reserveTokens", RESERVE_TOKENS
 		KeepTokens:    30_000, // partitionTurns's keepTokens
 		// The design has no target. Its examples end at 45,000 to 50,000 of 200,000
