@@ -66,6 +66,9 @@ func (im *Importer) append(ctx context.Context, a *interchange.Append, rep *Repo
 		ack, err = im.Client.Append(ctx, a.Session, api.AppendTurn{ID: a.ID, Parent: parent, Messages: a.Messages, Response: a.Response,
 			Model: a.Model, Usage: a.Usage, Time: claimedTime(a.Time), Meta: a.Meta})
 		if err == nil {
+			if !ack.Duplicate {
+				im.acked = ack.Position
+			}
 			return ack.Duplicate, nil
 		}
 	}

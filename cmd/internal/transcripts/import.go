@@ -157,6 +157,7 @@ type Importer struct {
 	// Refresh makes successors of sessions that read differently now: see refresh.go.
 	Refresh bool
 
+	acked  string             // the position of the newest turn that it stored; "": none
 	stop   context.CancelFunc // of Files
 	splits splitTurns
 	placed placement
@@ -794,6 +795,9 @@ func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, r
 		k = &placed
 	}
 	t, err := im.Client.Record(ctx, to, r)
+	if err == nil && !t.Duplicate {
+		im.acked = t.Position
+	}
 	reason := ""
 	switch {
 	case err == nil:

@@ -101,7 +101,7 @@ func (im *Importer) inherited(ctx context.Context, session turns.ID, j *joined, 
 		}
 		return turns.Ref{Session: t.Session, Turn: id}, nil
 	}
-	names, err := im.Client.FindNames(ctx, api.FindNames{Name: id.String(), Kind: "turn"})
+	names, err := im.Client.FindNames(ctx, api.FindNames{Name: id.String(), Kind: "turn", Read: api.Read{MinPosition: im.acked}})
 	if err != nil {
 		return turns.Ref{}, err
 	}
