@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -47,6 +45,7 @@ type chatReader struct {
 	answered map[prefixDigest]chatAt   // of conversations without an id: by the messages up to an answer, its turn
 	ends     map[prefixDigest]*chatEnd // by all messages of a line
 	tails    []*chatEnd                // those that may have a tail, oldest first
+	logs     []*chatLog                // of all of these
 }
 
 // Chat reads conversations as chat JSON: messages as they stand in
@@ -72,11 +71,13 @@ type chatReader struct {
 // Where such a request goes on otherwise, it is a fork. A turn's id comes from that of its response,
 // else from its response and the message before it.
 //
-// One conversation is held in memory at a time.
-func Chat(r io.Reader, opt Options) *Reader {
+// One conversation is held in memory at a time, and digests of the messages of some thousand.
+func Chat(r io.Reader, opt Options) *Reader { return &newChatReader(r, opt).Reader }
+
+func newChatReader(r io.Reader, opt Options) *chatReader {
 	c := &chatReader{dec: jsontext.NewDecoder(r), opt: opt}
 	c.read = c.value
-	return &c.Reader
+	return c
 }
 
 // value reads one JSON value: a conversation, or spans.
@@ -86,7 +87,7 @@ func (c *chatReader) value() error {
 		if err := endTails(c.tails); err != nil {
 			return err
 		}
-		c.tails, c.ends, c.answered = nil, nil, nil
+		c.tails, c.ends, c.answered, c.logs = nil, nil, nil, nil
 		c.endSpans()
 	}
 	if err != nil {
@@ -349,6 +350,7 @@ func (c *chatReader) turns(v *conversation, log *chatLog, prefixes []prefixDiges
 				c.answered = make(map[prefixDigest]chatAt)
 			}
 			c.answered[prefixes[i]] = chatAt{log, turns.Ref{Session: session, Turn: parent}}
+			log.keys = append(log.keys, prefixes[i])
 			continue
 		}
 		m.FinishReason = ""
@@ -371,6 +373,9 @@ func (c *chatReader) turns(v *conversation, log *chatLog, prefixes []prefixDiges
 	}
 	switch {
 	case prefixes != nil:
+		if err := c.use(log); err != nil {
+			return err
+		}
 		if err := c.endLine(log, prefixes[len(prefixes)-1], tail); err != nil {
 			return err
 		}
@@ -464,357 +469,4 @@ func orphanMessages(ms []turns.Message) (at []int) {
 		}
 	}
 	return at
-}
-
-// SniffChat reports whether head, the first bytes of a file, looks like chat
-// JSON of this form.
-func SniffChat(head []byte, form ChatForm) bool {
-	d := jsontext.NewDecoder(bytes.NewReader(head))
-	list := d.PeekKind() == '['
-	if list {
-		if _, err := d.ReadToken(); err != nil {
-			return false
-		}
-	}
-	if list && isGeminiHistory(head) || !chatObject(d, list) {
-		return false
-	}
-	return chatForm(head) == form
-}
-
-// isGeminiHistory reports whether head begins a list of contents as requests to Gemini hold
-// them. Gemini CLI writes a copy of a chat so (/chat save), beside the chat itself.
-func isGeminiHistory(head []byte) bool {
-	d := jsontext.NewDecoder(bytes.NewReader(head))
-	if _, err := d.ReadToken(); err != nil {
-		return false
-	}
-	v, err := d.ReadValue()
-	var m struct {
-		Parts []map[string]turns.Raw `json:"parts"`
-	}
-	return err == nil && decodeLoose(v, &m) == nil && len(m.Parts) > 0 && m.Parts[0]["type"] == nil
-}
-
-// chatObject reports whether the next value is an object that holds messages,
-// or, in a list, a message; a value that head cuts short is looked through as text.
-func chatObject(d *jsontext.Decoder, list bool) bool {
-	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
-		return false
-	}
-	for d.PeekKind() == '"' {
-		t, err := d.ReadToken()
-		if err != nil {
-			return false
-		}
-		switch t.String() {
-		case "role":
-			if list {
-				return d.PeekKind() == '"'
-			}
-		case "messages", "traj", "gen_ai.input.messages", "gen_ai.output.messages", "resourceSpans", "resourceLogs":
-			k := d.PeekKind()
-			return k == '[' || k == '"'
-		case "attributes", "context", "traceId": // of a span
-			return true
-		}
-		if d.SkipValue() != nil {
-			rest := d.UnreadBuffer()
-			return bytes.Contains(rest, []byte(`"messages":`)) || bytes.Contains(rest, []byte(`"traj":`))
-		}
-	}
-	return false
-}
-
-// chatForm returns the form of messages, by the names in them.
-func chatForm(head []byte) ChatForm {
-	names := make(map[string]bool)
-	d := jsontext.NewDecoder(bytes.NewReader(head))
-	for range 4000 {
-		t, err := d.ReadToken()
-		if err != nil {
-			break
-		}
-		if t.Kind() == '"' && len(names) < 1000 {
-			names[t.String()] = true
-		}
-	}
-	has := func(s ...string) bool { return slices.ContainsFunc(s, func(s string) bool { return names[s] }) }
-	switch {
-	case has("parts", "gen_ai.input.messages", "resourceSpans", "resourceLogs", "traceId", "gen_ai.operation.name"):
-		return ChatOTel
-	case has("tool_calls", "tool_call_id"):
-		return ChatOpenAI
-	case has("tool_use", "tool_result", "thinking", "redacted_thinking", "input_schema", "cache_control"):
-		return ChatAnthropic
-	}
-	return ChatOpenAI
-}
-
-// conversation is one entry of a chat file.
-type conversation struct {
-	id       string
-	task     bool // the id is a task's
-	created  time.Time
-	began    time.Time // created, where that is stated for good
-	stated   []chatMessage
-	usage    *turns.Usage // of the conversation as a whole
-	details  turns.UsageDetails
-	model    string
-	system   turns.Raw
-	tools    []turns.Raw
-	messages turns.Raw
-	rest     map[string]turns.Raw
-	loss     []Loss
-}
-
-// maxMeta is how much of a conversation's other members is kept, in bytes.
-const maxMeta = 64 << 10
-
-func newConversation(raw turns.Raw) (*conversation, error) {
-	v := new(conversation)
-	if raw.Kind() == '[' {
-		v.messages = raw
-		return v, nil
-	}
-	if raw.Kind() != '{' {
-		return nil, fmt.Errorf("%w: a conversation is a list of messages or an object, not %s", turns.ErrMalformed, jsontext.Kind(raw.Kind()))
-	}
-	var members map[string]turns.Raw
-	if err := turns.DecodeJSON(raw, &members); err != nil {
-		return nil, err
-	}
-	take := func(names ...string) (out turns.Raw) {
-		for _, n := range names {
-			if m, ok := members[n]; ok && m.Kind() != 'n' && out == nil {
-				out = m
-				delete(members, n)
-			}
-		}
-		return out
-	}
-	v.messages = unquoted(take("messages", "traj"))
-	if v.messages.Kind() != '[' {
-		return nil, fmt.Errorf("%w: an object without messages", turns.ErrMalformed)
-	}
-	v.addResponse(members)
-	v.system = unquoted(take("system"))
-	if t := unquoted(take("tools")); t != nil {
-		if err := turns.DecodeJSON(t, &v.tools); err != nil {
-			return nil, fmt.Errorf("tools: %w", err)
-		}
-	}
-	v.model = jsonText(take("model"))
-	v.began = parseTime(take("created", "created_at"))
-	if v.created = v.began; v.began.IsZero() {
-		v.created = parseTime(take("timestamp", "time")) // may be that of the last message
-	}
-	v.usage, v.details = chatUsage(firstMember(members, "usage", "usage_metadata", "usageMetadata"))
-	for _, n := range []string{"id", "conversation_id", "session_id"} {
-		if m, ok := members[n]; ok && v.id == "" && m.Kind() != 'n' {
-			v.id = jsonText(m)
-		}
-	}
-	if m, ok := members["task_id"]; ok && v.id == "" {
-		v.task = true
-		v.id = "task " + jsonText(m) + " trial " + jsonText(members["trial"])
-	}
-	v.rest = members
-	return v, nil
-}
-
-// addResponse adds the message of the response to a request, as a log of calls has it beside
-// the request's messages, unless they end with an answer. It takes the message from members.
-func (v *conversation) addResponse(members map[string]turns.Raw) {
-	response := unquoted(members["response"])
-	var r map[string]turns.Raw
-	var list, choices []map[string]turns.Raw
-	if response.Kind() != '{' || decodeLoose(response, &r) != nil || decodeLoose(v.messages, &list) != nil || len(list) == 0 || jsonText(list[len(list)-1]["role"]) == "assistant" {
-		return
-	}
-	var m map[string]turns.Raw
-	switch {
-	case r["choices"] != nil && decodeLoose(r["choices"], &choices) == nil && len(choices) > 0:
-		if decodeLoose(choices[0]["message"], &m) != nil || len(m) == 0 {
-			return
-		}
-		if n := len(choices) - 1; n > 0 {
-			v.loss = append(v.loss, Loss{Kind: "skipped", Reason: "further choices of a response", Count: n, Record: v.id})
-		}
-		delete(r, "choices")
-	case jsonText(r["role"]) == "assistant" && r["content"] != nil:
-		m = map[string]turns.Raw{"content": r["content"]}
-		delete(r, "content")
-	default:
-		return
-	}
-	m["role"] = turns.RawText("assistant")
-	for _, name := range []string{"id", "model", "created", "usage"} {
-		if x := r[name]; x != nil && m[name] == nil {
-			m[name] = x
-			delete(r, name)
-		}
-	}
-	for name, x := range m {
-		if x.Kind() == 'n' && name != "content" {
-			delete(m, name)
-		}
-	}
-	v.messages = encoded(append(list, m))
-	members["response"] = encoded(r)
-}
-
-// knownMembers are the members of a message, in any form, that a turn's message holds.
-var knownMembers = []string{"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "refusal", "parts", "finish_reason"}
-
-// dropped returns how often members occur that a turn's message does not hold.
-func (v *conversation) dropped() []Loss {
-	var ms []map[string]turns.Raw
-	if decodeLoose(v.messages, &ms) != nil {
-		return nil
-	}
-	count := make(map[string]int)
-	for _, m := range ms {
-		for k, x := range m {
-			if x.Kind() != 'n' && !slices.Contains(knownMembers, k) && !slices.Contains(turnMembers, k) {
-				count[k]++
-			}
-		}
-	}
-	var out []Loss
-	for _, k := range slices.Sorted(maps.Keys(count)) {
-		out = append(out, Loss{Kind: "skipped", Reason: "a member of messages that has no place: " + strconv.Quote(k), Count: count[k], Record: v.id})
-	}
-	if size := v.restSize(); size > maxMeta {
-		out = append(out, Loss{Kind: "skipped", Reason: plural(size, "byte") + " beside the messages, more than meta holds", Record: v.id})
-	}
-	return out
-}
-
-func (v *conversation) restSize() (n int) {
-	for k, x := range v.rest {
-		n += len(k) + len(x)
-	}
-	return n
-}
-
-// meta returns the session's meta: the other members of the conversation's object.
-func (v *conversation) meta() turns.Raw {
-	m := map[string]turns.Raw{"source": turns.RawText("chat")}
-	if len(v.rest) > 0 && v.restSize() <= maxMeta {
-		if b, err := turns.EncodeJSON(v.rest); err == nil {
-			m["record"] = b
-		}
-	}
-	return encoded(m)
-}
-
-// read returns the system part and the messages.
-func (v *conversation) read(form ChatForm) (system []turns.Section, ms []turns.Message, err error) {
-	if form == "" {
-		form = chatForm(v.messages)
-	}
-	switch form {
-	case ChatAnthropic:
-		return v.withoutUnknown(ChatAnthropic, func(messages turns.Raw) ([]turns.Section, []turns.Message, error) {
-			return FromAnthropic(v.system, messages)
-		})
-	case ChatOTel:
-		return v.readOTel()
-	}
-	if v.system != nil {
-		if system, err = sections(v.system); err != nil {
-			return nil, nil, err
-		}
-	}
-	if v.messages, err = v.knownRoles(); err != nil {
-		return nil, nil, err
-	}
-	_, ms, err = v.withoutUnknown(ChatOpenAI, func(messages turns.Raw) ([]turns.Section, []turns.Message, error) {
-		ms, err := FromOpenAI(messages)
-		return nil, ms, err
-	})
-	return system, ms, err
-}
-
-// knownRoles returns the messages without those of unknown roles, which are notes of a
-// program.
-func (v *conversation) knownRoles() (turns.Raw, error) {
-	var all, out []turns.Raw
-	if err := turns.DecodeJSON(v.messages, &all); err != nil {
-		return nil, err
-	}
-	for _, raw := range all {
-		var m struct {
-			Role string `json:"role"`
-		}
-		if err := decodeLoose(raw, &m); err == nil && m.Role != "" && !slices.Contains([]string{"system", "developer", "user", "assistant", "tool"}, m.Role) {
-			v.loss = append(v.loss, Loss{Kind: "skipped", Reason: "a message of role " + strconv.Quote(m.Role), Record: v.id})
-			continue
-		}
-		out = append(out, raw)
-	}
-	if len(out) == len(all) {
-		return v.messages, nil
-	}
-	return turns.EncodeJSON(out)
-}
-
-func (v *conversation) readOTel() (system []turns.Section, ms []turns.Message, err error) {
-	if v.system != nil {
-		if system, err = sections(v.system); err != nil {
-			return nil, nil, err
-		}
-	}
-	if ms, err = otelMessages(v.messages); err != nil {
-		return nil, nil, fmt.Errorf("read otel messages: %w", err)
-	}
-	return system, ms, nil
-}
-
-// sections is a system part: a text, or a list of objects with content or text.
-func sections(raw turns.Raw) (out []turns.Section, err error) {
-	if s, ok := raw.Text(); ok {
-		return []turns.Section{{Content: s}}, nil
-	}
-	var list []struct {
-		Name    string `json:"name"`
-		Content string `json:"content"`
-		Text    string `json:"text"`
-	}
-	if err := decodeLoose(raw, &list); err != nil {
-		return nil, fmt.Errorf("system: %w", err)
-	}
-	for _, s := range list {
-		out = append(out, turns.Section{Name: s.Name, Content: s.Content + s.Text})
-	}
-	return out, nil
-}
-
-// unquoted is raw, or the JSON in it where an attribute holds JSON as text.
-func unquoted(raw turns.Raw) turns.Raw {
-	if s, ok := raw.Text(); ok && len(s) > 1 && (s[0] == '[' || s[0] == '{') {
-		var in turns.Raw
-		if turns.DecodeJSON([]byte(s), &in) == nil {
-			return in
-		}
-	}
-	return raw
-}
-
-// parseTime reads a time as RFC 3339 or as seconds, or milliseconds, since 1970;
-// the zero Time where it is neither.
-func parseTime(raw turns.Raw) time.Time {
-	s := jsonText(raw)
-	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
-		return t.UTC()
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	switch {
-	case err != nil || f <= 0 || f > 2e14: // an id's time ends before
-		return time.Time{}
-	case f > 1e11:
-		return time.UnixMilli(int64(f)).UTC()
-	}
-	return time.UnixMilli(int64(f * 1000)).UTC()
 }

@@ -1,8 +1,10 @@
 package interchange
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"nexus/turns"
@@ -22,6 +24,8 @@ type chatLog struct {
 	grown   bool                  // a line went on where another ended
 	tips    map[turns.ID]turns.ID // by session: its last turn
 	ids     map[turns.ID]bool     // of turns
+	keys    []prefixDigest        // those in answered and ends
+	line    int                   // the last one that has a part of it
 }
 
 func newChatLog(session turns.ID, began time.Time) *chatLog {
@@ -43,6 +47,10 @@ type chatEnd struct {
 // maxTails is how many lines are kept that end without an answer, in case a later one goes on
 // there. Of those before them the messages are stored.
 const maxTails = 1024
+
+// maxLogs is how many conversations are kept, at least, in case a later line goes on with one:
+// those that lines had last.
+const maxLogs = 4096
 
 // prefixDigest is the digest of the first messages of a conversation, without what clients
 // change when they send them again: reasoning, and marks beside the content.
@@ -93,6 +101,33 @@ func (c *chatReader) logOf(prefixes []prefixDigest) (log *chatLog) {
 	return log
 }
 
+// use notes that a line has a part of a log. Of many logs the older half is forgotten: a file of
+// examples has as many as lines.
+func (c *chatReader) use(log *chatLog) error {
+	if log.line == 0 {
+		c.logs = append(c.logs, log)
+	}
+	log.line = c.index
+	if len(c.logs) < 2*maxLogs {
+		return nil
+	}
+	slices.SortFunc(c.logs, func(a, b *chatLog) int { return cmp.Compare(a.line, b.line) })
+	var ends []*chatEnd
+	for _, old := range c.logs[:maxLogs] {
+		for _, k := range old.keys {
+			if e := c.ends[k]; e != nil && e.log == old {
+				ends = append(ends, e)
+				delete(c.ends, k)
+			}
+			if c.answered[k].log == old {
+				delete(c.answered, k)
+			}
+		}
+	}
+	c.logs = slices.Clone(c.logs[maxLogs:])
+	return endTails(ends)
+}
+
 // endLine notes where a line of a log ends.
 func (c *chatReader) endLine(log *chatLog, end prefixDigest, tail func() error) error {
 	if c.ends == nil {
@@ -102,6 +137,7 @@ func (c *chatReader) endLine(log *chatLog, end prefixDigest, tail func() error) 
 		return nil
 	}
 	e := &chatEnd{log, tail}
+	log.keys = append(log.keys, end)
 	if c.ends[end] = e; tail == nil {
 		return nil
 	}

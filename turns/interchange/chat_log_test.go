@@ -120,3 +120,40 @@ func TestLogOfRequestsIsOneConversation(t *testing.T) {
 		}
 	}
 }
+
+// A file of examples has as many conversations as lines: what is kept of them is bounded. One
+// that grows now and then is among those that are kept, and the messages at the end of one that
+// is forgotten are stored.
+func TestConversationsOfALogAreForgotten(t *testing.T) {
+	const all = 3 * maxLogs
+	var text strings.Builder
+	grows, want := []string{"q0", "a0"}, 0
+	for i := range all {
+		text.WriteString(logLine("openai", fmt.Sprint("example ", i), "answer", "open"))
+		if want += 2; i%(maxLogs/2) == 0 {
+			text.WriteString(logLine("openai", grows...))
+			grows = append(grows, fmt.Sprint("q", i+1), fmt.Sprint("a", i+1))
+			want++
+		}
+	}
+	c := newChatReader(strings.NewReader(text.String()), Options{Final: true})
+	sessions, stored, most := 0, 0, 0
+	for s, err := range c.Steps() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Open != nil || s.Fork != nil {
+			sessions++
+		}
+		if s.Append != nil {
+			stored++
+		}
+		most = max(most, len(c.logs), len(c.ends)/2, len(c.answered)/2)
+	}
+	if sessions != all+1 || stored != want {
+		t.Errorf("%d sessions and %d turns, want %d and %d", sessions, stored, all+1, want)
+	}
+	if most > 2*maxLogs {
+		t.Errorf("%d conversations are kept, want %d at most", most, 2*maxLogs)
+	}
+}
