@@ -183,7 +183,7 @@ func (m Memories) episodes(c tokens.Counter, room uint64, to *Shown) uint64 {
 		}
 	}
 	if to != nil {
-		l.show(c, to, "ranks high by its words and its age")
+		l.show(c, to, "one of the newest facts, or ranks high by its words and its age")
 		to.leftOut(left, "memories that rank high")
 	}
 	return l.tokens(c)

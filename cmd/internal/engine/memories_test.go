@@ -694,6 +694,11 @@ func TestAUT1FactsAreInTheSnapshotAndTheNextPrompt(t *testing.T) {
 		}
 	}
 	save(t, e, api.SaveMemory{Kind: "semantic", Text: "The port is 9090.", Session: s.ID})
+	set := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "autobyteus", Set: turns.Raw(`{"memory":{"max_tokens":42}}`)}}}
+	must(e.Set(t.Context(), alice, s.ID, set, []byte("{}")))(t)
+	if little := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); !bytes.Contains(little.System, []byte("9090")) || bytes.Contains(little.System, []byte("8080")) {
+		t.Errorf("where not all fit, the newest fact is left out: %s", little.System)
+	}
 	compact()
 	if !slices.Equal(told, []string{"The port is 8080.", "The user prefers TypeScript.", "The port is 9090."}) {
 		t.Errorf("the next summarizer is told of %q", told)

@@ -49,7 +49,7 @@ type Recalled struct {
 	At       uint64          // the position that was read; a recipe pins it
 	Daily    []api.Memory    // by time, oldest first
 	Document *api.Document   // nil: none
-	Hits     []api.MemoryHit // the newest facts, oldest first; then the best by words
+	Hits     []api.MemoryHit // the newest facts, newest first; then the best by words
 	Cut      bool            // older memories were not looked at
 }
 
@@ -160,7 +160,7 @@ func (ms *Memories) Recall(ctx context.Context, s *ledger.Session, at lineage.No
 }
 
 // newestFacts returns the newest semantic memories in force for a viewer, at most q.Facts,
-// oldest first. cut says that older ones were not looked at.
+// newest first. cut says that older memories were not looked at.
 func (ms *Memories) newestFacts(ctx context.Context, s *ledger.Session, v *viewer, q RecallQuery) (out []api.MemoryHit, cut bool, err error) {
 	op, scanned, said := ms.opener(), 0, sayings{}
 	for m, err := range ms.reader.Projections.ListMemories(s.Tenant, s.Agent, projections.MemoryPlace{}) {
@@ -173,12 +173,15 @@ func (ms *Memories) newestFacts(ctx context.Context, s *ledger.Session, v *viewe
 		if len(out) == q.Facts {
 			break
 		}
-		if m.Seq > q.At || m.Kind != turns.Semantic {
-			continue
+		if m.Seq > q.At {
+			continue // so that what comes later leaves nothing out
 		}
 		if scanned++; scanned > ms.MaxScan {
 			cut = true
 			break
+		}
+		if m.Kind != turns.Semantic {
+			continue
 		}
 		st, ok, err := ms.inForce(v, &m.Memory, q.At)
 		if err != nil {
@@ -191,17 +194,16 @@ func (ms *Memories) newestFacts(ctx context.Context, s *ledger.Session, v *viewe
 			out = append(out, api.MemoryHit{Memory: *x})
 		}
 	}
-	slices.Reverse(out)
 	return out, cut, nil
 }
 
 // maxOnRecord bounds what [Memories.OnRecord] returns.
 const maxOnRecord = 100
 
-// OnRecord returns the texts of what a summarizer by a policy's template would find, and the
-// agent has already, as far as a session sees it at a turn, oldest first: daily memories of
-// today and yesterday where it finds such, by the clock of zone; else the newest facts; at most
-// 100.
+// OnRecord returns the texts of memories that a summarizer by a policy's template need not find
+// again, as far as a session sees them at a turn, oldest first, at most 100: daily memories of
+// today and yesterday, by the session's clock, where the template finds such; else the newest
+// facts.
 func (ms *Memories) OnRecord(ctx context.Context, s *ledger.Session, set *turns.Settings, at lineage.Node, p policy.Policy) (out []string, err error) {
 	t, _ := summary.FindTemplate(p.Template)
 	if t.Shape != summary.Blocks && t.Shape != summary.Facts {
@@ -227,7 +229,7 @@ func (ms *Memories) OnRecord(ctx context.Context, s *ledger.Session, set *turns.
 	for _, m := range got.Daily[max(0, len(got.Daily)-maxOnRecord):] {
 		out = append(out, m.Text)
 	}
-	for _, m := range got.Hits {
+	for _, m := range slices.Backward(got.Hits) {
 		out = append(out, m.Text)
 	}
 	return out, nil
