@@ -31,8 +31,8 @@ func Extractors(p policy.Policy, model string, tiers []Tier) (out []Tier) {
 }
 
 // Extract asks tiers in order for what is to be remembered of halves, until one answers as
-// the policy's template says. previous is the summary of what came before them, known what is on record already. A result
-// that comes with an error holds the usage of the failed tries.
+// the policy's template says. previous is the summary of what came before them, known what is
+// on record already. A result that comes with an error holds the usage of the failed tries.
 //
 // Errors: ctx's; [ErrFailed].
 func Extract(ctx context.Context, p policy.Policy, previous string, known []string, halves []summary.HalfTurn, tiers []Tier) (out summary.Output, err error) {

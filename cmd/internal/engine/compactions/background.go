@@ -262,10 +262,10 @@ func (cm *Compactions) hasModelTier() bool {
 	return len(LocalTiers(cm.paths.Tiers)) < len(cm.paths.Tiers)
 }
 
-// summarizesBeside reports whether a model writes the summaries of a policy beside its
-// calls. A policy that shortens parts does that at once, and its nudge goes with it.
-func (cm *Compactions) summarizesBeside(p policy.Policy) bool {
-	return !p.Elide.On() && compactor.AsksModel(p, cm.paths.Tiers)
+// renews reports whether a summary by rules, which a call of the policy could not do without, is
+// made anew by a model.
+func (cm *Compactions) renews(p policy.Policy) bool {
+	return p.Mode == policy.BeforeCall && compactor.AsksModel(p, cm.paths.Tiers)
 }
 
 // LocalTiers returns the tiers that ask no model. A request may wait for them.

@@ -141,8 +141,8 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 	}
 	waits := wait > 0 && compactor.AsksModel(d.policy, cm.paths.Tiers)
 	// While the context fits, the request gets it as it is, and a worker makes the summary:
-	// in mode background, and where a model writes the summaries.
-	beside := cm.summarizesBeside(d.policy)
+	// in mode background, and where a model writes the summaries. Parts are shortened at once.
+	beside := cm.renews(d.policy) && !d.policy.Elide.On()
 	fitsMeanwhile := d.fits && (d.policy.Mode == policy.Background || beside)
 	if fitsMeanwhile && cm.IsBackedOff(session, head) {
 		return ref, "paused", nil
@@ -173,7 +173,7 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 		// as long as that fits. The next call tries again.
 		return turns.Ref{}, "no summary", nil
 	}
-	if err == nil && !ref.IsZero() && d.policy.Mode == policy.BeforeCall && compactor.AsksModel(d.policy, cm.paths.Tiers) {
+	if err == nil && !ref.IsZero() && cm.renews(d.policy) {
 		// The model's summary takes the place of the one by rules when it comes.
 		cm.prepare(ctx, c, session, ref.Turn, d.policy.MaxStrikes)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,8 +147,11 @@ func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.I
 			cm.writer.Announce(c, session, "compaction.progress", turns.ID{}, "", withText(w.policy, map[string]any{"parts_done": done, "parts": all}))
 		}
 		tiers := compactor.ForModel(cm.paths.Tiers, w.policy.SummaryModels(w.model)...)
-		if k.Local {
+		switch {
+		case k.Local:
 			tiers = LocalTiers(tiers)
+		case w.plan.Renews:
+			tiers = slices.DeleteFunc(tiers, func(t compactor.Tier) bool { return t.Local })
 		}
 		res, err := compactor.Run(ctx, w.plan, tiers, w.path.Counter, progress)
 		lost.add(res)
@@ -316,25 +320,31 @@ func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head linea
 	return w, planError(err)
 }
 
+// maxRenewed is how many compactions by rules in a row a model's summary takes the place of, at
+// most: what is before them it has from the text of the one before. So what it costs does not
+// grow with the history, though no model has answered for long.
+const maxRenewed = 4
+
 // planRenewal plans to make the summary in force anew, by a model, from what no model has
 // summarized. It returns nil where a model wrote the summary, or the policy asks none.
 func (cm *Compactions) planRenewal(ctx context.Context, s *ledger.Session, set *turns.Settings, head lineage.Node, w planned) (*plan.Plan, error) {
 	f := w.path.InForce
-	if f == nil || len(f.Body.Nudge) == 0 && f.Span.Through.IsZero() || !compactor.ByRules(f.Body.Tier, cm.paths.Tiers) ||
-		w.policy.Mode != policy.BeforeCall || !compactor.AsksModel(w.policy, cm.paths.Tiers) {
+	if f == nil || !cm.renews(w.policy) || !compactor.ByRules(f.Body.Tier, cm.paths.Tiers) {
 		return nil, nil
 	}
 	opts := plan.Options{FromOriginals: true, Renew: true}
-	if len(f.Body.Nudge) > 0 { // it reads what is shortened
-		p, err := plan.New(w.path, w.policy, f.Body.Trigger, opts)
-		return p, planError(err)
-	}
-	var err error
-	if opts.Previous, opts.Originals, err = cm.paths.Unsummarized(ctx, s, head); err != nil {
-		return nil, err
-	}
-	if opts.Known, err = cm.memories.OnRecord(ctx, s, set, head, w.policy); err != nil {
-		return nil, err
+	switch {
+	case len(f.Body.Nudge) > 0: // it reads what is shortened
+	case f.Span.Through.IsZero():
+		return nil, nil // it has no summary
+	default:
+		var err error
+		if opts.Previous, opts.Originals, err = cm.paths.Unsummarized(ctx, s, head, maxRenewed); err != nil {
+			return nil, err
+		}
+		if opts.Known, err = cm.memories.OnRecord(ctx, s, set, head, w.policy); err != nil {
+			return nil, err
+		}
 	}
 	p, err := plan.New(w.path, w.policy, f.Body.Trigger, opts)
 	return p, planError(err)

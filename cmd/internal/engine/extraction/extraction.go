@@ -258,8 +258,8 @@ func (x *Extraction) plan(ctx context.Context, id turns.ID) (*extraction, error)
 	return e, nil
 }
 
-// load returns the session's own turns that no model has summarized, and the summary of
-// what one has, and what is on record already. What a fork inherits is its parent's to extract.
+// load returns the session's own turns that no model has summarized, the summary of what one
+// has, and what is on record already. What a fork inherits is its parent's to extract.
 func (x *Extraction) load(ctx context.Context, e *extraction) (halves []summary.HalfTurn, previous string, known []string, err error) {
 	ctx, end := x.paths.MeterRequest(ctx)
 	defer end()
@@ -267,7 +267,7 @@ func (x *Extraction) load(ctx context.Context, e *extraction) (halves []summary.
 	if err != nil {
 		return nil, "", nil, err
 	}
-	previous, all, err := x.paths.Unsummarized(ctx, e.session, head)
+	previous, all, err := x.paths.Unsummarized(ctx, e.session, head, 0)
 	if err != nil {
 		return nil, "", nil, err
 	}

@@ -190,20 +190,20 @@ func (pl *Loader) Halves(ctx context.Context, s *ledger.Session, head lineage.No
 // Unsummarized returns what no model has summarized on the path of head: the halves after
 // what the last compaction by a model, or by another program, covers, and the text of its
 // summary; "" and all halves if there is none. Compactions by rules, and those that only
-// shortened parts, are passed over.
-func (pl *Loader) Unsummarized(ctx context.Context, s *ledger.Session, head lineage.Node) (previous string, halves []summary.HalfTurn, err error) {
+// shortened parts, are passed over, at most so many; 0: all.
+func (pl *Loader) Unsummarized(ctx context.Context, s *ledger.Session, head lineage.Node, most int) (previous string, halves []summary.HalfTurn, err error) {
 	in, err := pl.reader.CompactionAt(s, head)
 	if err != nil {
 		return "", nil, err
 	}
 	var cut lineage.Cut
-	for !in.IsZero() {
+	for passed := 0; !in.IsZero(); passed++ {
 		l := &loading{loader: pl, counter: pl.content.Counter}
 		f, end, err := l.compaction(ctx, s, in)
 		if err != nil {
 			return "", nil, err
 		}
-		if len(f.Body.Nudge) == 0 && !compactor.ByRules(f.Body.Tier, pl.Tiers) {
+		if most > 0 && passed == most || len(f.Body.Nudge) == 0 && !compactor.ByRules(f.Body.Tier, pl.Tiers) {
 			previous, cut = view.Path{InForce: f}.PreviousSummary(), end
 			break
 		}
