@@ -68,7 +68,7 @@ const noItem = "none"
 // left out, the last facts first.
 func (s *Summarizer) inFive(text, first string, bound uint64) string {
 	got, foreign := parse(text)
-	if len(foreign) > 0 {
+	if len(foreign) > 0 || text == "" && first == "" {
 		return text
 	}
 	if first = oneLine(first, maxNewest); first != "" && !slices.ContainsFunc(got[task], func(item string) bool { return strings.Contains(item, first) }) {
@@ -94,19 +94,14 @@ func (s *Summarizer) inFive(text, first string, bound uint64) string {
 		if s.counter.Text(out) <= bound {
 			return out
 		}
-		longest := ""
-		for _, name := range [...]string{data, decisions, progress, remaining, task} {
-			if n := len(got[name]); n > 0 && longest == "" {
-				longest = name
-			}
-		}
-		if longest == "" {
+		drop := slices.IndexFunc(dropOrder[:], func(name string) bool { return len(got[name]) > 0 })
+		if drop < 0 {
 			return text // not even the names fit
 		}
-		if n := len(got[longest]) - 1; longest == task && n == 0 && len(got[task][0]) > 80 {
+		if name := dropOrder[drop]; name == task && len(got[task]) == 1 && len(got[task][0]) > 80 {
 			got[task][0] = oneLine(got[task][0], len(got[task][0])/2)
 		} else {
-			got[longest] = got[longest][:n]
+			got[name] = got[name][:len(got[name])-1]
 		}
 	}
 }

@@ -20,6 +20,9 @@ const (
 
 var sectionNames = [...]string{task, decisions, progress, remaining, data}
 
+// dropOrder is the order in which sections lose their last items where not all fit.
+var dropOrder = [...]string{data, decisions, progress, remaining, task}
+
 // The sections' shares of the budget, in hundredths. FACTS gets the rest.
 const (
 	taskShare      = 24 // beside the newest request
@@ -120,7 +123,7 @@ func (d draft) String() string {
 // unless the counter's count of a text exceeds the sum of its parts; then fit drops
 // the last items.
 func (s *Summarizer) fit(d draft, bound uint64) string {
-	for _, name := range [...]string{data, decisions, progress, remaining, task} {
+	for _, name := range dropOrder {
 		for {
 			text := d.String()
 			if s.counter.Text(text) <= bound {

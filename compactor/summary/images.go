@@ -94,7 +94,11 @@ func isImageBlock(x map[string]any) bool {
 	kind := word(x, "type")
 	switch kind {
 	case "image", "input_image", "image_url":
-		return true
+		for _, name := range []string{"source", "data", "image_url", "file_id", "url", "uri"} {
+			if _, ok := x[name]; ok { // else it is a word of the tool's own
+				return true
+			}
+		}
 	}
 	if word(x, "modality") == "image" && kind != string(turns.Text) {
 		return true
