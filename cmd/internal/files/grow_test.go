@@ -227,3 +227,16 @@ func TestDamagedStateStopsOneUnit(t *testing.T) {
 		t.Errorf("failed: %v", x.state.Failed)
 	}
 }
+
+// WOL-11: lengths are in UTF-16 units, as the design's, so an emoji counts twice and is not parted.
+func TestWOL11LengthsAreInUTF16Units(t *testing.T) {
+	for in, want := range map[string]string{
+		strings.Repeat("😀", 750):        "(1,500 chars) " + strings.Repeat("😀", 750),
+		strings.Repeat("😀", 1500):       "(3,000 chars) " + strings.Repeat("😀", 1000) + "... [1,000 chars omitted]",
+		"x" + strings.Repeat("😀", 1500): "(3,001 chars) x" + strings.Repeat("😀", 999) + "... [1,002 chars omitted]",
+	} {
+		if got := preview(in); got != want {
+			t.Errorf("%d runes: got %.40q … %q, want %.40q … %q", len([]rune(in)), got, got[max(0, len(got)-40):], want, want[len(want)-40:])
+		}
+	}
+}

@@ -168,8 +168,8 @@ func taskFile(session turns.ID, request, old string, steps []step) []byte {
 	return []byte(b.String())
 }
 
-// preview returns the beginning of an output on one line, with its length in UTF-16 units. So no line
-// of an output can look like a step.
+// preview returns the beginning of an output on one line, with its length in UTF-16 units. So
+// no line of an output can look like a step.
 func preview(output string) string {
 	n := int(tokens.UTF16Len(output))
 	shown, rest := output, ""

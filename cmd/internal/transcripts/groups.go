@@ -141,8 +141,9 @@ func (im *Importer) refreshAgain(ctx context.Context, files []File, group []int,
 		}
 		return n
 	}
-	im.Read = nil                                                                                         // the bytes were counted
-	for before, passes := 0, 0; before < renewed() && passes < len(group) && ctx.Err() == nil; passes++ { // a chain of forks needs one each at most
+	im.Read = nil // the bytes were counted
+	// A chain of forks needs a pass for each of them, at most.
+	for before, passes := 0, 0; before < renewed() && passes < len(group) && ctx.Err() == nil; passes++ {
 		before = renewed()
 		for _, i := range group {
 			o := outcomes[i]

@@ -42,19 +42,15 @@ func (im *Importer) join(session turns.ID, j *joined) {
 // isInherited reports whether a step is a turn or compaction of a joined session which another
 // session has. For the first other one it makes the session.
 func (im *Importer) isInherited(ctx context.Context, st interchange.Step, rep *Report) (bool, error) {
-	var session, id, parent turns.ID
 	switch {
-	case st.Append != nil:
-		session, id, parent = st.Append.Session, st.Append.ID, st.Append.Parent
-		if st.Append.Branch.IsZero() {
-			return false, im.openJoined(ctx, session, rep)
-		}
-	case st.Compaction != nil:
-		session, id, parent = st.Compaction.Session, st.Compaction.ID, st.Compaction.Parent
 	case st.Open != nil:
 		return false, im.openJoined(ctx, st.Open.SpawnedBy.Session, rep)
-	default:
+	case st.Fork != nil:
 		return false, im.openJoined(ctx, st.Fork.SpawnedBy.Session, rep)
+	}
+	session, id, parent := turnOf(st)
+	if a := st.Append; a != nil && a.Branch.IsZero() {
+		return false, im.openJoined(ctx, session, rep)
 	}
 	j := im.joined[session]
 	if j == nil {
@@ -83,6 +79,14 @@ func (im *Importer) isInherited(ctx context.Context, st interchange.Step, rep *R
 	j.at = at
 	im.placed.record(id, session, at.Session)
 	return true, nil
+}
+
+// turnOf returns the session, the id and the parent of a step that is a turn or compaction.
+func turnOf(st interchange.Step) (session, id, parent turns.ID) {
+	if a := st.Append; a != nil {
+		return a.Session, a.ID, a.Parent
+	}
+	return st.Compaction.Session, st.Compaction.ID, st.Compaction.Parent
 }
 
 // inherited returns where the ledger has a turn of a joined session, after the turns of it
@@ -162,7 +166,6 @@ func (im *Importer) openJoined(ctx context.Context, session turns.ID, rep *Repor
 // resumeJoined finds the turns of other sessions that a session begins with, for a step that an
 // earlier intake did. isDelayed says that the step opens a session which is not there yet.
 func (im *Importer) resumeJoined(ctx context.Context, st interchange.Step, rep *Report) (isDelayed bool, err error) {
-	var session, id, parent turns.ID
 	switch {
 	case !isNamedEverywhere(rep.Format) || st.Fork != nil:
 		return false, nil
@@ -177,11 +180,8 @@ func (im *Importer) resumeJoined(ctx context.Context, st interchange.Step, rep *
 			im.join(st.Open.ID, new(joined))
 		}
 		return false, err
-	case st.Append != nil:
-		session, id, parent = st.Append.Session, st.Append.ID, st.Append.Parent
-	default:
-		session, id, parent = st.Compaction.Session, st.Compaction.ID, st.Compaction.Parent
 	}
+	session, id, parent := turnOf(st)
 	j := im.joined[session]
 	if j == nil {
 		return false, nil

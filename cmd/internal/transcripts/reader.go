@@ -111,7 +111,7 @@ func (im *Importer) noteUncounted(ctx context.Context, rep *Report) error {
 	key := hex.EncodeToString(digest[:6])
 	if _, had := u.Files[key]; !had && len(u.Files) >= maxUncountedFiles {
 		key = "others"
-		n += int(min(u.Files[key], turns.MaxCount))
+		n = max(n, int(min(u.Files[key], turns.MaxCount))) // not the sum: a file may come again
 	}
 	if u.Files == nil {
 		u.Files = make(map[string]uint64)
@@ -137,6 +137,6 @@ type uncounted struct {
 	Files map[string]uint64 `json:"files,omitempty"`
 }
 
-// maxUncountedFiles bounds the files in the meta of one session; those after them are added to
-// one number.
+// maxUncountedFiles bounds the files in the meta of one session. Of those after them it has the
+// largest number, so the sum is too low then.
 const maxUncountedFiles = 64
