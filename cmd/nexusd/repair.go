@@ -13,7 +13,7 @@ import (
 	"nexus/ledger/jetstream/disk"
 )
 
-const repairUsage = `Usage: nexusd repair [--data DIR] [--config FILE] [--accept-loss]
+const repairUsage = `Usage: nexusd repair [--data DIR] [--nats URL] [--config FILE] [--accept-loss]
 
 Writes damaged files of a data folder again, from the sound records in them and
 from their copies: the log from the projections, the blobs from their second
@@ -28,8 +28,17 @@ restore a backup, or give those records up:
                  by naming a turn, and forked. A session whose opening, or whose
                  parent's turn, is lost can't be read; verify names each
 
-Example:
+With --nats, the log is on a server of others, whose files are its operator's to
+repair. Then repair compares every record that the folder knows with the log, and
+names those that the log has lost, as after a server came back with an older copy
+of its disk. With --accept-loss it moves what the folder has of them to
+DIR/lost-TIME, and the next start makes the rest from the log as it is. Export the
+sessions that lost turns first, from a daemon that still runs. Do it on the folder of
+each daemon of the ledger.
+
+Examples:
   $ nexusd repair --data /var/lib/nexus
+  $ nexusd repair --nats nats://db1:4222,nats://db2:4222 --data /var/lib/nexus
 `
 
 // repair is the command nexusd repair.
@@ -41,14 +50,15 @@ func repair(ctx context.Context, args, environ []string, stdout, stderr io.Write
 	case errors.Is(err, errHelp):
 		fmt.Fprint(stdout, repairUsage)
 		return 0
-	case err == nil && cfg.NATS != "":
-		err = errors.New("the files of an external server are its operator's to repair; repair works on the data folder of an embedded one")
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nexusd repair --help lists the flags\n", err)
 		return 2
 	}
 	c.Data = cmp.Or(cfg.Data, defaultData)
+	if cfg.NATS != "" {
+		return compareLog(ctx, daemon.CompareConfig{Data: c.Data, NATS: cfg.NATS, AcceptLoss: c.AcceptLoss}, stdout, stderr)
+	}
 	out, err := daemon.Repair(ctx, c)
 	report(stdout, out)
 	if loss := (*disk.LossError)(nil); errors.As(err, &loss) {
@@ -67,6 +77,30 @@ func repair(ctx context.Context, args, environ []string, stdout, stderr io.Write
 		return 0
 	}
 	fmt.Fprintf(stdout, "repaired: the log reaches %d, the blobs reach %d; the damaged files are in %s\n", out.Mark.Log.Seq, out.Mark.Blobs.Seq, out.Aside)
+	return 0
+}
+
+// compareLog is the command with --nats.
+func compareLog(ctx context.Context, c daemon.CompareConfig, stdout, stderr io.Writer) int {
+	out, err := daemon.CompareLog(ctx, c)
+	if out.Loss != nil {
+		for _, r := range out.Loss.Records {
+			fmt.Fprintln(stdout, r)
+		}
+	}
+	if loss := (*daemon.LossError)(nil); errors.As(err, &loss) {
+		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nothing was changed. Export the sessions that lost turns from a daemon that still runs (ledgerctl export), or run nexusd repair --accept-loss to give up what is named above\n", err)
+		return max(1, api.Exit(err))
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
+		return max(1, api.Exit(err))
+	}
+	if out.Aside == "" {
+		fmt.Fprintf(stdout, "the log has all of the %d records that %s knows, and ends at %d\n", out.Applied, c.Data, out.Last)
+		return 0
+	}
+	fmt.Fprintf(stdout, "given up: %d records; what %s knew is in %s, and the next start makes the rest from the log, which ends at %d\n", len(out.Loss.Records), c.Data, out.Aside, out.Last)
 	return 0
 }
 

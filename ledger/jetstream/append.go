@@ -30,7 +30,8 @@ const (
 //
 // Crash states: before the server stores it, nothing; after, the record, whose
 // ack the caller may never see. [ledger.ErrUnavailable] speaks of this call
-// only: an earlier append that was indeterminate stays so.
+// only: an earlier append that was indeterminate stays so. With [Config].Confirm nobody may be
+// told of an append before [Log.Confirm] has returned.
 func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
 	era := l.own.now() // before anything is asked of the log
 	if _, _, err := ledger.ParseSubject(subject); err != nil {
@@ -48,7 +49,15 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 	defer w.End()
 	seq, err := settle(ctx, write{
 		action: "append to", subject: subject, expect: expect,
-		send: func(ctx context.Context) (uint64, error) { return l.send(ctx, subject, expect, payload, hash) },
+		send: func(ctx context.Context) (uint64, error) {
+			had := l.reached.Load()
+			seq, err := l.send(ctx, subject, expect, payload, hash)
+			if err == nil && l.confirmer != nil && seq <= had { // this position was another record's
+				why := fmt.Sprintf("it gave the position %d to a new record, and had a record %d", seq, had)
+				return 0, l.confirmer.lose(&ShorterError{Place: mark.Place{Seq: had}, Why: why})
+			}
+			return seq, err
+		},
 		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return next(ctx, l.stream, subject, expect) },
 		isOwn: func(m *js.RawStreamMsg) (bool, error) {
 			_, err := checked(m.Sequence, m.Subject, m.Data, m.Header.Get(hashHeader), m.Time)
@@ -59,9 +68,12 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 			return own, err
 		},
 	})
-	if err == nil && l.sync != nil {
+	if err == nil && (l.sync != nil || l.confirmer != nil) {
 		l.own.add(era, ledger.Record{Seq: seq, Subject: subject, Payload: payload, Hash: sum, Stored: time.Now()})
 		err = w.Wait(ctx, seq)
+	}
+	if err == nil && l.confirmer != nil {
+		l.confirmer.know(mark.Place{Seq: seq, Sum: sum})
 	}
 	if err == nil && l.own.now() != era { // the position may be another record's
 		err = fmt.Errorf("append to %s: %w: %w", subject, ledger.ErrIndeterminate, errInterrupted)

@@ -36,7 +36,7 @@ func (r *reader) chain(ctx context.Context, subject string) error {
 			err = r.log.onDisk(ctx, m.Sequence)
 		}
 		if err == nil {
-			err = r.yieldNext(recordOf(m.Sequence, m.Subject, m.Data, m.Header.Get(hashHeader), m.Time))
+			err = r.yieldNext(ctx, recordOf(m.Sequence, m.Subject, m.Data, m.Header.Get(hashHeader), m.Time))
 		}
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ func (r *reader) consumeChain(ctx context.Context, subject string) error {
 		if err := r.log.onDisk(ctx, meta.Sequence.Stream); err != nil {
 			return err
 		}
-		if err := r.yieldNext(recordOf(meta.Sequence.Stream, m.Subject(), m.Data(), m.Headers().Get(hashHeader), meta.Timestamp)); err != nil {
+		if err := r.yieldNext(ctx, recordOf(meta.Sequence.Stream, m.Subject(), m.Data(), m.Headers().Get(hashHeader), meta.Timestamp)); err != nil {
 			return err
 		}
 		if meta.NumPending == 0 {

@@ -32,7 +32,7 @@ func (r *reader) readFiles(ctx context.Context, end uint64) error {
 		if m.Seq != r.next {
 			return fmt.Errorf("%w: the log has no record from %d to %d", ledger.ErrCorrupt, r.next, m.Seq-1)
 		}
-		if err := r.yieldNext(recordOf(m.Seq, m.Subject, bytes.Clone(m.Payload), hashBeside(m.Header), m.Stored)); err != nil {
+		if err := r.yieldNext(ctx, recordOf(m.Seq, m.Subject, bytes.Clone(m.Payload), hashBeside(m.Header), m.Stored)); err != nil {
 			return err
 		}
 		if r.next > end {

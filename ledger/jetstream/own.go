@@ -138,7 +138,7 @@ func (r *reader) followOwn(ctx context.Context) error {
 				}
 				continue
 			}
-			if err := r.yieldNext(rec); err != nil {
+			if err := r.yieldNext(ctx, rec); err != nil {
 				return err
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"nexus/ledger"
+	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
 )
 
@@ -200,7 +201,7 @@ func (r *reader) deliver(ctx context.Context, m js.Msg) error {
 	if err := r.log.onDisk(ctx, meta.Sequence.Stream); err != nil {
 		return err
 	}
-	return r.yieldNext(recordOf(meta.Sequence.Stream, m.Subject(), m.Data(), m.Headers().Get(hashHeader), meta.Timestamp))
+	return r.yieldNext(ctx, recordOf(meta.Sequence.Stream, m.Subject(), m.Data(), m.Headers().Get(hashHeader), meta.Timestamp))
 }
 
 // recordOf returns the record of a message. Where the hash beside the payload is another
@@ -215,9 +216,14 @@ func recordOf(seq uint64, subject string, data []byte, beside string, stored tim
 }
 
 // yieldNext yields a record, and goes on with the position behind it.
-func (r *reader) yieldNext(rec ledger.Record) error {
+func (r *reader) yieldNext(ctx context.Context, rec ledger.Record) error {
 	r.next = rec.Seq + 1
 	r.log.Reached(rec.Seq)
+	if r.follow && r.log.confirmer != nil {
+		if err := r.log.confirmer.read(ctx, mark.Place{Seq: rec.Seq, Sum: rec.Hash}); err != nil {
+			return err
+		}
+	}
 	if r.faults > 0 {
 		r.faults = 0
 		r.pause.b.Reset()

@@ -53,6 +53,16 @@ type Config struct {
 	// Acked is called, if not nil, with each record or chunk that was acknowledged,
 	// before the caller of Append or PutBlob gets its answer. It must not block.
 	Acked func(log, blobs mark.Place)
+	// Confirm says that the server is of others: the log may come back without records that
+	// were acknowledged. Then nobody may be told of an append before the log was compared with what
+	// this process knows; see [Log.Confirm].
+	Confirm bool
+	// Others returns, if not nil, the newest records that the other processes which use the log
+	// know. It is asked when the log has another leader.
+	Others func(context.Context) ([]mark.Place, error)
+	// Lost is called, if not nil, once the log is known to have lost records. Appends are refused
+	// by then.
+	Lost func(*ShorterError)
 	// GroupSync returns what syncs a stream's files, for a server that acknowledges
 	// before its fsync. nil: the server does the fsync first.
 	GroupSync func(stream string) (*groupsync.Stream, error)
@@ -60,21 +70,22 @@ type Config struct {
 
 // Log is the log on the stream NEXUS_LEDGER. Safe for concurrent use.
 type Log struct {
-	js      js.JetStream
-	stream  js.Stream
-	blobs   *Blobs
-	id      string
-	created time.Time
-	acked   func(log, blobs mark.Place)
-	max     int64                 // bytes of a payload
-	copies  int                   // servers that hold the log
-	reached atomic.Uint64         // the log had a record here; see [Log.Reached]
-	agree   time.Duration         // how long a state that is too short is read again
-	unsound atomic.Pointer[error] // once set, appends are refused
-	sync    *groupsync.Stream
-	own     *own
-	paused  atomic.Pointer[error] // while set, appends are refused and no state is judged; see Pause
-	send    func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error)
+	js        js.JetStream
+	stream    js.Stream
+	blobs     *Blobs
+	id        string
+	created   time.Time
+	acked     func(log, blobs mark.Place)
+	max       int64                 // bytes of a payload
+	copies    int                   // servers that hold the log
+	reached   atomic.Uint64         // the log had a record here; see [Log.Reached]
+	agree     time.Duration         // how long a state that is too short is read again
+	unsound   atomic.Pointer[error] // once set, appends are refused
+	sync      *groupsync.Stream
+	own       *own
+	confirmer *confirmer            // nil: nobody but this process's server has the files
+	paused    atomic.Pointer[error] // while set, appends are refused and no state is judged; see Pause
+	send      func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error)
 }
 
 // streamConfig is what the ledger's stream must be. Direct access is off: reads
@@ -136,6 +147,9 @@ func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
 	l.send = l.publish
 	if l.acked = c.Acked; l.acked == nil {
 		l.acked = func(_, _ mark.Place) {}
+	}
+	if c.Confirm {
+		l.confirmer = newConfirmer(l, c)
 	}
 	if c.GroupSync != nil {
 		if l.sync, err = c.GroupSync(StreamName); err != nil {
@@ -324,6 +338,9 @@ func (l *Log) state(ctx context.Context) (ledger.State, uint64, error) {
 	}
 	if ctx.Err() != nil {
 		return ledger.State{}, 0, fmt.Errorf("state of the log: %w: it ends at %d, and had a record %d: %w", ledger.ErrUnavailable, st.Last, least, ctx.Err())
+	}
+	if l.confirmer != nil {
+		_ = l.confirmer.lose(&ShorterError{Place: mark.Place{Seq: least}, Why: fmt.Sprintf("it ends at %d, and had a record %d", st.Last, least)})
 	}
 	l.Refuse(fmt.Errorf("%w: the log ends at %d, and had a record %d", ledger.ErrCorrupt, st.Last, least))
 	return st, size, nil

@@ -68,6 +68,10 @@ type Daemon struct {
 	credentials Credentials
 	users       natsapi.Users // nil on an external server
 
+	peers        *peers // the other daemons of the ledger; nil with the embedded server
+	peersRefused sync.Once
+	lossKnown    chan struct{} // closed once what the log has lost is named
+
 	outage  *outage
 	watched atomic.Bool                   // an outage does not end the daemon
 	stopRun func()                        // ends the projections' Run; used by Open, the watch and Close, one after the other
@@ -86,7 +90,7 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: configuration: %w", turns.ErrMalformed, err)
 	}
-	d := &Daemon{cfg: cfg.withDefaults(), sync: syncAlways, syncs: make(map[string]*groupsync.Stream), failed: make(chan error, 4)}
+	d := &Daemon{cfg: cfg.withDefaults(), sync: syncAlways, syncs: make(map[string]*groupsync.Stream), failed: make(chan error, 4), lossKnown: make(chan struct{})}
 	d.logger = d.cfg.Logger
 	d.outage = newOutage(d.logger)
 	ctx, d.abandon = context.WithCancelCause(ctx)
@@ -94,6 +98,9 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	defer func() {
 		if err == nil {
 			return
+		}
+		if d.log != nil && d.log.Lost() != nil {
+			<-d.lossKnown // it ends the start, with what is lost
 		}
 		if cause := (*failure)(nil); errors.As(context.Cause(ctx), &cause) {
 			err = cause.error // err is what followed from it
@@ -224,8 +231,15 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 		id = d.identity
 		c.Ledger, c.Create, c.Acked, c.CopyBlobs, c.GroupSync = id.Ledger, !id.Ready, d.mark.Acked, true, d.groupSync
 		c.BlobStream = d.mark.Mark().BlobStream
-	} else if c.Create {
-		c.Ledger = uuid.NewString()
+	} else {
+		if err := refuseLoss(d.cfg.Data); err != nil {
+			return err
+		}
+		if c.Create {
+			c.Ledger = uuid.NewString()
+		}
+		d.peers = newPeers(nc)
+		c.Confirm, c.Others, c.Lost = true, d.peers.ask, d.cameBackShorter
 	}
 	d.opened(d.closeSyncs)
 	if d.log, err = jetstream.Open(ctx, stream, c); err != nil {
@@ -238,6 +252,7 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 			return err
 		}
 		d.warnAboutSync()
+		d.peers.of(d.log)
 	}
 	if d.server != nil && d.log.Ledger() != id.Ledger {
 		return fmt.Errorf("%w: the stream belongs to ledger %s, the data folder to %s", turns.ErrCorrupt, d.log.Ledger(), id.Ledger)
@@ -262,7 +277,9 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	d.opened(func(context.Context) error { return d.store.Close() })
-	d.log.Reached(d.store.Applied().Seq)
+	if err := d.confirmApplied(ctx); err != nil {
+		return err
+	}
 	if err := d.store.Check(ctx, d.log); err != nil {
 		return err
 	}
@@ -275,7 +292,37 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 	if n := st.Last - d.store.Applied().Seq; n > 10_000 {
 		d.logger.Info("replaying the log into the projections", "records", n)
 	}
-	return d.store.WaitFor(ctx, st.Last)
+	if err := d.store.WaitFor(ctx, st.Last); err != nil || d.server != nil {
+		return err
+	}
+	stop, err := d.peers.start()
+	if err != nil {
+		return err
+	}
+	d.opened(stop)
+	return nil
+}
+
+// startCompared is how many of the newest records that the projections applied are compared at a
+// start with the log of a server of others.
+const startCompared = 1024
+
+// confirmApplied returns once the log is found to have the newest records that the projections
+// have applied.
+func (d *Daemon) confirmApplied(ctx context.Context) error {
+	last := d.store.Applied().Seq
+	d.log.Reached(last)
+	if d.server != nil {
+		return nil // its mark says more
+	}
+	for seq := max(last, startCompared) - startCompared + 1; seq <= last; seq++ {
+		r, err := d.store.Record(seq)
+		if err != nil {
+			return err
+		}
+		d.log.Knows(mark.Place{Seq: seq, Sum: turns.HashEvent(r.Payload)})
+	}
+	return d.log.Confirm(ctx)
 }
 
 // ledgerID returns the id of the ledger that the stream belongs to.
@@ -296,6 +343,9 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.countConnections(registry)
 	d.countFacts(registry)
 	registry.MustRegister(&logEnd{d.log})
+	if d.server == nil {
+		registry.MustRegister(&clusterServers{d.log})
+	}
 	d.outage.register(registry)
 	if d.server != nil {
 		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "nexus_fsyncs_total", Help: "Fsyncs of the log and the blobs; appends that come together share one."},
@@ -319,6 +369,8 @@ func (d *Daemon) serve(ctx context.Context) error {
 		applied := func() uint64 { return d.store.Applied().Seq }
 		log.ends = newChainEnds(applied, applied())
 		c.Acknowledged = log.ends.end
+	} else {
+		c.Confirm = d.log.Confirm
 	}
 	if d.cfg.Seal == "on" {
 		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"))
@@ -337,7 +389,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		d.logger.Warn("seal is off, and the ledger has sealed events: their content, and the labels, memories and channels of that time, can't be found; start with --seal on")
 	}
 	if d.cfg.Search == "on" {
-		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, "search"), Logger: d.logger, Linger: searchLinger, Rest: searchRest, Delay: searchDelay})
+		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, searchDir), Logger: d.logger, Linger: searchLinger, Rest: searchRest, Delay: searchDelay})
 	}
 	d.engine = engine.New(c)
 	d.work()
@@ -382,7 +434,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if d.web, err = d.cfg.startWeb(registry, d.ready, mcp, v1, d.fail); err != nil {
+		if d.web, err = d.cfg.startWeb(registry, d.ready, d.notes, mcp, v1, d.fail); err != nil {
 			return err
 		}
 		d.opened(d.web.stop)
@@ -489,6 +541,9 @@ func (d *Daemon) ready() error {
 	defer cancel()
 	if err := errors.Join(connected(ledgerRole, d.ledgerConn), connected(serviceRole, d.client)); err != nil {
 		return err
+	}
+	if lost := d.outage.halted(); lost != nil {
+		return lost
 	}
 	if why := d.outage.active(); why != nil {
 		return why

@@ -57,6 +57,13 @@ func (d *Daemon) dial(role, url string, more ...nats.Option) (*nats.Conn, error)
 			log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted())
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), peersPrefix) {
+				d.peersRefused.Do(func() {
+					log.Warn("the daemons of this ledger don't hear of each other: one that did not read what another acknowledged can't tell that the log lost it",
+						"do", "permit the ledger's user to publish and subscribe to "+peersPrefix+">")
+				})
+				return
+			}
 			log.Error("nats connection", "err", err)
 			if role == ledgerRole && errors.Is(err, nats.ErrPermissionViolation) {
 				d.fail(notPermitted(role, err)) // no append or no read can succeed
@@ -127,7 +134,7 @@ func (d *Daemon) withRemedy(err error) error {
 	case errors.Is(err, nats.ErrNoServers):
 		remedy = "check that the server runs, and the host and the port in --nats and --nats-service"
 	case errors.Is(err, ErrRefused):
-		remedy = "permit the ledger's user to publish to $JS.API.>, nexus.log.> and nexus.blobs.> and to subscribe to _INBOX.>; " +
+		remedy = "permit the ledger's user to publish to $JS.API.>, nexus.log.>, nexus.blobs.> and nexus.daemons.> and to subscribe to _INBOX.> and nexus.daemons.>; " +
 			"permit the service's user to subscribe to nexus.v1.> and $SRV.> and to publish to nexus.v1.> and _INBOX.>"
 	default:
 		return err

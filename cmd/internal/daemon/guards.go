@@ -73,7 +73,12 @@ func (g *guardedLog) Get(ctx context.Context, seq uint64) (ledger.Record, error)
 
 // State implements [ledger.Log].
 func (g *guardedLog) State(ctx context.Context) (ledger.State, error) {
-	return guarded(ctx, g.outage, g.Log.State, func() (ledger.State, error) { return ledger.State{}, errStale })
+	return guarded(ctx, g.outage, g.Log.State, func() (ledger.State, error) {
+		if lost := g.outage.halted(); lost != nil {
+			return ledger.State{}, lost
+		}
+		return ledger.State{}, errStale
+	})
 }
 
 // Read implements [ledger.Log].

@@ -23,6 +23,7 @@ import (
 const (
 	markFile       = "mark"
 	projectionsDir = "projections"
+	searchDir      = "search"
 )
 
 // inspect compares the files of the streams with the mark of what was acknowledged,

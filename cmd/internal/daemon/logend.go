@@ -2,11 +2,13 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"nexus/ledger"
+	"nexus/ledger/jetstream"
 )
 
 // logEnd collects the position of the log's end. It has no value while the log can't
@@ -28,4 +30,49 @@ func (c *logEnd) Collect(ch chan<- prometheus.Metric) {
 	if st, err := c.log.State(ctx); err == nil {
 		ch <- prometheus.MustNewConstMetric(logEndDesc, prometheus.GaugeValue, float64(st.Last))
 	}
+}
+
+// clusterServers collects how far each server that holds the log is behind.
+type clusterServers struct{ log *jetstream.Log }
+
+var behindDesc = prometheus.NewDesc("nexus_cluster_server_behind", "Records of the log that a server of the cluster lacks, as the leader knows; -1: it is offline.", []string{"server"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (c *clusterServers) Describe(ch chan<- *prometheus.Desc) { ch <- behindDesc }
+
+// Collect implements [prometheus.Collector].
+func (c *clusterServers) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
+	defer cancel()
+	all, _ := c.log.Servers(ctx)
+	for _, s := range all {
+		behind := float64(s.Behind)
+		if !s.Online {
+			behind = -1
+		}
+		ch <- prometheus.MustNewConstMetric(behindDesc, prometheus.GaugeValue, behind, s.Name)
+	}
+}
+
+// notes are what an operator of a ledger that serves should know: which servers of a cluster are
+// away or behind.
+func (d *Daemon) notes() (out []string) {
+	if d.server != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
+	defer cancel()
+	all, err := d.log.Servers(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, s := range all {
+		switch {
+		case !s.Online:
+			out = append(out, fmt.Sprintf("server %s is offline: the log has one copy less", s.Name))
+		case s.Behind > 0:
+			out = append(out, fmt.Sprintf("server %s is behind by %d records", s.Name, s.Behind))
+		}
+	}
+	return out
 }

@@ -28,12 +28,14 @@ type outage struct {
 	began  chan struct{}
 
 	mu       sync.Mutex
-	why      error     // why the disk takes no writes, without names of files; nil: it does
-	err      error     // what began it
-	failed   bool      // a write failed
-	failures uint64    // that were reported since the daemon began
-	closed   error     // why reads are refused, too; nil: they are not
-	since    time.Time // when it began
+	why      error            // why the disk takes no writes, without names of files; nil: it does
+	err      error            // what began it
+	failed   bool             // a write failed
+	failures uint64           // that were reported since the daemon began
+	closed   error            // why reads are refused, too; nil: they are not
+	lost     *LossError       // the log has lost records; nil: it has not. Then no outage ends
+	problems []reader.Problem // what verify says of it
+	since    time.Time        // when it began
 	sound    context.Context
 	cancel   context.CancelCauseFunc // of sound
 
@@ -90,12 +92,35 @@ func (o *outage) begin(err error, failed bool) {
 	}
 }
 
+// halt notes that the log has lost records: an outage that does not end. The log itself
+// refuses appends by then, and is read to find what is lost.
+func (o *outage) halt(loss *LossError) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.why == nil {
+		o.since = time.Now()
+	}
+	o.lost, o.why, o.err, o.problems = loss, loss, loss, loss.Loss.problems()
+	o.cancel(o.why)
+	select {
+	case o.began <- struct{}{}:
+	default:
+	}
+}
+
+// halted returns what the log has lost; nil: nothing.
+func (o *outage) halted() *LossError {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lost
+}
+
 // end notes that everything is open and takes writes. It reports false, and changes
 // nothing, if a write failed since there were that many failures.
 func (o *outage) end(failures uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.failures != failures {
+	if o.failures != failures || o.lost != nil {
 		return false
 	}
 	if o.log != nil {
@@ -140,6 +165,11 @@ func (o *outage) access() (a reader.Access) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.why == nil {
+		return a
+	}
+	if o.lost != nil {
+		a.Writes = api.Errorf(api.Corrupt, map[string]any{"reason": "lost"}, "%v: nothing is stored until the operator has decided; reads go on", o.lost)
+		a.Lost = o.problems
 		return a
 	}
 	details := map[string]any{"reason": "disk"}

@@ -63,6 +63,10 @@ func (d *Daemon) watch(ctx context.Context) {
 				}
 			}
 		}
+		if lost := d.outage.halted(); lost != nil { // for good
+			d.store.Hold(lost)
+			return
+		}
 		if why := d.outage.active(); why != nil {
 			d.logger.Error("appends are refused until the disk takes writes again; reads go on, and may be stale", "err", d.outage.reason())
 			d.store.Hold(why)
@@ -84,6 +88,9 @@ func (d *Daemon) endure(ctx context.Context, p *prober) {
 		answered, err := p.probe(ctx, probeLongest)
 		if !answered {
 			continue
+		}
+		if d.outage.halted() != nil {
+			return
 		}
 		ended := false
 		failed, failures := d.outage.state()
@@ -239,6 +246,7 @@ func (d *Daemon) startRun(ctx context.Context) {
 		damaged := (*projections.DamagedError)(nil)
 		switch {
 		case err == nil:
+		case d.log.Lost() != nil: // the daemon is halted, or its start ends
 		case d.watched.Load() && (d.store.Fault() != nil || d.outage.active() != nil) && !errors.As(err, &damaged):
 			d.outage.fail(err) // its own, or the log failed under it: reopen starts it again
 		default:

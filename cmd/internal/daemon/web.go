@@ -32,7 +32,7 @@ const maxConnections = 256
 //
 // /healthz is open to all. /readyz and /metrics are open on loopback; beyond it they
 // need a token. mcp and v1 decide for themselves who may use them.
-func (c Config) startWeb(registry *prometheus.Registry, ready func() error, mcp, v1 http.Handler, failed func(error)) (*webServer, error) {
+func (c Config) startWeb(registry *prometheus.Registry, ready func() error, notes func() []string, mcp, v1 http.Handler, failed func(error)) (*webServer, error) {
 	host, _, err := net.SplitHostPort(c.HTTP)
 	if err != nil {
 		return nil, err
@@ -61,6 +61,9 @@ func (c Config) startWeb(registry *prometheus.Registry, ready func() error, mcp,
 			return
 		}
 		fmt.Fprintln(w, "ok")
+		for _, note := range notes() {
+			fmt.Fprintln(w, note)
+		}
 	})))
 	mux.Handle("GET /metrics", private(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	mux.Handle("/mcp", mcp)

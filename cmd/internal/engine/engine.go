@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"time"
@@ -71,6 +72,9 @@ type Config struct {
 	Models tokens.Models
 	// Access returns what requests may do now. nil: everything.
 	Access func() reader.Access
+	// Confirm returns once the log is found to have all that this process knows of it, before
+	// a change is answered. nil: nobody else can change the log.
+	Confirm func(ctx context.Context) error
 	// Acknowledged is [reader.Reader]'s. nil: the log is asked for the end of a chain.
 	Acknowledged func(subject string) (seq uint64, ok bool)
 	// MayOpenMain reports whether an agent may open sessions of kind main. nil: none may.
@@ -123,7 +127,7 @@ func New(c Config) *Engine {
 	e := &Engine{Caches: budget, Limits: &page.Limits{MaxPayload: c.MaxPayload}}
 	e.Store = content.New(c.Ledger, c.Blobs, c.Keys, c.Counter, c.Rand, e.Limits, budget)
 	e.Reader = reader.New(c.Log, c.Projections, c.Now, c.Models, e.Store, e.Limits, budget)
-	e.Reader.Access, e.Reader.Acknowledged = c.Access, c.Acknowledged
+	e.Reader.Access, e.Reader.Acknowledged, e.Reader.Confirm = c.Access, c.Acknowledged, c.Confirm
 	e.Loader = paths.New(c.Tiers, c.MaxContent, e.Store, e.Reader, e.Limits, budget)
 	e.Writer = writer.New(c.Logger, set, c.Notify, e.Store, e.Reader, e.Limits)
 	e.Policies = policies.New(e.Store, e.Limits, e.Reader, e.Writer)

@@ -22,6 +22,7 @@ import (
 	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/cmd/internal/engine/writer"
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -393,6 +394,9 @@ func (s *Service) serve(r inbound, v verb, user User, when arrival, leave func()
 			return nil, may.Reads
 		}
 		out, err = v.serve(ctx, c)
+		if v.changes {
+			err = s.confirmed(ctx, err)
+		}
 		if err == nil || v.changes || v.stores || !may.Stale() && !s.engine.AccessNow().Stale() {
 			return out, err
 		}
@@ -401,15 +405,35 @@ func (s *Service) serve(r inbound, v verb, user User, when arrival, leave func()
 		case again && (code == api.Unavailable || code == api.Indeterminate || code == api.NotFound):
 			continue // the outage began or ended under it
 		case code == api.NotFound:
-			return nil, notKnown(err)
+			return nil, notKnown(err, may)
 		}
 		return out, err
 	}
 }
 
+// confirmed returns the outcome of a change once the log is found to be the one that was
+// acknowledged; see [engine.Config.Confirm]. What was stored before, and is answered again, counts
+// as much as what is new.
+func (s *Service) confirmed(ctx context.Context, err error) error {
+	if s.engine.Confirm == nil || err != nil && !errors.Is(err, ledger.ErrConflict) && !errors.Is(err, ledger.ErrNotFound) {
+		return err
+	}
+	fault := s.engine.Confirm(ctx)
+	if fault == nil || err != nil && !errors.Is(fault, ledger.ErrCorrupt) {
+		return err
+	}
+	if err != nil {
+		return fault
+	}
+	return fmt.Errorf("%w: it was stored, and may be lost: %w", ledger.ErrIndeterminate, fault)
+}
+
 // notKnown returns the answer to a read that found nothing in an outage: the projections may
 // lack what was acknowledged, and a negative answer would be taken for final.
-func notKnown(err error) error {
+func notKnown(err error, may reader.Access) error {
+	if may.Lost != nil {
+		return api.Errorf(api.Unavailable, map[string]any{"reason": "lost"}, "%s: it may have been stored, which is not known since the log lost records", api.FromError(err).Message)
+	}
 	return api.Errorf(api.Unavailable, map[string]any{"reason": "disk"}, "%s: it may be stored, which is not known while the daemon's disk takes no writes", api.FromError(err).Message)
 }
 
@@ -547,7 +571,7 @@ func (s *Service) fail(r inbound, v verb, err error) {
 			e = api.InternalError(api.NewID(), "")
 		}
 		s.logger.Error("request failed", "id", e.Details["id"], "verb", v.name, "code", e.Code, "err", err)
-	case e.Code == api.Corrupt:
+	case e.Code == api.Corrupt && s.engine.AccessNow().Lost == nil: // else the daemon has said so, once
 		s.logger.Error("request failed", "verb", v.name, "code", e.Code, "err", err)
 	}
 	b, merr := turns.EncodeJSON(struct {

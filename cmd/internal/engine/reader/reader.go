@@ -1,12 +1,14 @@
 package reader
 
 import (
+	"context"
 	"time"
 
 	"nexus/cmd/internal/engine/cache"
 	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger"
+	"nexus/ledger/api"
 	"nexus/projections"
 	"nexus/turns/tokens"
 )
@@ -22,6 +24,9 @@ type Reader struct {
 	Models tokens.Models
 	// Access returns what requests may do now. nil: everything.
 	Access func() Access
+	// Confirm returns once the log is found to have all that this process knows of it. nil:
+	// nobody else can change the log.
+	Confirm func(context.Context) error
 	// Acknowledged returns a position such that projections that have applied it have all
 	// that was acknowledged of a chain before the call. It reports false if it does not know
 	// one. nil: the log is asked for the end of a chain.
@@ -42,10 +47,18 @@ func New(log ledger.Log, store *projections.Store, now func() time.Time, models 
 }
 
 // Access says what requests may do: it is the zero Access unless the disk takes no
-// writes. Then replies come from what the projections have applied, and may be stale.
+// writes, or the log has lost records. Then replies come from what the projections have applied,
+// and may be stale.
 type Access struct {
-	Writes error // why changes are refused; nil: they are not
-	Reads  error // why reads are refused, too
+	Writes error     // why changes are refused; nil: they are not
+	Reads  error     // why reads are refused, too
+	Lost   []Problem // what the log has lost; then nothing is compared with it any more
+}
+
+// Problem is a problem of the ledger at a chain of a tenant; "": of no one's.
+type Problem struct {
+	Tenant string
+	api.Problem
 }
 
 // Stale reports whether a reply may lack what was acknowledged.

@@ -91,7 +91,7 @@ func (wr *Writer) AppendAdmitted(ctx context.Context, a *Admitted) (seq uint64, 
 // [Writer.Admit] refused. No request is wrong, and nothing is stored. The daemon's
 // log has the reason under the id of the event.
 func (wr *Writer) InternalError(ev *turns.Event, err error) error {
-	if !ledger.IsRefusal(err) {
+	if !ledger.IsRefusal(err) || wr.reader.AccessNow().Lost != nil { // then the log refuses, and why was said
 		return err
 	}
 	if wr.Logger != nil { // the reason names ids, hashes and numbers, never content

@@ -1,0 +1,188 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
+
+	"nexus/ledger"
+	"nexus/ledger/jetstream"
+	"nexus/ledger/jetstream/embed"
+	"nexus/projections"
+	"nexus/turns"
+)
+
+// CompareConfig says what [CompareLog] compares.
+type CompareConfig struct {
+	Data   string // data folder of a daemon that uses a server of others
+	NATS   string // URLs of that server
+	Logger *slog.Logger
+	// AcceptLoss sets the projections aside if the log has lost records, so that the next start
+	// makes them from the log as it is.
+	AcceptLoss bool
+}
+
+// Compared is what [CompareLog] found.
+type Compared struct {
+	Loss    *Loss  // Records is empty if nothing is lost
+	Applied uint64 // newest position that the folder knows
+	Last    uint64 // where the log ends
+	Aside   string // folder with what was set aside; "": nothing was
+}
+
+// CompareLog compares every record that the projections of a data folder have with the log, and
+// names those that the log has lost. No daemon may run on the folder. Without AcceptLoss it
+// changes nothing, and a loss is a [*LossError].
+//
+// Crash states: projections and search index are moved away first, the file of the loss last. Until
+// that is gone no daemon starts, and another run goes on.
+//
+// Errors: [embed.ErrLocked]; [ledger.ErrCorrupt] for a log of another ledger; [ledger.ErrUnavailable].
+func CompareLog(ctx context.Context, c CompareConfig) (out Compared, err error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	lock, err := embed.Lock(c.Data)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	known, err := loadLoss(c.Data)
+	if err != nil {
+		return out, err
+	}
+	nc, err := nats.Connect(c.NATS, nats.Name("nexusd repair"))
+	if err != nil {
+		return out, fmt.Errorf("%w: connect to %s: %w", ledger.ErrUnavailable, withoutUser(c.NATS), err)
+	}
+	defer nc.Close()
+	stream, err := js.New(nc)
+	if err != nil {
+		return out, err
+	}
+	log, err := jetstream.Open(ctx, stream, jetstream.Config{})
+	if err != nil {
+		return out, err
+	}
+	out.Loss = &Loss{Ledger: log.Ledger(), Time: time.Now().UTC(), Why: "compared by nexusd repair"}
+	if known != nil {
+		if known.Ledger != log.Ledger() {
+			return out, fmt.Errorf("%w: %s is of ledger %s, the log of %s", ledger.ErrCorrupt, lostFile, known.Ledger, log.Ledger())
+		}
+		out.Loss.Time, out.Loss.Why = known.Time, known.Why
+	}
+	st, err := log.State(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Last = st.Last
+	if _, err := os.Stat(filepath.Join(c.Data, projectionsDir)); err == nil {
+		if err := out.compare(ctx, log, filepath.Join(c.Data, projectionsDir), c.Logger); err != nil {
+			return out, err
+		}
+	}
+	if known != nil {
+		out.Loss.add(known.Records)
+	}
+	switch {
+	case len(out.Loss.Records) == 0 && known == nil:
+		return out, nil
+	case !c.AcceptLoss:
+		return out, &LossError{out.Loss}
+	}
+	out.Aside = filepath.Join(c.Data, "lost-"+time.Now().UTC().Format("20060102T150405.000Z"))
+	return out, setLossAside(c.Data, out.Aside, out.Loss)
+}
+
+// compare compares the records of the projections in dir with the log.
+func (out *Compared) compare(ctx context.Context, log *jetstream.Log, dir string, logger *slog.Logger) (err error) {
+	store, err := projections.Open(projections.Config{Dir: dir, Logger: logger, ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("the projections, which are the other copy of the log: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	out.Applied = store.Applied().Seq
+	next := uint64(1)
+	lost := func(replaced bool) error {
+		r, err := store.Record(next)
+		if err != nil {
+			return err
+		}
+		r.Hash = turns.HashEvent(r.Payload)
+		x := describeLost(r)
+		x.Replaced = replaced
+		out.Loss.Records = append(out.Loss.Records, x)
+		return nil
+	}
+	if out.Last > 0 {
+		for on, err := range log.Read(ctx, 1, false) {
+			if err != nil {
+				return err
+			}
+			if next > out.Applied {
+				break
+			}
+			r, err := store.Record(next)
+			if err != nil {
+				return err
+			}
+			if turns.HashEvent(r.Payload) != on.Hash {
+				if err := lost(true); err != nil {
+					return err
+				}
+			}
+			next++
+		}
+	}
+	for ; next <= out.Applied; next++ {
+		if err := errors.Join(lost(false), ctx.Err()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds records that are not named yet, such as those that no projections had applied.
+func (l *Loss) add(records []LostRecord) {
+	have := make(map[uint64]bool)
+	for _, r := range l.Records {
+		have[r.Seq] = true
+	}
+	for _, r := range records {
+		if !have[r.Seq] {
+			l.Records = append(l.Records, r)
+		}
+	}
+	l.sort()
+}
+
+// setLossAside moves what a folder has of another history than the log's into another one, and
+// writes there what is lost.
+func setLossAside(data, aside string, loss *Loss) error {
+	b, err := turns.EncodeJSON(loss)
+	if err == nil {
+		err = os.MkdirAll(aside, 0o700)
+	}
+	if err == nil {
+		err = writeDurably(filepath.Join(aside, lostFile), append(b, '\n'))
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{projectionsDir, searchDir} {
+		if err := os.Rename(filepath.Join(data, name), filepath.Join(aside, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.Remove(filepath.Join(data, lostFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

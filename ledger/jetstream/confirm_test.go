@@ -1,0 +1,283 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
+
+	"nexus/ledger"
+	"nexus/ledger/jetstream/mark"
+	"nexus/ledger/ledgertest"
+)
+
+// machine is a server of others whose disk can be put back as it was.
+type machine struct {
+	t       *testing.T
+	dir     string
+	address *net.TCPAddr
+	server  *server.Server
+	ledger  string
+}
+
+func newMachine(t *testing.T) *machine {
+	m := &machine{t: t, dir: t.TempDir(), address: &net.TCPAddr{Port: server.RANDOM_PORT}, ledger: uuid.NewString()}
+	m.start()
+	t.Cleanup(m.stop)
+	return m
+}
+
+func (m *machine) start() {
+	m.t.Helper()
+	s, err := server.NewServer(&server.Options{ServerName: "m", Host: "127.0.0.1", Port: m.address.Port, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: filepath.Join(m.dir, "now"), SyncAlways: true, JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 26})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		m.t.Fatal("the server does not start")
+	}
+	m.server, m.address = s, s.Addr().(*net.TCPAddr)
+}
+
+func (m *machine) stop() {
+	m.server.Shutdown()
+	m.server.WaitForShutdown()
+}
+
+// copy copies the disk; back puts that copy in the disk's place.
+func (m *machine) copy() {
+	m.t.Helper()
+	m.stop()
+	if err := os.CopyFS(filepath.Join(m.dir, "then"), os.DirFS(filepath.Join(m.dir, "now"))); err != nil {
+		m.t.Fatal(err)
+	}
+	m.start()
+}
+
+func (m *machine) back() {
+	m.t.Helper()
+	m.stop()
+	if err := errors.Join(os.RemoveAll(filepath.Join(m.dir, "now")), os.Rename(filepath.Join(m.dir, "then"), filepath.Join(m.dir, "now"))); err != nil {
+		m.t.Fatal(err)
+	}
+	m.start()
+}
+
+// daemon is a process that uses the log.
+type process struct {
+	*Log
+	lost atomic.Int32
+}
+
+// process opens the log. others are asked what they know.
+func (m *machine) process(others ...*process) *process {
+	m.t.Helper()
+	nc, err := nats.Connect(m.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectBufSize(-1))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(nc.Close)
+	j, err := js.New(nc)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	p := new(process)
+	c := Config{Replicas: 1, Create: true, Ledger: m.ledger, Confirm: true, Lost: func(*ShorterError) { p.lost.Add(1) }, Others: func(context.Context) (out []mark.Place, err error) {
+		for _, o := range others {
+			out = append(out, o.Confirmed())
+		}
+		return out, nil
+	}}
+	if p.Log, err = Open(ledgertest.Within(m.t), j, c); err != nil {
+		m.t.Fatal(err)
+	}
+	p.agree = 200 * time.Millisecond
+	return p
+}
+
+// tell appends, and returns what somebody may be told.
+func (p *process) tell(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
+	seq, err := p.Append(ctx, subject, expect, payload)
+	if err == nil {
+		err = p.Confirm(ctx)
+	}
+	return seq, err
+}
+
+// append appends n records to a subject that has had others.
+func (p *process) append(t *testing.T, subject string, had uint64, n int) (last uint64) {
+	t.Helper()
+	last = had
+	for i := range n {
+		var err error
+		if last, err = p.tell(ledgertest.Within(t), subject, last, fmt.Appendf(nil, "record %d of %s, %s", i, subject, uuid.NewString())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return last
+}
+
+// A server comes back with an older copy of its disk, while two processes run that use the log:
+// a has appended what is lost, b has not read it. Nothing is acknowledged on top.
+func TestALogThatComesBackShorterTakesNoAppends(t *testing.T) {
+	const subjectB, subjectC = "nexus.log.01.t.s.B", "nexus.log.02.t.s.C"
+	isLost := func(t *testing.T, p *process) {
+		t.Helper()
+		for until := time.Now().Add(10 * time.Second); p.lost.Load() == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatal("the loss was not noticed")
+			}
+		}
+		if p.Lost() == nil || p.lost.Load() != 1 {
+			t.Errorf("lost: %v, told %d times", p.Lost(), p.lost.Load())
+		}
+		if _, err := p.Append(ledgertest.Within(t), subjectC, 0, []byte("later")); !errors.Is(err, ledger.ErrCorrupt) {
+			t.Errorf("an append after it: %v, want corrupt", err)
+		}
+	}
+	// refuses tries an append that must not be acknowledged.
+	refuses := func(t *testing.T, p *process, subject string, expect uint64) {
+		t.Helper()
+		if seq, err := p.tell(ledgertest.Within(t), subject, expect, []byte("on top")); !errors.Is(err, ledger.ErrIndeterminate) && !errors.Is(err, ledger.ErrCorrupt) {
+			t.Errorf("an append over lost records: position %d, %v; want indeterminate or corrupt", seq, err)
+		}
+	}
+	for name, c := range map[string]struct {
+		others bool // b hears of a
+		reads  bool // b follows the log
+		after  func(t *testing.T, m *machine, a, b *process)
+	}{
+		"who has acknowledged appends": {after: func(t *testing.T, _ *machine, a, _ *process) {
+			refuses(t, a, subjectC, 0)
+			isLost(t, a)
+		}},
+		"who has acknowledged follows a lost tail": {after: func(t *testing.T, _ *machine, a, _ *process) {
+			refuses(t, a, subjectA, 10)
+			isLost(t, a)
+		}},
+		"who has not read it appends": {others: true, after: func(t *testing.T, _ *machine, _, b *process) {
+			refuses(t, b, subjectB, 0)
+			isLost(t, b)
+		}},
+		"who knows nothing of it goes past its end": {after: func(t *testing.T, m *machine, a, _ *process) {
+			stranger := m.process()
+			if last := stranger.append(t, subjectB, 0, 8); last != 13 {
+				t.Fatalf("the stranger's last is %d", last)
+			}
+			refuses(t, a, subjectC, 0)
+			isLost(t, a)
+		}},
+		"nobody appends": {after: func(t *testing.T, _ *machine, a, _ *process) {
+			go a.Watch(t.Context())
+			isLost(t, a)
+		}},
+		"another one says so": {after: func(t *testing.T, m *machine, a, b *process) {
+			stranger := m.process()
+			stranger.append(t, subjectB, 0, 8)
+			go b.Watch(t.Context())
+			if err := b.Confirm(t.Context()); err != nil { // it read five, which are there
+				t.Fatal(err)
+			}
+			b.Doubt(a.Confirmed())
+			isLost(t, b)
+		}},
+		"who has only read it": {reads: true, after: func(t *testing.T, m *machine, a, b *process) {
+			m.process().append(t, subjectB, 0, 8)
+			refuses(t, b, subjectC, 0)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			a := m.process()
+			var b *process
+			if c.others {
+				b = m.process(a)
+			} else {
+				b = m.process()
+			}
+			five := a.append(t, subjectA, 0, 5)
+			m.copy()
+			if err := b.Confirm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if c.reads {
+				go func() {
+					for range b.Read(t.Context(), 1, true) {
+					}
+				}()
+			}
+			a.append(t, subjectA, five, 5)
+			if c.reads {
+				for until := time.Now().Add(10 * time.Second); b.End() < 10; time.Sleep(time.Millisecond) {
+					if time.Now().After(until) {
+						t.Fatal("b reads nothing")
+					}
+				}
+			}
+			m.back()
+			c.after(t, m, a, b)
+		})
+	}
+}
+
+// A restart with all that was acknowledged, and with more, is none.
+func TestARestartIsNoLoss(t *testing.T) {
+	m := newMachine(t)
+	a := m.process()
+	b := m.process(a)
+	five := a.append(t, subjectA, 0, 5)
+	for range 3 {
+		m.stop()
+		m.start()
+		five = a.append(t, subjectA, five, 3)
+		b.append(t, "nexus.log.01.t.s."+uuid.NewString(), 0, 2)
+	}
+	if a.Lost() != nil || b.Lost() != nil {
+		t.Errorf("lost: %v, %v", a.Lost(), b.Lost())
+	}
+	if got := a.Confirmed().Seq; got < five {
+		t.Errorf("confirmed up to %d of %d", got, five)
+	}
+}
+
+// What waits to be compared is bounded, and one comparison serves all who wait.
+func TestComparisonsAreShared(t *testing.T) {
+	m := newMachine(t)
+	a := m.process()
+	a.append(t, subjectA, 0, 1)
+	counted := &lagging{Stream: a.stream}
+	a.stream = counted
+	const n = 200
+	errs := make(chan error, n)
+	for range n {
+		go func() { errs <- a.Confirm(t.Context()) }()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if counted.infos > n/4 {
+		t.Errorf("%d questions for %d that came together", counted.infos, n)
+	}
+	for seq := range uint64(3 * maxUnconfirmed) {
+		if err := a.confirmer.read(t.Context(), mark.Place{Seq: min(seq, 1), Sum: a.Confirmed().Sum}); err != nil {
+			t.Fatal(err)
+		}
+		if len(a.confirmer.fresh) > maxUnconfirmed {
+			t.Fatalf("%d wait to be compared", len(a.confirmer.fresh))
+		}
+	}
+}
