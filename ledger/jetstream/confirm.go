@@ -269,12 +269,12 @@ func hasSum(m *js.RawStreamMsg, sum turns.Hash) bool {
 }
 
 // tooShort counts only if it goes on: a leader that was just elected may not have applied its
-// log, and one that was deposed may not know it.
+// log, and one that was deposed may not know it. One copy is on one server, and its answer counts.
 func (k *confirmer) tooShort(p mark.Place, why string) error {
 	if k.short.IsZero() {
 		k.short = time.Now()
 	}
-	if time.Since(k.short) < k.log.agree {
+	if k.log.copies > 1 && time.Since(k.short) < k.log.agree {
 		return errUnsettled
 	}
 	return k.lose(&ShorterError{Place: p, Why: why})

@@ -110,8 +110,10 @@ func (m *machine) process(others ...*process) *process {
 // tell appends, and returns what somebody may be told.
 func (p *process) tell(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
 	seq, err := p.Append(ctx, subject, expect, payload)
-	if err == nil {
-		err = p.Confirm(ctx)
+	if err == nil || errors.Is(err, ledger.ErrConflict) {
+		if fault := p.Confirm(ctx); fault != nil {
+			err = fault
+		}
 	}
 	return seq, err
 }

@@ -269,6 +269,10 @@ func (d *Doctor) daemon(ctx context.Context) {
 		return
 	default:
 		d.Add("ready", OK, "the log is sound, and reads have caught up", "")
+		_, notes, _ := strings.Cut(strings.TrimSpace(body), "\n")
+		for note := range strings.Lines(notes) { // of a cluster's servers
+			d.Add("cluster", Warn, strings.TrimSpace(note), "look at that server: with one more away, nothing can be appended")
+		}
 	}
 	// The answer's time has whole seconds, and lies between the request and its answer.
 	if skew := max(began.Add(-time.Second).Sub(date), date.Sub(ended)); date.IsZero() {
