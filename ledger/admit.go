@@ -169,9 +169,31 @@ func admitSession(h History, tenant, subject string, seq uint64, hash turns.Hash
 	case turns.KindFlush:
 		err = admitFlush(h, &s, e.Flush)
 	case turns.KindTurn, turns.KindCompaction:
-		a.Node, err = admitTurn(h, &s, e)
+		if a.Node, err = admitTurn(h, &s, e); err == nil && e.Kind == turns.KindTurn && e.Usage == nil && a.Node.Halves.Has(turns.ResponseHalf) {
+			err = a.Session.Uncounted.add(h, a.Node)
+		}
 	}
 	return a, err
+}
+
+// add adds the call whose response is a node's.
+func (u *Uncounted) add(h History, n lineage.Node) error {
+	input := n.Sum
+	if !n.Compaction.IsZero() {
+		c, err := h.Node(n.Compaction)
+		if err != nil {
+			return err
+		}
+		kept, err := lineage.TokensFrom(h, n, c.Cut)
+		if err != nil {
+			return err
+		}
+		input = kept - min(kept, c.Saved) + c.Replaced
+	}
+	u.Calls++
+	add(&u.Input, input-min(input, n.Response))
+	add(&u.Output, n.Response)
+	return nil
 }
 
 // admitFork checks that a fork is of a session of the same tenant, agent and

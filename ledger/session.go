@@ -44,11 +44,22 @@ type Session struct {
 	Updated     int64       `cbor:"18,keyasint"`          // recorded time of the last event, Unix ns
 	Usage       turns.Usage `cbor:"19,keyasint"`          // summed over this chain, compactions and flushes included
 
+	Uncounted Uncounted `cbor:"25,keyasint,omitzero"` // estimates of the calls without usage on this chain
+
 	Timed  bool  `cbor:"22,keyasint,omitempty"` // the settings in force reset the session by time
 	First  int64 `cbor:"23,keyasint,omitzero"`  // recorded time of the first normal turn on this chain, Unix ns
 	Latest int64 `cbor:"24,keyasint,omitzero"`  // the same of the newest
 
 	Flushes [keptFlushes]turns.Flush `cbor:"21,keyasint,omitzero"` // of the last cycles that one was begun in, newest first
+}
+
+// Uncounted is an estimate of the calls of which nobody told the usage: of turns with a response
+// on a session's chain. Tokens are those of the ledger's counter.
+type Uncounted struct {
+	_      struct{} `cbor:",toarray"`
+	Calls  uint64
+	Input  uint64 // the messages on the path before each response, as compactions in force leave them; no system part, no tools
+	Output uint64
 }
 
 // keptFlushes is how many cycles back a head can go and find the flush that

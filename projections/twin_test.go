@@ -103,13 +103,48 @@ func newTwin(t *testing.T, log ledger.Log) *twin {
 		w.events[id], w.payloads[id] = append(w.events[id], e), append(w.payloads[id], r.Payload)
 		w.seqs[e.Ref()] = r.Seq
 		if e.Kind.IsTurn() {
-			if _, err := w.forest.AddEvent(e, false); err != nil {
+			n, err := w.forest.AddEvent(e, false)
+			if err != nil {
 				t.Fatal(err)
 			}
 			w.turns[e.Ref()] = e
+			if e.Kind == turns.KindTurn && e.Usage == nil && e.Halves.Has(turns.ResponseHalf) {
+				s.Uncounted.Calls++
+				s.Uncounted.Input += w.input(t, e, n)
+				s.Uncounted.Output += e.Tokens.Response
+				w.sessions[id] = s
+			}
 		}
 	}
 	return w
+}
+
+// input returns the tokens that the context of a turn's call had, half by half.
+func (w *twin) input(t *testing.T, e *turns.Event, n lineage.Node) (tokens uint64) {
+	var cut lineage.Cut
+	var c lineage.Node
+	if !n.Compaction.IsZero() {
+		var err error
+		if c, err = w.forest.Node(n.Compaction); err != nil {
+			t.Fatal(err)
+		}
+		cut = c.Cut
+	}
+	for x := e; ; x = w.turns[x.Parent] {
+		if x.Kind == turns.KindTurn {
+			if lineage.CutBefore(x.Depth, turns.MessagesHalf) >= cut {
+				tokens += x.Tokens.Messages
+			}
+			if lineage.CutBefore(x.Depth, turns.ResponseHalf) >= cut {
+				tokens += x.Tokens.Response
+			}
+		}
+		if x.Parent.IsZero() {
+			break
+		}
+	}
+	tokens = tokens - min(tokens, c.Saved) + c.Replaced
+	return tokens - min(tokens, e.Tokens.Response)
 }
 
 // only returns the turns for which a predicate holds, sorted.

@@ -28,13 +28,13 @@ restore a backup, or give those records up:
                  by naming a turn, and forked. A session whose opening, or whose
                  parent's turn, is lost can't be read; verify names each
 
-With --nats, the log is on a server of others, whose files are its operator's to
-repair. Then repair compares every record that the folder knows with the log, and
-names those that the log has lost, as after a server came back with an older copy
-of its disk. With --accept-loss it moves what the folder has of them to
-DIR/lost-TIME, and the next start makes the rest from the log as it is. Export the
-sessions that lost turns first, from a daemon that still runs. Do it on the folder of
-each daemon of the ledger.
+With --nats, the log is on a server of others, whose files are its operator's
+to repair. Then repair compares every record that the folder knows with the log,
+and names those that the log has lost, as after a server came back with an older
+copy of its disk. With --accept-loss it moves what the folder has of them to
+DIR/lost-TIME, and the next start makes the rest from the log as it is. Export
+the sessions that lost turns first, from a daemon that still runs. Do it on the
+folder of each daemon of the ledger.
 
 Examples:
   $ nexusd repair --data /var/lib/nexus

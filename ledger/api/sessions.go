@@ -46,6 +46,14 @@ type ForkedFrom struct {
 	Mode    string     `json:"mode"`
 }
 
+// Uncounted is an estimate of the calls of a session's own turns of which nobody told the usage. It
+// has no system part and no tools, so it is less than what a provider would count.
+type Uncounted struct {
+	Calls        uint64 `json:"calls"`
+	InputTokens  uint64 `json:"input_tokens"`
+	OutputTokens uint64 `json:"output_tokens"`
+}
+
 // Session is a session as every session call returns it.
 type Session struct {
 	ID          turns.ID          `json:"id"`
@@ -76,6 +84,7 @@ type Session struct {
 	ResetDue    *Time             `json:"reset_due,omitempty,omitzero"` // when it is reset by time, as of now
 	Ended       *Ended            `json:"ended,omitempty,omitzero"`     // of a session that was reset or closed
 	Usage       turns.Usage       `json:"usage_total"`
+	Uncounted   Uncounted         `json:"uncounted,omitzero"` // estimate of the calls without usage; zero: each turn told its usage
 	Created     Time              `json:"created"`
 	Updated     Time              `json:"updated"`
 	Hash        turns.Hash        `json:"hash"` // of the chain's last event

@@ -186,15 +186,20 @@ func BenchmarkCluster(b *testing.B) {
 	run := 0
 	for _, writers := range []int{1, 64} {
 		for _, m := range []struct {
-			name   string
-			a      int
-			follow bool
-		}{{"bare", 1, false}, {"append", 0, false}, {"append-followed", 0, true}} {
+			name    string
+			a       int
+			follow  bool
+			confirm bool // as the service does before it answers
+		}{{"bare", 1, false, false}, {"append", 0, false, false}, {"append-followed", 0, true, false}, {"append-confirmed", 0, true, true}} {
 			b.Run(fmt.Sprint(m.name, "/", writers), func(b *testing.B) {
 				run++
 				prefix := fmt.Sprint("R", run, "x")
 				ctx, stop := context.WithCancel(b.Context())
 				var reading sync.WaitGroup
+				l.confirmer = nil
+				if m.confirm {
+					l.confirmer = newConfirmer(l, Config{})
+				}
 				if m.follow {
 					st, err := l.State(ctx)
 					if err != nil {
@@ -207,7 +212,11 @@ func BenchmarkCluster(b *testing.B) {
 				}
 				cpu := processorTime(b)
 				appendAll(b, l, func(ctx context.Context, l *Log, subject string, tail uint64, p []byte) (uint64, error) {
-					return appenders[m.a].do(ctx, l, subject+prefix, tail, p)
+					seq, err := appenders[m.a].do(ctx, l, subject+prefix, tail, p)
+					if err == nil {
+						err = l.Confirm(ctx)
+					}
+					return seq, err
 				}, writers, p)
 				b.ReportMetric(float64((processorTime(b)-cpu).Microseconds())/float64(b.N), "cpu-µs/op")
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")

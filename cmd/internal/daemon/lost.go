@@ -99,11 +99,16 @@ func (d *Daemon) cameBackShorter(why *jetstream.ShorterError) {
 	defer close(d.lossKnown)
 	loss := &Loss{Ledger: d.log.Ledger(), Time: time.Now().UTC(), Why: why.Why}
 	d.outage.halt(&LossError{loss})
-	d.peers.tellLost(why.Place)
 	ctx, cancel := context.WithTimeout(context.Background(), lostTime)
 	defer cancel()
 	loss = d.findLost(ctx, loss, why.Place)
 	d.outage.halt(&LossError{loss})
+	for _, r := range loss.Records {
+		if r.Hash != (turns.Hash{}) {
+			d.peers.tellLost(mark.Place{Seq: r.Seq, Sum: r.Hash})
+			break
+		}
+	}
 	for i, r := range loss.Records {
 		if i == lostLines {
 			d.logger.Error("and more, which the file names", "more", len(loss.Records)-i)

@@ -124,9 +124,7 @@ func (p *peers) hear(msg *nats.Msg) {
 
 // tellLost says that the log lacks a record, so that the others look.
 func (p *peers) tellLost(place mark.Place) {
-	if place.Sum != (turns.Hash{}) {
-		p.say(p.subject, peerMessage{Seq: place.Seq, Hash: place.Sum, Lost: true})
-	}
+	p.say(p.subject, peerMessage{Seq: place.Seq, Hash: place.Sum, Lost: true})
 }
 
 // ask returns the newest records that the other daemons found on the log. It waits a while for

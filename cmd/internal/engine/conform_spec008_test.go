@@ -94,8 +94,26 @@ func TestSessionTotalsItsUsage(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
-	if got := must(e.Get(t.Context(), alice, other.ID, api.Read{}))(t).Usage; got != (turns.Usage{}) {
-		t.Errorf("another session: %+v", got)
+	if got := must(e.Get(t.Context(), alice, other.ID, api.Read{}))(t); got.Usage != (turns.Usage{}) || got.Uncounted != (api.Uncounted{}) {
+		t.Errorf("another session: %+v, %+v", got.Usage, got.Uncounted)
+	}
+	// A turn that tells no usage adds an estimate, apart: what its call had on the path before it.
+	var input, output uint64
+	for range 3 {
+		before := must(e.Context(t.Context(), alice, other.ID, api.GetContext{}))(t).Tokens
+		a := add(t, e, other.ID, say(long(400), long(100)))
+		after := must(e.Context(t.Context(), alice, other.ID, api.GetContext{}))(t).Tokens
+		if a.Context.Tokens != after {
+			t.Fatalf("the context has %d tokens, the ack says %d", after, a.Context.Tokens)
+		}
+		response := must(e.Reader.Projections.Node(turns.Ref{Session: other.ID, Turn: a.ID}))(t).Response
+		input, output = input+after-response, output+response
+		if before >= after-response {
+			t.Fatalf("the call of a turn had %d tokens, the context before it %d", after-response, before)
+		}
+	}
+	if got := must(w.Engine(t).Get(t.Context(), alice, other.ID, api.Read{}))(t); got.Usage != (turns.Usage{}) || got.Uncounted != (api.Uncounted{Calls: 3, InputTokens: input, OutputTokens: output}) {
+		t.Errorf("three turns without usage: %+v, %+v; want %d and %d", got.Usage, got.Uncounted, input, output)
 	}
 }
 

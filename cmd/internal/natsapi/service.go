@@ -22,7 +22,6 @@ import (
 	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/cmd/internal/engine/writer"
-	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -415,17 +414,22 @@ func (s *Service) serve(r inbound, v verb, user User, when arrival, leave func()
 // acknowledged; see [engine.Config.Confirm]. What was stored before, and is answered again, counts
 // as much as what is new.
 func (s *Service) confirmed(ctx context.Context, err error) error {
-	if s.engine.Confirm == nil || err != nil && !errors.Is(err, ledger.ErrConflict) && !errors.Is(err, ledger.ErrNotFound) {
-		return err
-	}
-	fault := s.engine.Confirm(ctx)
-	if fault == nil || err != nil && !errors.Is(fault, ledger.ErrCorrupt) {
+	if s.engine.Confirm == nil {
 		return err
 	}
 	if err != nil {
+		if code := api.FromError(err).Code; code != api.Conflict && code != api.NotFound {
+			return err
+		}
+	}
+	fault := s.engine.Confirm(ctx)
+	switch {
+	case fault == nil, err != nil && api.FromError(fault).Code != api.Corrupt:
+		return err
+	case err != nil:
 		return fault
 	}
-	return fmt.Errorf("%w: it was stored, and may be lost: %w", ledger.ErrIndeterminate, fault)
+	return &api.Error{Code: api.Indeterminate, Message: "it was stored, and may be lost: " + fault.Error()}
 }
 
 // notKnown returns the answer to a read that found nothing in an outage: the projections may

@@ -84,7 +84,7 @@ func (rd *Reader) ended(s *ledger.Session) (*api.Ended, error) {
 func Outline(s *ledger.Session) *api.Session {
 	out := &api.Session{
 		ID: s.ID, Agent: s.Agent, Kind: s.Kind, State: s.State.String(), Turns: s.Turns, Compactions: s.Compactions,
-		Successor: s.Successor, Usage: s.Usage, Created: api.UnixTime(s.Recorded), Updated: api.UnixTime(s.Updated),
+		Successor: s.Successor, Usage: s.Usage, Uncounted: api.Uncounted{Calls: s.Uncounted.Calls, InputTokens: s.Uncounted.Input, OutputTokens: s.Uncounted.Output}, Created: api.UnixTime(s.Recorded), Updated: api.UnixTime(s.Updated),
 		Hash: s.Tail.Hash, Position: page.FormatPosition(s.Tail.Seq),
 	}
 	if !s.Head.IsZero() {
