@@ -14,15 +14,14 @@ import (
 // extraction, in tokens of approx-1. Nobody reads it, but chunks pass it on.
 const maxExtractionSummary = 4000
 
-// Extractors returns the tiers that extract memories under a policy for a session of a
-// model, in the policy's order; none if its template asks for no memories, if it compacts
+// Extractors returns the tiers of a session's model that extract memories under a policy, in the policy's order; none if its template asks for no memories, if it compacts
 // only on request, or if no tier asks a model. A tier that asks none finds no memories.
-func Extractors(p policy.Policy, model string, tiers []Tier) (out []Tier) {
+func Extractors(p policy.Policy, tiers []Tier) (out []Tier) {
 	t, _ := summary.FindTemplate(p.Template)
 	if p.Mode == policy.Manual || t.Shape != summary.Blocks && t.Shape != summary.Facts {
 		return nil
 	}
-	for _, t := range order(p.Tiers, ForModel(tiers, p.SummaryModels(model)...)) {
+	for _, t := range order(p.Tiers, tiers) {
 		if !t.Local {
 			out = append(out, t)
 		}

@@ -19,9 +19,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/responses"
 
 	"nexus/cmd/internal/provider/providertest"
 	"nexus/cmd/nexusd/internal/faulttest"
@@ -30,66 +27,6 @@ import (
 // clientsFolder has the node_modules of clients that are not ours; docs/TESTING.md says
 // which.
 var clientsFolder = flag.String("clients", "", "folder with a node_modules of client libraries, for TestRealClients")
-
-// The Go library goes through a conversation with a tool, a stream, a fork and a retry,
-// before a provider of each kind.
-func TestGoClientHasAConversation(t *testing.T) {
-	config, servers := scriptedProviders(t)
-	d := startForSuite(t, faulttest.Build(t, "."), t.TempDir(), config)
-	for _, kind := range providertest.Kinds() {
-		t.Run(kind, func(t *testing.T) {
-			c := openai.NewClient(option.WithBaseURL(d.HTTP+"/v1"), option.WithAPIKey("none"))
-			model := "model-of-" + kind
-			text := func(s string) responses.ResponseNewParamsInputUnion {
-				return responses.ResponseNewParamsInputUnion{OfString: openai.String(s)}
-			}
-			weather := responses.ToolParamOfFunction("get_weather", map[string]any{"type": "object", "properties": map[string]any{"place": map[string]any{"type": "string"}}, "required": []string{"place"}}, false)
-			asked, err := c.Responses.New(t.Context(), responses.ResponseNewParams{Model: model, Input: text("the weather please"), Tools: []responses.ToolUnionParam{weather}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			call := asked.Output[len(asked.Output)-1]
-			if call.Type != "function_call" || call.Name != "get_weather" {
-				t.Fatalf("%s", asked.RawJSON())
-			}
-			output := responses.ResponseInputItemParamOfFunctionCallOutput("rain")
-			output.OfFunctionCallOutput.CallID = openai.String(call.CallID)
-			told, err := c.Responses.New(t.Context(), responses.ResponseNewParams{Model: model, PreviousResponseID: openai.String(asked.ID), Tools: []responses.ToolUnionParam{weather},
-				Input: responses.ResponseNewParamsInputUnion{OfInputItemList: responses.ResponseInputParam{output}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if told.OutputText() != "The tools say: rain" {
-				t.Errorf("%q", told.OutputText())
-			}
-			s := c.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{Model: model, PreviousResponseID: openai.String(told.ID), Input: text("exactly: one two three")})
-			var said strings.Builder
-			last := ""
-			for s.Next() {
-				e := s.Current()
-				if last = e.Type; e.Type == "response.output_text.delta" {
-					said.WriteString(e.Delta)
-				}
-			}
-			if s.Err() != nil || said.String() != "one two three" || last != "response.completed" {
-				t.Errorf("%v: %q, at last %s", s.Err(), said.String(), last)
-			}
-			fork := responses.ResponseNewParams{Model: model, PreviousResponseID: openai.String(told.ID), Input: text("exactly: another way")}
-			key := option.WithHeader("Idempotency-Key", "retry "+kind)
-			once, err := c.Responses.New(t.Context(), fork, key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			twice, err := c.Responses.New(t.Context(), fork, key)
-			if err != nil || twice.ID != once.ID || !strings.Contains(once.RawJSON(), `"forked_from"`) || servers[kind].Count("another way") != 1 {
-				t.Errorf("%v: %s, then %s after %d calls", err, once.RawJSON(), twice.RawJSON(), servers[kind].Count("another way"))
-			}
-			if errs := servers[kind].Refused(); len(errs) > 0 {
-				t.Error(errs)
-			}
-		})
-	}
-}
 
 // nodeClient runs a script of testdata/clients with the packages of the folder.
 func nodeClient(t *testing.T, dir, script string, args ...string) {

@@ -65,19 +65,15 @@ files of the credentials that it made.
   --search on|off      an index of the words of all that is stored, in plain
                        text in the data folder (default on)
   --log-level LEVEL    debug, info, warn or error (default info)
-  --summarizer openai|anthropic
-                       have a model write the summaries; without it they are
-                       extracted, and no model is ever called
-  --summarizer-url URL, --summarizer-model NAME, --summarizer-window TOKENS
-                       where it is; openai is every server that speaks its API
-  --summarizer-key-file FILE
-                       its key (or NEXUS_SUMMARIZER_KEY; no flag takes it)
+  --summarizer PROVIDER/MODEL
+                       have a model of a [[provider]] row write the summaries;
+                       without it they are extracted, and no model is asked
   --summarizer-spend-limit DOLLARS
                        most that summaries may cost in a UTC day; then they are
                        extracted
   --config FILE        TOML with the same names, as max_store = 1000000000;
                        [[user]], [[token]], [[agent]], [[provider]] (models
-                       behind /v1), [[summarizers]] and [[model]] rows, and
+                       behind /v1 and for summaries) and [[model]] rows, and
                        [watch], stand only there
   --version, --help
 
@@ -125,10 +121,6 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs.StringVar(&flags.Search, "search", "", "")
 	fs.StringVar(&flags.LogLevel, "log-level", "", "")
 	fs.StringVar(&flags.Summarizer, "summarizer", "", "")
-	fs.StringVar(&flags.SummarizerURL, "summarizer-url", "", "")
-	fs.StringVar(&flags.SummarizerModel, "summarizer-model", "", "")
-	fs.Uint64Var(&flags.SummarizerWindow, "summarizer-window", 0, "")
-	fs.StringVar(&flags.SummarizerKeyFile, "summarizer-key-file", "", "")
 	fs.Float64Var(&flags.SummarizerSpendLimit, "summarizer-spend-limit", 0, "")
 	fs.StringVar(&file, "config", "", "")
 	fs.BoolVar(&showVersion, "version", false, "")
@@ -154,10 +146,6 @@ func parse(args, environ []string) (daemon.Config, error) {
 	}
 	if err := env.ParseWithOptions(&cfg, env.Options{Environment: vars, Prefix: "NEXUS_"}); err != nil {
 		return cfg, fmt.Errorf("environment: %w", err)
-	}
-	for i := range cfg.Summarizers {
-		r := &cfg.Summarizers[i]
-		r.Key = vars["NEXUS_SUMMARIZER_KEY_"+strings.ToUpper(strings.ReplaceAll(r.Name, "-", "_"))]
 	}
 	fs.Visit(func(f *flag.Flag) {
 		switch f.Name {
@@ -209,14 +197,6 @@ func parse(args, environ []string) (daemon.Config, error) {
 			cfg.LogLevel = flags.LogLevel
 		case "summarizer":
 			cfg.Summarizer = flags.Summarizer
-		case "summarizer-url":
-			cfg.SummarizerURL = flags.SummarizerURL
-		case "summarizer-model":
-			cfg.SummarizerModel = flags.SummarizerModel
-		case "summarizer-window":
-			cfg.SummarizerWindow = flags.SummarizerWindow
-		case "summarizer-key-file":
-			cfg.SummarizerKeyFile = flags.SummarizerKeyFile
 		case "summarizer-spend-limit":
 			cfg.SummarizerSpendLimit = flags.SummarizerSpendLimit
 		}

@@ -54,7 +54,8 @@ var allowed = map[string][]string{
 	"projections":                         {"turns", "ledger", "lineage"},
 	"projections/search":                  {"turns", "ledger"},
 	"cmd/internal/build":                  {},
-	"cmd/nexusd":                          {"cmd/internal/build", "cmd/internal/provider", "turns", "ledger/api", "compactor", "compactor/summary", "compactor/llm", "ledger/jetstream/disk", "cmd/internal/daemon", "cmd/internal/agents", "cmd/internal/watch"},
+	"cmd/nexusd":                          {"cmd/internal/build", "cmd/internal/provider", "turns", "ledger/api", "ledger/jetstream/disk", "cmd/internal/daemon", "cmd/internal/agents", "cmd/internal/watch", "cmd/nexusd/internal/summaries"},
+	"cmd/nexusd/internal/summaries":       {"turns", "turns/tokens", "compactor", "compactor/llm", "compactor/overflow", "cmd/internal/provider"},
 	"cmd/internal/web":                    {"turns"},
 	"cmd/internal/provider":               {"turns", "turns/interchange", "compactor/overflow"},
 	"cmd/internal/responses":              {"turns", "turns/seal", "turns/tokens", "ledger/api", "cmd/internal/provider", "cmd/internal/responses/socket", "cmd/internal/responses/window", "cmd/internal/web"},
@@ -157,14 +158,12 @@ var only = map[string][]string{
 	"github.com/prometheus/client_golang": {"cmd/internal/daemon", "cmd/internal/engine", "cmd/internal/engine/metrics", "cmd/internal/files"},
 	"github.com/modelcontextprotocol":     {"ledger/api/mcp"},
 	"github.com/google/jsonschema-go":     {"ledger/api/mcp"},
-	"github.com/openai/openai-go":         {"compactor/llm"},
 	"github.com/yuin/goldmark":            {"cmd/internal/page"},
 	"github.com/coder/websocket":          {"cmd/internal/responses/socket"},
 	"charm.land/bubbletea":                {"cmd/ledgerctl/internal/picker"},
-	"github.com/anthropics":               {"compactor/llm"},
 	"encoding/json":                       {"docs/examples/go", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
 	"math/rand":                           {},
-	"net/http":                            {"cmd/internal/responses/socket", "cmd/internal/responses", "cmd/internal/daemon", "cmd/internal/web", "cmd/internal/provider", "cmd/internal/provider/providertest", "cmd/ledgerctl/internal/doctor", "compactor/llm", "docs/examples/go", "ledger/api/mcp"},
+	"net/http":                            {"cmd/internal/responses/socket", "cmd/internal/responses", "cmd/internal/daemon", "cmd/internal/web", "cmd/internal/provider", "cmd/internal/provider/providertest", "cmd/ledgerctl/internal/doctor", "docs/examples/go", "ledger/api/mcp"},
 }
 
 // pure packages touch no network, disk or clock.

@@ -71,10 +71,6 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	cfg.Version = build.Version()
-	if cfg.Models, err = models(cfg); err != nil {
-		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
-		return 2
-	}
 	if cfg.Follow, err = follow(cfg); err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return 2

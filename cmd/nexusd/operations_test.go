@@ -88,7 +88,7 @@ func TestOperationsPageNamesEverySetting(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the page has\n%q\nthe configuration\n%q", got, want)
 	}
-	for table, row := range map[string]reflect.Type{"[[summarizers]]": reflect.TypeFor[daemon.SummarizerRow](), "[[model]]": reflect.TypeFor[daemon.ModelRow](),
+	for table, row := range map[string]reflect.Type{"[[model]]": reflect.TypeFor[daemon.ModelRow](),
 		"[[user]]": reflect.TypeFor[daemon.UserRow](), "[[token]]": reflect.TypeFor[daemon.TokenRow](), "[[agent]]": reflect.TypeFor[daemon.AgentRow](), "[watch]": reflect.TypeFor[daemon.WatchTable](),
 		"[[provider]]": reflect.TypeFor[asked.Row]()} {
 		for f := range row.Fields() {

@@ -10,12 +10,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"nexus/cmd/internal/daemon"
+	asked "nexus/cmd/internal/provider"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -25,9 +27,9 @@ import (
 func TestAModelSummarizes(t *testing.T) {
 	const key = "sk-very-secret-key"
 	var down atomic.Bool
-	var asked atomic.Int32
+	var requests atomic.Int32
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		if r.Header.Get("Authorization") != "Bearer "+key || down.Load() {
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = io.WriteString(w, `{"error":{"message":"no, `+r.Header.Get("Authorization")+`"}}`)
@@ -43,10 +45,9 @@ func TestAModelSummarizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	logs := new(lockedBuffer)
-	cfg := daemon.Config{Data: data, Logger: slog.New(slog.NewTextHandler(logs, nil)),
-		Summarizer: "openai", SummarizerURL: provider.URL, SummarizerModel: "m", SummarizerKeyFile: keyFile}
-	var err error
-	if cfg.Models, err = models(cfg); err != nil {
+	cfg := daemon.Config{Data: data, Logger: slog.New(slog.NewTextHandler(logs, nil)), Summarizer: "p/m",
+		Providers: []asked.Row{{Name: "p", Kind: "openai-chat", URL: provider.URL, KeyFile: keyFile, Models: []any{"m"}}}}
+	if err := withProviders(&cfg, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, c := startDaemon(t, cfg)
@@ -77,8 +78,8 @@ func TestAModelSummarizes(t *testing.T) {
 			t.Errorf("compaction by %s, usage %+v: %s", k.Compaction.Tier, k.Usage, *k.Compaction.Summary)
 		}
 	}
-	if asked.Load() < 2 {
-		t.Errorf("the model was asked %d times", asked.Load())
+	if requests.Load() < 2 {
+		t.Errorf("the model was asked %d times", requests.Load())
 	}
 	if v, err := c.As(api.Operator).Verify(ctx); err != nil || !v.OK {
 		t.Errorf("verify: %+v, %v", v, err)
@@ -101,8 +102,8 @@ func TestAModelSummarizes(t *testing.T) {
 }
 
 // S8-18, WOL-8: the model of a summary is the one that the policy names, or the
-// session's own where the policy says so, as far as the operator lists them; the
-// default one else. Each is asked at its own place under its own key, and the
+// session's own where the policy says so, as far as a provider has them; the
+// default one else. Each is asked at its own provider under its own key, and the
 // compaction says which it was.
 func TestS8_18WOL8ModelsByPolicyAndSession(t *testing.T) {
 	const haiku = "claude-haiku-4-5-20251001" // spec-008's summary_model
@@ -119,32 +120,38 @@ func TestS8_18WOL8ModelsByPolicyAndSession(t *testing.T) {
 	defer provider.Close()
 	file := filepath.Join(t.TempDir(), "nexus.toml")
 	err := os.WriteFile(file, []byte(fmt.Sprintf(`
-summarizer = "openai"
-summarizer_url = "%[1]s/default/"
-summarizer_model = "usual"
+summarizer = "default/usual"
 
-[[summarizers]]
-name = "side-door"
-provider = "openai"
-url = "%[1]s/side/"
-model = %[2]q
-models = ["own"]
+[[provider]]
+name = "default"
+kind = "openai-chat"
+url = "%[1]s/default"
+key_env = "FIRST"
+models = ["usual"]
+
+[[provider]]
+name = "side"
+kind = "openai-chat"
+url = "%[1]s/side"
+key_env = "SECOND"
+models = {"%[2]s" = "%[2]s", own = "own-at-side"}
 `, provider.URL, haiku)), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := parse([]string{"--config", file, "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--http", "off", "--max-store", "1000000000"},
-		[]string{"NEXUS_SUMMARIZER_KEY=one", "NEXUS_SUMMARIZER_KEY_SIDE_DOOR=two"})
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Models, err = models(cfg); err != nil {
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	if err := withProviders(&cfg, []string{"FIRST=one", "SECOND=two"}); err != nil {
 		t.Fatal(err)
 	}
 	_, c := startDaemon(t, cfg)
 	type made struct{ Tier, Model, Summary string }
 	usual, side, own := made{"llm", "usual", "usual at /default/chat/completions under one"},
-		made{"side-door", haiku, haiku + " at /side/chat/completions under two"}, made{"side-door", "own", "own at /side/chat/completions under two"}
+		made{"llm", haiku, haiku + " at /side/chat/completions under two"}, made{"llm", "own", "own-at-side at /side/chat/completions under two"}
 	for _, tc := range []struct {
 		policy, set, model string
 		want               made
@@ -190,57 +197,37 @@ models = ["own"]
 	}
 }
 
-// What a configuration's summarizers can't be is refused, each fault by its name.
-func TestSummarizerRowsThatCantBe(t *testing.T) {
-	for _, tc := range []struct{ rows, fault string }{
-		{`[[summarizers]]
-name = "llm-partial"
-provider = "openai"
-model = "b"`, `"llm-partial" is not a name, or one that is taken`},
-		{`[[summarizers]]
-name = "extractive"
-provider = "openai"
-model = "b"`, `"extractive" is not a name, or one that is taken`},
-		{`[[summarizers]]
-name = "file"
-provider = "openai"
-model = "b"`, `"file" is not a name, or one that is taken`},
-		{`[[summarizers]]
-name = "other"
-provider = "openai"
-model = "b"
-models = ["usual"]`, `summarizer other: model usual is too long, or asked by two`},
-		{`[[summarizers]]
-name = "other"
-provider = "openai"`, `summarizer other: no model is named`},
-		{`[[summarizers]]
-name = "other"
-provider = "openai"
-model = "b"
-spend_limit = -1`, `a spend limit of -1`},
-		{`[[summarizers]]
-name = "other"
-provider = "openai"
-model = "b"
-key = "sk-1"`, `key`}, // no configuration file may hold a key
+// What a configuration's summarizer can't be is refused, each fault by its name.
+func TestSummarizersThatCantBe(t *testing.T) {
+	const row = "\n[[provider]]\nname = \"p\"\nkind = \"openai-chat\"\nurl = \"http://127.0.0.1:1\"\nmodels = [\"usual\", \"nobody-knows-*\"]\n"
+	for rows, fault := range map[string]string{
+		`summarizer = "openai"` + row:       "is not PROVIDER/MODEL",
+		`summarizer = "p/"` + row:           "is not PROVIDER/MODEL",
+		`summarizer = "other/usual"` + row:  `no [[provider]] row "other" has the model "usual"`,
+		`summarizer = "p/other"` + row:      `no [[provider]] row "p" has the model "other"`,
+		`summarizer = "p/usual"`:            `no [[provider]] row "p"`,
+		"summarizer_spend_limit = -1" + row: "-1 is not a number of dollars",
+		"summarizer = \"p/nobody-knows-this\"\nsummarizer_spend_limit = 1.0" + row: `no price of model "nobody-knows-this"`, // it would never hold
+		"summarizer_url = \"http://127.0.0.1:1\"" + row:                            "summarizer_url",
+		"[[summarizers]]\nname = \"a\"\n" + row:                                    "summarizers",
 	} {
 		file := filepath.Join(t.TempDir(), "nexus.toml")
-		if err := os.WriteFile(file, []byte("summarizer = \"openai\"\nsummarizer_model = \"usual\"\n"+tc.rows), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(rows), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parse([]string{"--config", file}, nil); err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), `"usual"`, "usual"), tc.fault) {
-			t.Errorf("%s:\n got %v\nwant %s", tc.rows, err, tc.fault)
+		cfg, err := parse([]string{"--config", file}, nil)
+		if err == nil {
+			cfg.Logger = slog.New(slog.DiscardHandler)
+			err = withProviders(&cfg, nil)
 		}
-	}
-	// A limit without a price would never hold, under any of the models.
-	cfg := daemon.Config{Summarizers: []daemon.SummarizerRow{{Name: "a", Provider: "openai", Model: "gpt-5.5", Models: []string{"nobody-knows-this"}, SpendLimit: 1}}}
-	if _, err := models(cfg); err == nil || !strings.Contains(err.Error(), `no price of model "nobody-knows-this"`) {
-		t.Errorf("a spend limit without a price: %v", err)
+		if err == nil || !strings.Contains(err.Error(), fault) {
+			t.Errorf("%s:\n got %v\nwant %s", rows, err, fault)
+		}
 	}
 }
 
 // The configuration that the docs show is one that nexusd takes.
-func TestSummarizersExample(t *testing.T) {
+func TestSummarizerExample(t *testing.T) {
 	page, err := os.ReadFile("../../docs/policies/llm.md")
 	if err != nil {
 		t.Fatal(err)
@@ -251,19 +238,19 @@ func TestSummarizersExample(t *testing.T) {
 	if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := parse([]string{"--config", file}, []string{"NEXUS_SUMMARIZER_KEY_CLAUDE=k"})
+	cfg, err := parse([]string{"--config", file}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tiers, err := models(cfg)
-	if err != nil {
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	if err := withProviders(&cfg, []string{"ANTHROPIC_API_KEY=k"}); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, tier := range tiers {
+	for _, tier := range slices.Concat(cfg.Models, cfg.ModelTiers("claude-haiku-4-5-20251001"), cfg.ModelTiers("nobody-has-this")) {
 		names = append(names, tier.Name+" "+tier.Model)
 	}
-	want := "llm local-large, llm-partial local-large, llm claude-haiku-4-5-20251001, llm-partial claude-haiku-4-5-20251001, llm claude-opus-4-8, llm-partial claude-opus-4-8"
+	want := "llm local-large, llm-partial local-large, llm claude-haiku-4-5-20251001, llm-partial claude-haiku-4-5-20251001"
 	if got := strings.Join(names, ", "); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// meter adds up what the requests of one UTC day cost. It is safe for concurrent
+// Spend bounds what the requests of one UTC day cost. It is counted in memory, so a new process
+// begins at 0. A request that began below the limit is finished. It is safe for concurrent
 // use.
-type meter struct {
+type Spend struct {
 	limit uint64 // micro-dollars a day; 0: no limit
 
 	mu    sync.Mutex
@@ -17,8 +18,14 @@ type meter struct {
 	spent uint64
 }
 
+// NewSpend returns a bound of so many millionths of a dollar a day; 0: none.
+func NewSpend(limit uint64) *Spend { return &Spend{limit: limit} }
+
+// limited reports whether there is a limit.
+func (m *Spend) limited() bool { return m != nil && m.limit > 0 }
+
 // open returns [ErrSpend] if the day's limit is reached.
-func (m *meter) open(now time.Time) error {
+func (m *Spend) open(now time.Time) error {
 	if m.limit == 0 {
 		return nil
 	}
@@ -32,7 +39,7 @@ func (m *meter) open(now time.Time) error {
 }
 
 // add adds cost micro-dollars.
-func (m *meter) add(now time.Time, cost uint64) {
+func (m *Spend) add(now time.Time, cost uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.turn(now)
@@ -42,7 +49,7 @@ func (m *meter) add(now time.Time, cost uint64) {
 }
 
 // turn begins a new day when one has come. A clock that goes back begins none.
-func (m *meter) turn(now time.Time) {
+func (m *Spend) turn(now time.Time) {
 	if day := now.Unix() / (24 * 60 * 60); day > m.day {
 		m.day, m.spent = day, 0
 	}

@@ -10,7 +10,7 @@ import (
 // nothing back, and what is spent by it counts for the day that was the latest.
 func TestAClockThatGoesBackGivesNothingBack(t *testing.T) {
 	today := time.Date(2026, 11, 21, 0, 0, 30, 0, time.UTC)
-	m := meter{limit: 20}
+	m := Spend{limit: 20}
 	spend := func(at time.Time, want error) {
 		t.Helper()
 		if err := m.open(at); !errors.Is(err, want) {

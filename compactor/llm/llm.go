@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -20,25 +18,22 @@ import (
 // Config says which model summarizes. A Summarizer has one model, whatever the
 // session's model is. [Summarizer.For] returns one for another model.
 type Config struct {
-	Name     string        // the tier of its summaries; "": [Tier]
-	Provider string        // "openai" (and compatible servers) or "anthropic"
-	BaseURL  string        // "": the provider's default
-	Model    string        // the provider's name for it
-	Key      string        // API key; may be "" for a local server
-	Window   uint64        // tokens of one request; 0: 128000. A lower limit that the provider reports replaces it
-	Timeout  time.Duration // of one request with its retries; 0: 2 minutes
-	Retries  int           // of one request, on 429 and 5xx, if no style says when; negative: none; 0: 2
-	Counter  tokens.Counter
+	Asks    Model         // who is asked
+	Model   string        // its name, as compactions say it
+	Thinks  bool          // its reasoning counts as tokens of the answer; false: until an answer shows it
+	Window  uint64        // tokens of one request; 0: 128000. A lower limit that the provider reports replaces it
+	Timeout time.Duration // of one request with its retries; 0: 2 minutes
+	Retries int           // of one request, if no style says when; negative: none; 0: 2
+	Counter tokens.Counter
 
 	// Style is used for templates without a style of their own. Default: the zero
 	// Style.
 	Style summary.Style
 	// Price is the model's price. Default: free.
 	Price tokens.Price
-	// SpendLimit bounds the cost of one UTC day's requests, in millionths of a
-	// dollar. It is counted in memory, so a new process begins at 0. A request that
-	// began below the limit is finished. Default 0: no limit. It needs a Price.
-	SpendLimit uint64
+	// Spend bounds the cost of one UTC day's requests, of all summarizers that have it. nil: no
+	// limit. It needs a Price.
+	Spend *Spend
 
 	Logger *slog.Logger // for advice to the operator; nil: nothing is logged
 
@@ -68,115 +63,77 @@ var (
 	ErrSpend = errors.New("the spend limit is reached")
 )
 
-// request is a request to a provider.
-type request struct {
-	system, user string
-	maxTokens    uint64 // of the answer with the reasoning before it
-	once         bool   // the library does not retry
+// Request is one request to a model.
+type Request struct {
+	System, User string
+	MaxTokens    uint64 // of the answer with the reasoning before it
 }
 
-// answer is a provider's answer.
-type answer struct {
-	text    string
-	cut     bool // cut off at the limit of its length
-	thought bool // the model also wrote reasoning, which counts
-	usage   turns.Usage
+// Answer is a model's answer.
+type Answer struct {
+	Text    string
+	Cut     bool // cut off at the limit of its length
+	Thought bool // the model also wrote reasoning, which counts
+	Usage   turns.Usage
 }
 
-// model is one provider behind its library. It returns ctx's errors, a [fault], or
-// [ErrAnswer]; the usage of an answer with ErrAnswer counts.
-type model interface {
-	ask(ctx context.Context, r request) (answer, error)
+// Model asks a model, once a call. It returns ctx's errors, a [*Fault], or [ErrAnswer]; the usage of
+// an answer with ErrAnswer counts. It is safe for concurrent use.
+type Model interface {
+	Ask(ctx context.Context, r Request) (Answer, error)
 }
 
 // Summarizer is a [summary.Summarizer] that asks a model. It is safe for concurrent
 // use.
 type Summarizer struct {
-	model          model
+	model          Model
 	named          string // the model's name
 	tier           string
-	like           func(Config) (*Summarizer, error) // see [Summarizer.For]
+	retries        []time.Duration // where no style says when
 	reportedLimits *reportedLimits
 	timeout        time.Duration
 	counter        tokens.Counter
 	style          summary.Style
 	price          tokens.Price
-	spend          *meter
+	spend          *Spend
 	partial        bool
 	now            func() time.Time
 	wait           func(context.Context, time.Duration) error
 }
 
-// The tiers in a Summarizer's outputs. A Summarizer with a Name uses that, and that
-// with the suffix of [PartialTier].
+// The tiers in a Summarizer's outputs.
 const (
 	Tier        = "llm"
-	PartialTier = Tier + partialSuffix
-
-	partialSuffix = "-partial"
+	PartialTier = Tier + "-partial"
 )
 
 // New returns a summarizer. It sends no request. Errors: [ErrConfig].
 func New(c Config) (*Summarizer, error) {
-	if c.Model == "" {
+	if c.Asks == nil || c.Model == "" {
 		return nil, fmt.Errorf("%w: no model is named", ErrConfig)
-	}
-	if c.BaseURL != "" {
-		u, err := url.Parse(c.BaseURL)
-		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" {
-			return nil, fmt.Errorf("%w: the base URL is none of http or https", ErrConfig)
-		}
-		if u.Scheme == "http" && c.Key != "" && !loopback(u.Hostname()) {
-			return nil, fmt.Errorf("%w: a key is not sent over http to %s; use https", ErrConfig, u.Hostname())
-		}
 	}
 	if err := c.Style.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: style: %w", ErrConfig, err)
 	}
-	if c.SpendLimit > 0 && c.Price == (tokens.Price{}) {
+	if c.Spend.limited() && c.Price == (tokens.Price{}) {
 		return nil, fmt.Errorf("%w: a spend limit without a price would never hold", ErrConfig)
 	}
 	c.defaults()
-	return c.open(&meter{limit: c.SpendLimit})
-}
-
-// open is New with a spend meter that other summarizers may share.
-func (c Config) open(spend *meter) (*Summarizer, error) {
-	s := &Summarizer{named: c.Model, tier: c.Name, reportedLimits: &reportedLimits{window: c.Window, thinks: c.Provider == "openai" && c.BaseURL == "", log: c.Logger},
-		timeout: c.Timeout, counter: c.Counter, style: c.Style, price: c.Price, spend: spend, now: c.Now, wait: c.Wait}
-	s.like = func(other Config) (*Summarizer, error) {
-		o := c
-		o.Model, o.Window, o.Price = other.Model, other.Window, other.Price
-		o.defaults()
-		return o.open(spend)
-	}
-	switch c.Provider {
-	case "openai":
-		s.model = newOpenAI(c)
-	case "anthropic":
-		s.model = newAnthropic(c)
-	default:
-		return nil, fmt.Errorf("%w: provider %.40q is none of openai, anthropic", ErrConfig, c.Provider)
+	s := &Summarizer{model: c.Asks, named: c.Model, tier: Tier, reportedLimits: &reportedLimits{model: c.Model, window: c.Window, thinks: c.Thinks, log: c.Logger},
+		timeout: c.Timeout, counter: c.Counter, style: c.Style, price: c.Price, spend: c.Spend, now: c.Now, wait: c.Wait}
+	for i := range c.Retries {
+		s.retries = append(s.retries, firstRetry<<i)
 	}
 	return s, nil
 }
 
-// For returns a summarizer like s for another model, with the same server and key.
-// window 0 is the default one. Both share the spend limit. Errors: [ErrConfig].
-func (s *Summarizer) For(model string, window uint64, price tokens.Price) (*Summarizer, error) {
-	if model == "" {
-		return nil, fmt.Errorf("%w: no model is named", ErrConfig)
-	}
-	return s.like(Config{Model: model, Window: window, Price: price})
-}
+// firstRetry is the wait before the first retry; each further one is twice as long.
+const firstRetry = 500 * time.Millisecond
 
 // Model returns the name of the model that s asks.
 func (s *Summarizer) Model() string { return s.named }
 
 func (c *Config) defaults() {
-	if c.Name == "" {
-		c.Name = Tier
-	}
 	if c.Window == 0 {
 		c.Window = 128_000
 	}
@@ -192,6 +149,9 @@ func (c *Config) defaults() {
 	if c.Counter == nil {
 		c.Counter = tokens.Approx{}
 	}
+	if c.Spend == nil {
+		c.Spend = NewSpend(0)
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -203,17 +163,12 @@ func (c *Config) defaults() {
 	}
 }
 
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || (ip != nil && ip.IsLoopback())
-}
-
 // Partial returns the tier after s. It skips halves that exceed the style's share of
 // the window, and says so in the summary, instead of failing or shortening them. It
 // shares s's model and spend limit. Source: GSV, tier 2.
 func (s *Summarizer) Partial() *Summarizer {
 	p := *s
-	p.partial, p.tier = true, s.tier+partialSuffix
+	p.partial, p.tier = true, PartialTier
 	return &p
 }
 
@@ -384,26 +339,26 @@ func (j *job) ask(ctx context.Context, system, content string, of summary.Input,
 		return "", err
 	}
 	limit := j.template.AnswerTokens(j.input.MaxTokens)
-	a, err := j.tries(ctx, request{system: system, user: content, maxTokens: j.limit}, j.style.Retries)
+	a, err := j.tries(ctx, Request{System: system, User: content, MaxTokens: j.limit}, j.style.Retries)
 	if err == nil || errors.Is(err, ErrAnswer) {
 		j.charge(a, system, content)
 	}
 	if err != nil {
 		return "", err
 	}
-	if a.cut && a.thought {
+	if a.Cut && a.Thought {
 		return "", errThought
 	}
-	a.text = strings.TrimSpace(a.text)
+	a.Text = strings.TrimSpace(a.Text)
 	switch {
-	case a.text == "" || !utf8.ValidString(a.text):
+	case a.Text == "" || !utf8.ValidString(a.Text):
 		return "", fmt.Errorf("%w: it is empty, or not UTF-8", ErrAnswer)
-	case a.cut:
+	case a.Cut:
 		return "", fmt.Errorf("%w: it was cut at its limit of %d tokens", ErrAnswer, j.limit)
-	case j.counter.Text(a.text) > max(limit, j.counter.Text(content)):
+	case j.counter.Text(a.Text) > max(limit, j.counter.Text(content)):
 		return "", fmt.Errorf("%w: it is longer than what it summarizes", ErrAnswer)
 	}
-	out, err := j.template.Parse(a.text, halves)
+	out, err := j.template.Parse(a.Text, halves)
 	if err == nil {
 		of.MaxTokens = j.input.MaxTokens
 		err = summary.Thin(of, out)
@@ -427,11 +382,11 @@ func (j *job) onRecord() []string {
 
 // charge adds the cost of an answer. For an answer without usage it uses the
 // counter's estimate.
-func (j *job) charge(a answer, system, content string) {
-	j.usage = j.usage.Plus(a.usage)
-	u := a.usage
+func (j *job) charge(a Answer, system, content string) {
+	j.usage = j.usage.Plus(a.Usage)
+	u := a.Usage
 	if u == (turns.Usage{}) {
-		u = turns.Usage{InputTokens: j.counter.Text(system) + j.counter.Text(content), OutputTokens: j.counter.Text(a.text)}
+		u = turns.Usage{InputTokens: j.counter.Text(system) + j.counter.Text(content), OutputTokens: j.counter.Text(a.Text)}
 	}
 	cost := j.price.Of(u)
 	j.spend.add(j.now(), cost)

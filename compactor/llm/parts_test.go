@@ -18,27 +18,29 @@ import (
 )
 
 // scripted returns a summarizer whose model is a function; it keeps what was asked.
-func scripted(t *testing.T, c Config, f func(n int, r request) (answer, error)) (*Summarizer, *[]request) {
+func scripted(t *testing.T, c Config, f func(n int, r Request) (Answer, error)) (*Summarizer, *[]Request) {
 	t.Helper()
-	c.Provider, c.Model, c.BaseURL = "openai", "m", "http://127.0.0.1:1"
+	var asked []Request
+	c.Asks = modelFunc(func(_ context.Context, r Request) (Answer, error) {
+		asked = append(asked, r)
+		return f(len(asked), r)
+	})
+	if c.Model == "" {
+		c.Model = "m"
+	}
 	s, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var asked []request
-	s.model = modelFunc(func(_ context.Context, r request) (answer, error) {
-		asked = append(asked, r)
-		return f(len(asked), r)
-	})
 	return s, &asked
 }
 
-func blocks(n int, _ request) (answer, error) {
-	return answer{text: fmt.Sprintf("<summary>summary %d</summary><memories>- fact %d\n- the same\n- noted</memories>", n, n), usage: turns.Usage{InputTokens: 10, OutputTokens: 1}}, nil
+func blocks(n int, _ Request) (Answer, error) {
+	return Answer{Text: fmt.Sprintf("<summary>summary %d</summary><memories>- fact %d\n- the same\n- noted</memories>", n, n), Usage: turns.Usage{InputTokens: 10, OutputTokens: 1}}, nil
 }
 
-func plain(n int, _ request) (answer, error) {
-	return answer{text: fmt.Sprintf("summary %d", n), usage: turns.Usage{InputTokens: 10, OutputTokens: 1}}, nil
+func plain(n int, _ Request) (Answer, error) {
+	return Answer{Text: fmt.Sprintf("summary %d", n), Usage: turns.Usage{InputTokens: 10, OutputTokens: 1}}, nil
 }
 
 // GSV-4: chunks of a quarter of the window, in order, each asked about with the
@@ -57,7 +59,7 @@ func TestChunksRollInOrder(t *testing.T) {
 	}
 	all := ""
 	for i, r := range *asked {
-		known, rest, _ := strings.Cut(r.user, "</memories>\n")
+		known, rest, _ := strings.Cut(r.User, "</memories>\n")
 		previous, content, _ := strings.Cut(rest, "</summary>\n")
 		if n := (tokens.Approx{}).Text(content); n > window/4+8 || (i < len(*asked)-1 && n < window/8) {
 			t.Errorf("chunk %d has %d tokens", i+1, n)
@@ -148,7 +150,7 @@ func TestPartialSummarySkipsWhatIsTooLarge(t *testing.T) {
 	}
 	all := ""
 	for _, r := range *asked {
-		all += r.user
+		all += r.User
 	}
 	for i := range 12 {
 		if got, want := strings.Contains(all, fmt.Sprintf("said %d ", i)), i != 4 && i != 5 && i != 9; got != want && i > 0 {
@@ -194,7 +196,7 @@ func TestMuchOnRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, _, _ := strings.Cut((*asked)[0].user, "</memories>")
+	known, _, _ := strings.Cut((*asked)[0].User, "</memories>")
 	if n := (tokens.Approx{}).Text(known); n > 1000 || n < 800 || !strings.Contains(known, "- note 399 of") || strings.Contains(known, "- the same") {
 		t.Errorf("%d tokens are on record", n)
 	}
@@ -222,8 +224,8 @@ func TestManyMessages(t *testing.T) {
 		t.Errorf("%+v, %v, %d requests", out, err, len(*asked))
 	}
 	for _, r := range *asked {
-		if !strings.Contains(r.user, "\n## 7 user\n") {
-			t.Errorf("%.100q", r.user)
+		if !strings.Contains(r.User, "\n## 7 user\n") {
+			t.Errorf("%.100q", r.User)
 		}
 	}
 }
@@ -244,7 +246,7 @@ func TestSmallWindow(t *testing.T) {
 			t.Errorf("%q: %v", template, err)
 		}
 		for _, r := range *asked {
-			if n := (tokens.Approx{}).Text(r.system) + (tokens.Approx{}).Text(r.user) + r.maxTokens; n > window {
+			if n := (tokens.Approx{}).Text(r.System) + (tokens.Approx{}).Text(r.User) + r.MaxTokens; n > window {
 				t.Errorf("%q: a request of %d tokens", template, n)
 			}
 		}
@@ -266,8 +268,8 @@ func TestImagesAreCountedAndNotSent(t *testing.T) {
 	if out.Text != "summary 1\n\n"+summary.ImagesNote(2) {
 		t.Errorf("%q", out.Text)
 	}
-	if len(*asked) != 1 || len((*asked)[0].user) > 1000 {
-		t.Errorf("%d requests, the first of %d bytes", len(*asked), len((*asked)[0].user))
+	if len(*asked) != 1 || len((*asked)[0].User) > 1000 {
+		t.Errorf("%d requests, the first of %d bytes", len(*asked), len((*asked)[0].User))
 	}
 }
 
@@ -287,14 +289,14 @@ func TestPartsAreSummarizedAndMerged(t *testing.T) {
 	}
 	want := ""
 	for i, r := range (*asked)[:n-1] {
-		if strings.Contains(r.user, "<summary>") != (i == 0) {
-			t.Errorf("part %d begins with %.60q", i+1, r.user)
+		if strings.Contains(r.User, "<summary>") != (i == 0) {
+			t.Errorf("part %d begins with %.60q", i+1, r.User)
 		}
 		want += fmt.Sprintf("<summary>\nsummary %d\n</summary>\n", i+1)
 	}
 	last := (*asked)[n-1]
-	if last.user != want || !strings.Contains(last.system, "consecutive parts") {
-		t.Errorf("the merge: %q of %q", last.system, last.user)
+	if last.User != want || !strings.Contains(last.System, "consecutive parts") {
+		t.Errorf("the merge: %q of %q", last.System, last.User)
 	}
 
 	// One part needs no merge.
@@ -306,11 +308,11 @@ func TestPartsAreSummarizedAndMerged(t *testing.T) {
 
 // Summaries that do not fit one request are merged by neighbors first.
 func TestMergeInRounds(t *testing.T) {
-	s, asked := scripted(t, Config{Window: 4000}, func(n int, r request) (answer, error) {
+	s, asked := scripted(t, Config{Window: 4000}, func(n int, r Request) (Answer, error) {
 		if n > 40 {
 			t.Fatal("no end")
 		}
-		return answer{text: fmt.Sprintf("S%d. ", n) + strings.Repeat("words ", 200)}, nil
+		return Answer{Text: fmt.Sprintf("S%d. ", n) + strings.Repeat("words ", 200)}, nil
 	})
 	in := input(200, 900)
 	in.Template = "wolffish"
@@ -320,10 +322,10 @@ func TestMergeInRounds(t *testing.T) {
 	}
 	merges := 0
 	for _, r := range *asked {
-		if n := (tokens.Approx{}).Text(r.user); n > 4000 {
+		if n := (tokens.Approx{}).Text(r.User); n > 4000 {
 			t.Errorf("a request of %d tokens", n)
 		}
-		if strings.Contains(r.system, "consecutive parts") {
+		if strings.Contains(r.System, "consecutive parts") {
 			merges++
 		}
 	}
@@ -334,8 +336,8 @@ func TestMergeInRounds(t *testing.T) {
 
 // AUT-4: A memory names the turns that it comes from, in whichever part they stood.
 func TestMemoriesNameTheirTurns(t *testing.T) {
-	s, asked := scripted(t, Config{Window: 4000}, func(n int, _ request) (answer, error) {
-		return answer{text: fmt.Sprintf("```json\n{\"episodic_summary\":\"summary %d\",\"semantic_facts\":[{\"type\":\"fact\",\"text\":\"one\",\"turns\":[1,%d]},{\"type\":\"fact\",\"text\":\"one.\",\"turns\":[30]}]}\n```", n, n*7)}, nil
+	s, asked := scripted(t, Config{Window: 4000}, func(n int, _ Request) (Answer, error) {
+		return Answer{Text: fmt.Sprintf("```json\n{\"episodic_summary\":\"summary %d\",\"semantic_facts\":[{\"type\":\"fact\",\"text\":\"one\",\"turns\":[1,%d]},{\"type\":\"fact\",\"text\":\"one.\",\"turns\":[30]}]}\n```", n, n*7)}, nil
 	})
 	in := input(30, 900)
 	for i := range in.Halves {
@@ -358,8 +360,8 @@ func TestMemoriesNameTheirTurns(t *testing.T) {
 // Forged tags: those in the content do not reach the model, and an answer with
 // one is refused with nothing of it in the error.
 func TestForgedTags(t *testing.T) {
-	s, asked := scripted(t, Config{}, func(int, request) (answer, error) {
-		return answer{text: "<summary>secret-words</summary><memories>- secret-words</memories></summary>", usage: turns.Usage{InputTokens: 9}}, nil
+	s, asked := scripted(t, Config{}, func(int, Request) (Answer, error) {
+		return Answer{Text: "<summary>secret-words</summary><memories>- secret-words</memories></summary>", Usage: turns.Usage{InputTokens: 9}}, nil
 	})
 	in := input(1, 100)
 	in.Template = "gsv"
@@ -371,8 +373,8 @@ func TestForgedTags(t *testing.T) {
 	if out.Text != "" || out.Memories != nil || out.Usage == nil || out.Usage.InputTokens != 9 {
 		t.Errorf("%+v", out)
 	}
-	if strings.Contains((*asked)[0].user, "<") {
-		t.Errorf("%q", (*asked)[0].user)
+	if strings.Contains((*asked)[0].User, "<") {
+		t.Errorf("%q", (*asked)[0].User)
 	}
 }
 
@@ -406,7 +408,7 @@ func TestShortenFits(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := (*asked)[0]
-		if n := (tokens.Approx{}).Text(r.user) + (tokens.Approx{}).Text(r.system) + r.maxTokens; n > 4000 || n < 3000 || len(*asked) != 1 {
+		if n := (tokens.Approx{}).Text(r.User) + (tokens.Approx{}).Text(r.System) + r.MaxTokens; n > 4000 || n < 3000 || len(*asked) != 1 {
 			t.Errorf("%.10q: %d tokens for a window of 4000", text, n)
 		}
 	}

@@ -13,7 +13,8 @@ import (
 // reportedLimits are a model's limits as its provider's answers report them. They
 // only get tighter, and live in memory. They are safe for concurrent use.
 type reportedLimits struct {
-	log *slog.Logger
+	log   *slog.Logger
+	model string
 
 	mu     sync.Mutex
 	window uint64 // tokens of a request
@@ -52,7 +53,7 @@ func (d *reportedLimits) now() (window, answer uint64, thinks bool) {
 func (d *reportedLimits) smaller(j *job, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var f *fault
+	var f *Fault
 	switch {
 	case errors.Is(err, errThought):
 		again := !d.thinks
@@ -60,8 +61,8 @@ func (d *reportedLimits) smaller(j *job, err error) bool {
 		return again
 	case !errors.As(err, &f):
 		return false
-	case f.size.Overflow():
-		next := f.size.Window
+	case f.Size.Overflow():
+		next := f.Size.Window
 		if next == 0 || next >= j.window {
 			next = j.window / 2
 		}
@@ -70,10 +71,10 @@ func (d *reportedLimits) smaller(j *job, err error) bool {
 		}
 		if next < d.window {
 			d.window = next
-			d.log.Warn("the summarizer's model takes less than its window was said to be; set --summarizer-window", "window", next)
+			d.log.Warn("the model of the summaries takes less than its context window is said to be; give its [[model]] row a smaller context_window", "model", d.model, "window", next)
 		}
 		return true
-	case f.size.Kind == overflow.OutputCap:
+	case f.Size.Kind == overflow.OutputCap:
 		next := j.limit / 2
 		if next < leastAnswer {
 			return false

@@ -15,9 +15,7 @@ import (
 	"nexus/cmd/internal/engine/cache"
 	"nexus/cmd/internal/provider"
 	"nexus/compactor"
-	"nexus/compactor/plan"
 	"nexus/ledger/api"
-	"nexus/turns"
 	"nexus/turns/tokens"
 )
 
@@ -102,30 +100,14 @@ type Config struct {
 	// LogLevel is debug, info, warn or error. Default info.
 	LogLevel string `toml:"log_level" env:"LOG_LEVEL"`
 
-	// Summarizer is a model that writes summaries: "openai" (that and all
-	// servers that speak its chat completions) or "anthropic"; "": none is asked.
-	// The daemon tries it first, and the extractive summarizer if it fails.
+	// Summarizer is the model that writes summaries, as PROVIDER/MODEL: the name of a row of
+	// Providers, and of one of its models. "": none is asked. The daemon tries it first, and the
+	// extractive summarizer if it fails.
 	Summarizer string `toml:"summarizer" env:"SUMMARIZER"`
-	// SummarizerURL is its base URL; "": the provider's own.
-	SummarizerURL string `toml:"summarizer_url" env:"SUMMARIZER_URL"`
-	// SummarizerModel is the model's name at the provider.
-	SummarizerModel string `toml:"summarizer_model" env:"SUMMARIZER_MODEL"`
-	// SummarizerWindow is the tokens that a request to it may have. Default 128000.
-	SummarizerWindow uint64 `toml:"summarizer_window" env:"SUMMARIZER_WINDOW"`
-	// SummarizerKeyFile is a file with its API key on the first line; the
-	// environment's NEXUS_SUMMARIZER_KEY wins. The key is in no other place: no
-	// flag takes it, for others see those, and no event, log or error holds it.
-	SummarizerKeyFile string `toml:"summarizer_key_file" env:"SUMMARIZER_KEY_FILE"`
-	SummarizerKey     string `toml:"-" env:"SUMMARIZER_KEY"`
 	// SummarizerSpendLimit is the most that summaries may cost in a UTC day, in US
 	// dollars, by the price of the model table; then the extract takes their place.
 	// 0: no limit. It is counted in memory: a restart begins at nothing.
 	SummarizerSpendLimit float64 `toml:"summarizer_spend_limit" env:"SUMMARIZER_SPEND_LIMIT"`
-
-	// Summarizers are further models that write summaries, for the sessions whose
-	// policy wants one of them ([compactor.Policy.SummaryModels]). The others have
-	// that of Summarizer, or of the first of these where there is none.
-	Summarizers []SummarizerRow `toml:"summarizers" env:"-"`
 
 	// Model has rows of the model table: the limits of sessions that name a model and
 	// state no window. A row here replaces the row of nexusd with the same name.
@@ -144,6 +126,9 @@ type Config struct {
 	// Models are the summarizers that are tried before the extract; see
 	// [Config.Summarizer], which nexusd makes them of.
 	Models []compactor.Tier `toml:"-" env:"-"`
+	// ModelTiers returns the summarizers of a model that a policy or a session names; nil if
+	// there is none, or if the function is nil.
+	ModelTiers func(model string) []compactor.Tier `toml:"-" env:"-"`
 	// Provider returns who answers for a model of /v1, and its name there; nil: nobody.
 	Provider func(model string) (client provider.Client, upstream string, err error) `toml:"-" env:"-"`
 	// ProviderModels lists the models of GET /v1/models; nil: none.
@@ -175,67 +160,13 @@ type ModelRow struct {
 	CacheHour      float64 `toml:"price_cache_write_1h"` // of what stays in the cache for an hour
 }
 
-// SummarizerRow is a model that writes summaries, like [Config.Summarizer] and
-// what belongs to it, which is the row of the name "llm".
-type SummarizerRow struct {
-	Name     string `toml:"name"`     // what its compactions have as tier
-	Provider string `toml:"provider"` // openai or anthropic
-	URL      string `toml:"url"`
-	Model    string `toml:"model"`
-	// Models are others that it may be asked for, by their names at the provider.
-	// Nobody else's choice counts: a policy or a session that names a model which
-	// stands nowhere here has the default one's summary.
-	Models     []string `toml:"models"`
-	Window     uint64   `toml:"window"`
-	KeyFile    string   `toml:"key_file"` // NEXUS_SUMMARIZER_KEY_NAME wins
-	SpendLimit float64  `toml:"spend_limit"`
-	Key        string   `toml:"-"`
-}
-
-// AllModels returns every model that the summarizer may be asked for, its own first.
-func (r SummarizerRow) AllModels() []string { return append([]string{r.Model}, r.Models...) }
-
-// SummarizerRows returns all summarizers, the default one first.
-func (c Config) SummarizerRows() []SummarizerRow {
-	if c.Summarizer == "" {
-		return c.Summarizers
+// checkSummarizer lists the faults of c's summarizer.
+func (c Config) checkSummarizer(bad func(format string, args ...any)) {
+	if row, model, ok := strings.Cut(c.Summarizer, "/"); c.Summarizer != "" && (!ok || row == "" || model == "") {
+		bad("summarizer: %.60q is not PROVIDER/MODEL: the name of a [[provider]] row, and of one of its models", c.Summarizer)
 	}
-	first := SummarizerRow{Name: llmTier, Provider: c.Summarizer, URL: c.SummarizerURL, Model: c.SummarizerModel, Window: c.SummarizerWindow,
-		KeyFile: c.SummarizerKeyFile, SpendLimit: c.SummarizerSpendLimit, Key: c.SummarizerKey}
-	return append([]SummarizerRow{first}, c.Summarizers...)
-}
-
-// llmTier is the tier of [Config.Summarizer]. The package that it is named after
-// is linked only into nexusd.
-const llmTier = "llm"
-
-// checkSummarizers lists the faults of c's summarizers. Invariant: a model is
-// asked in one place, so that a compaction's model says which.
-func (c Config) checkSummarizers(bad func(format string, args ...any)) {
-	if c.Summarizer == "" && (c.SummarizerURL != "" || c.SummarizerModel != "" || c.SummarizerKeyFile != "") {
-		bad("summarizer: its settings are given, but not which provider it is: openai or anthropic")
-	}
-	names, models := make(map[string]bool), make(map[string]bool)
-	for _, taken := range []string{"extractive", plan.NoticeTier, plan.ElideTier, "agent", "file"} { // NEXUS_SUMMARIZER_KEY_FILE is another's
-		names[taken] = true
-	}
-	for _, r := range c.SummarizerRows() {
-		if !turns.ValidName(r.Name) || names[r.Name] || names[r.Name+"-partial"] {
-			bad("summarizers: %q is not a name, or one that is taken", r.Name)
-		}
-		names[r.Name], names[r.Name+"-partial"] = true, true
-		if !(r.SpendLimit >= 0 && r.SpendLimit < 1e9) {
-			bad("summarizer %s: a spend limit of %v is not a number of dollars", r.Name, r.SpendLimit)
-		}
-		for _, m := range r.AllModels() {
-			switch {
-			case m == "":
-				bad("summarizer %s: no model is named", r.Name)
-			case len(m) > turns.MaxName || models[m]:
-				bad("summarizer %s: model %.60q is too long, or asked by two", r.Name, m)
-			}
-			models[m] = true
-		}
+	if !(c.SummarizerSpendLimit >= 0 && c.SummarizerSpendLimit < 1e9) {
+		bad("summarizer_spend_limit: %v is not a number of dollars", c.SummarizerSpendLimit)
 	}
 }
 
@@ -387,7 +318,7 @@ func (c Config) Validate() error {
 			bad("model %q: a price is not a number of dollars", r.Name)
 		}
 	}
-	c.checkSummarizers(bad)
+	c.checkSummarizer(bad)
 	c.checkUsers(bad)
 	c.checkAgents(bad)
 	c.checkWatch(bad)

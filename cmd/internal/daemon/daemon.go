@@ -358,8 +358,8 @@ func (d *Daemon) serve(ctx context.Context) error {
 	log := &guardedLog{Log: d.log, store: d.store, outage: d.outage}
 	c := engine.Config{
 		Ledger: uid, Log: log, Blobs: &guardedBlobs{d.log.Blobs(), d.outage}, Projections: d.store, Counter: counter,
-		Tiers: append(slices.Clip(d.cfg.Models), extract),
-		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Registry: registry, Notify: d.notify,
+		Tiers: append(slices.Clip(d.cfg.Models), extract), ModelTiers: d.cfg.ModelTiers,
+		Now: time.Now, Rand: rand.Reader, Logger: d.logger, Registry: registry, Notify: d.notify,
 		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.ModelTable(), Access: d.outage.access, MayOpenMain: d.cfg.mayOpenMain,
 	}
 	if d.server != nil {

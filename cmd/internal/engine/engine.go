@@ -50,9 +50,12 @@ type Config struct {
 	Keys        content.Keys // nil seals nothing
 	Counter     tokens.Counter
 	Tiers       []compactor.Tier // summarizers, in the order in which they are tried
-	Now         func() time.Time
-	Rand        io.Reader    // safe for concurrent use
-	Logger      *slog.Logger // nil is silent; turn content is never logged
+	// ModelTiers returns the summarizers of a model that a policy or a session names and that is
+	// none of Tiers'; nil if there is none, or if the function is nil.
+	ModelTiers func(model string) []compactor.Tier
+	Now        func() time.Time
+	Rand       io.Reader    // safe for concurrent use
+	Logger     *slog.Logger // nil is silent; turn content is never logged
 	// Notify, if not nil, is called after a commit. It must not block.
 	Notify func(tenant, agent string, n api.Notification)
 	// Registry takes the engine's metrics. nil counts nothing.
@@ -129,6 +132,7 @@ func New(c Config) *Engine {
 	e.Reader = reader.New(c.Log, c.Projections, c.Now, c.Models, e.Store, e.Limits, budget)
 	e.Reader.Access, e.Reader.Acknowledged, e.Reader.Confirm = c.Access, c.Acknowledged, c.Confirm
 	e.Loader = paths.New(c.Tiers, c.MaxContent, e.Store, e.Reader, e.Limits, budget)
+	e.Loader.ModelTiers = c.ModelTiers
 	e.Writer = writer.New(c.Logger, set, c.Notify, e.Store, e.Reader, e.Limits)
 	e.Policies = policies.New(e.Store, e.Limits, e.Reader, e.Writer)
 	e.Events = events.New(e.Store, e.Limits, e.Reader, e.Writer)

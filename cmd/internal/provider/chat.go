@@ -2,7 +2,9 @@ package provider
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
+	"sync/atomic"
 
 	"nexus/turns"
 	"nexus/turns/interchange"
@@ -10,8 +12,8 @@ import (
 
 // chat is OpenAI's chat completions, which most servers speak.
 type chat struct {
-	row    string
-	openai bool // OpenAI's own server
+	row   string
+	newer *atomic.Bool // the bound of an answer goes by its newer name
 }
 
 func (chat) path() string { return "/chat/completions" }
@@ -67,12 +69,8 @@ func (d chat) body(r *Request) ([]byte, error) {
 		s.opt("strict", f.Strict)
 		m["response_format"] = members{"type": f.Type, "json_schema": s}
 	}
-	if r.MaxOutput > 0 { // OpenAI's own models refuse the old name, many servers do not know the new one
-		name := "max_tokens"
-		if d.openai {
-			name = "max_completion_tokens"
-		}
-		m[name] = r.MaxOutput
+	if r.MaxOutput > 0 {
+		m[d.limitName()] = r.MaxOutput
 	}
 	m.text("reasoning_effort", r.Reasoning.Effort)
 	m.text("verbosity", r.Verbosity)
@@ -84,6 +82,41 @@ func (d chat) body(r *Request) ([]byte, error) {
 	m.opt("presence_penalty", r.Presence)
 	m.opt("frequency_penalty", r.Frequency)
 	return turns.EncodeJSON(m)
+}
+
+// limitName is the name under which the server takes the bound of an answer. OpenAI's models
+// refuse the old one since o1, and many servers know only that.
+func (d chat) limitName() string {
+	if d.newer.Load() {
+		return "max_completion_tokens"
+	}
+	return "max_tokens"
+}
+
+// relent takes the other name where the server refuses the one that it was given. From then on
+// all requests have that.
+func (d chat) relent(r *Request, e *Error) bool {
+	if r.MaxOutput == 0 || e.Status/100 != 4 || !strings.Contains(e.Message+" "+e.Param, d.limitName()) || !notKnown.MatchString(e.Message+" "+e.Code) {
+		return false
+	}
+	newer := d.newer.Load()
+	return d.newer.CompareAndSwap(newer, !newer)
+}
+
+// notKnown matches how servers refuse a parameter.
+var notKnown = regexp.MustCompile(`(?i)unsupported|not supported|unrecognized|unknown|unexpected|not permitted|not allowed|extra fields|extra inputs`)
+
+// whole reads an answer that is no stream: its message has what the chunks of a stream would have.
+func (r *chatReader) whole(data []byte) error {
+	var c chatChunk
+	if lenient(data, &c) == nil && len(c.Choices) == 0 && c.Error.Kind() == 0 {
+		return broken("the answer has no choices")
+	}
+	if _, err := r.event(sseEvent{data: data}); err != nil {
+		return err
+	}
+	r.done = true
+	return nil
 }
 
 // thoughts gives the reasoning of the calls that the model is just making back to the
@@ -148,22 +181,10 @@ type chatChunk struct {
 	Tier    string    `json:"service_tier"`
 	Error   turns.Raw `json:"error"`
 	Choices []struct {
-		Index int `json:"index"`
-		Delta struct {
-			Content   turns.Raw `json:"content"`
-			Refusal   turns.Raw `json:"refusal"`
-			Reasoning turns.Raw `json:"reasoning_content"`
-			Thought   turns.Raw `json:"reasoning"` // as OpenRouter, vLLM and others call it
-			Calls     []struct {
-				Index    *int   `json:"index"`
-				ID       string `json:"id"`
-				Function struct {
-					Name      string    `json:"name"`
-					Arguments turns.Raw `json:"arguments"`
-				} `json:"function"`
-			} `json:"tool_calls"`
-		} `json:"delta"`
-		Finish turns.Raw `json:"finish_reason"`
+		Index   int       `json:"index"`
+		Delta   chatDelta `json:"delta"`
+		Message chatDelta `json:"message"` // of an answer that is no stream
+		Finish  turns.Raw `json:"finish_reason"`
 	} `json:"choices"`
 	Usage *struct {
 		In      count `json:"prompt_tokens"`
@@ -175,6 +196,21 @@ type chatChunk struct {
 			Reasoning count `json:"reasoning_tokens"`
 		} `json:"completion_tokens_details"`
 	} `json:"usage"`
+}
+
+type chatDelta struct {
+	Content   turns.Raw `json:"content"`
+	Refusal   turns.Raw `json:"refusal"`
+	Reasoning turns.Raw `json:"reasoning_content"`
+	Thought   turns.Raw `json:"reasoning"` // as OpenRouter, vLLM and others call it
+	Calls     []struct {
+		Index    *int   `json:"index"`
+		ID       string `json:"id"`
+		Function struct {
+			Name      string    `json:"name"`
+			Arguments turns.Raw `json:"arguments"`
+		} `json:"function"`
+	} `json:"tool_calls"`
 }
 
 func (r *chatReader) event(e sseEvent) (bool, error) {
@@ -196,25 +232,8 @@ func (r *chatReader) event(e sseEvent) (bool, error) {
 		if ch.Index != 0 { // only one was asked for
 			continue
 		}
-		thought := textOf(ch.Delta.Reasoning)
-		if thought == "" {
-			thought = textOf(ch.Delta.Thought)
-		}
-		if err := r.text(turns.Reasoning, false, thought); err != nil {
-			return false, err
-		}
-		if err := r.text(turns.Text, false, textOf(ch.Delta.Content)); err != nil {
-			return false, err
-		}
-		if err := r.text(turns.Text, true, textOf(ch.Delta.Refusal)); err != nil {
-			return false, err
-		}
-		for _, call := range ch.Delta.Calls {
-			args := textOf(call.Function.Arguments)
-			if k := call.Function.Arguments.Kind(); k == '{' || k == '[' { // a server that sends them as JSON
-				args = string(call.Function.Arguments)
-			}
-			if err := r.call(call.Index, call.ID, call.Function.Name, args); err != nil {
+		for _, d := range []*chatDelta{&ch.Delta, &ch.Message} {
+			if err := r.delta(d); err != nil {
 				return false, err
 			}
 		}
@@ -223,6 +242,33 @@ func (r *chatReader) event(e sseEvent) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// delta adds what a choice brings.
+func (r *chatReader) delta(d *chatDelta) error {
+	thought := textOf(d.Reasoning)
+	if thought == "" {
+		thought = textOf(d.Thought)
+	}
+	if err := r.text(turns.Reasoning, false, thought); err != nil {
+		return err
+	}
+	if err := r.text(turns.Text, false, textOf(d.Content)); err != nil {
+		return err
+	}
+	if err := r.text(turns.Text, true, textOf(d.Refusal)); err != nil {
+		return err
+	}
+	for _, call := range d.Calls {
+		args := textOf(call.Function.Arguments)
+		if k := call.Function.Arguments.Kind(); k == '{' || k == '[' { // a server that sends them as JSON
+			args = string(call.Function.Arguments)
+		}
+		if err := r.call(call.Index, call.ID, call.Function.Name, args); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *chatReader) head(c *chatChunk) {
@@ -261,7 +307,7 @@ func (r *chatReader) text(kind turns.PartType, refusal bool, text string) error 
 	}
 	event := Delta
 	if refusal {
-		event = RefusalDelta
+		event, r.answer.Refused = RefusalDelta, true
 	}
 	return r.b.add(r.open, event, text)
 }

@@ -88,8 +88,20 @@ func TestRepliesThatAreNoStreamsAreRefused(t *testing.T) {
 			fmt.Fprint(w, "<html>Please log in, "+key+"</html>")
 		}},
 		"an answer that is no stream": {"invalid_answer", true, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprint(w, `{"id":"x"}`)
+		}},
+		"an object that is no answer": {"invalid_answer", true, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, `{"id":"x"}`)
+		}},
+		"an object without an end": {"invalid_answer", true, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			for r.Context().Err() == nil {
+				if _, err := w.Write(bytes.Repeat([]byte(" "), 1<<16)); err != nil {
+					return
+				}
+			}
 		}},
 		"nothing": {"lost", true, func(w http.ResponseWriter, _ *http.Request) { stream(w) }},
 		"a line without an end": {"invalid_answer", true, func(w http.ResponseWriter, r *http.Request) {

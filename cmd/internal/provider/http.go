@@ -73,6 +73,18 @@ type dialect interface {
 	read(b *building) reader
 }
 
+// relenting is a dialect of which servers know different forms.
+type relenting interface {
+	// relent reports whether a server refused r for its form, and another one may be taken. From
+	// then on body renders that.
+	relent(r *Request, e *Error) bool
+}
+
+// whole is a reader that also takes an answer which is no stream, as a server gives it that does not know how.
+type whole interface {
+	whole(data []byte) error
+}
+
 // reader reads the events of one answer. It is used by one goroutine.
 type reader interface {
 	// event takes one. done: nothing more is needed.
@@ -97,16 +109,34 @@ var errTimeout = errors.New("no answer in time")
 
 // Generate implements [Client].
 func (c *client) Generate(ctx context.Context, r *Request, emit func(Event) error) (*Answer, error) {
-	body, err := c.dialect.body(r)
+	render := func() ([]byte, error) {
+		body, err := c.dialect.body(r)
+		if err != nil {
+			return nil, &Error{Status: http.StatusBadRequest, Code: "invalid_request", Message: c.redact(err.Error())}
+		}
+		return body, nil
+	}
+	body, err := render()
 	if err != nil {
-		return nil, &Error{Status: http.StatusBadRequest, Code: "invalid_request", Message: c.redact(err.Error())}
+		return nil, err
 	}
 	work, cancel := context.WithTimeoutCause(ctx, c.limits.Total, errTimeout)
 	defer cancel()
+	relented := false
 	for try := 0; ; try++ {
 		a, again, err := c.once(work, r, body, emit)
 		if err == nil {
 			return a, nil
+		}
+		if d, ok := c.dialect.(relenting); ok && !relented {
+			if e := (*Error)(nil); errors.As(err, &e) && d.relent(r, e) {
+				if body, err = render(); err != nil {
+					return nil, err
+				}
+				relented = true
+				try--
+				continue
+			}
 		}
 		if ee := (*emitError)(nil); errors.As(err, &ee) {
 			return nil, ee.err
@@ -119,7 +149,7 @@ func (c *client) Generate(ctx context.Context, r *Request, emit func(Event) erro
 			e = &Error{Code: "server_error", Message: "The provider's answer could not be read."}
 		}
 		pause := max(500*time.Millisecond<<try, e.RetryAfter)
-		if !again || try >= c.limits.Retries || pause > c.limits.MaxWait {
+		if e.Again = again; !again || r.Once || try >= c.limits.Retries || pause > c.limits.MaxWait {
 			return nil, e
 		}
 		if c.wait(work, pause) != nil {
@@ -163,12 +193,20 @@ func (c *client) once(ctx context.Context, r *Request, body []byte, emit func(Ev
 		e, again := c.refused(res)
 		return nil, again, e
 	}
-	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "text/event-stream" {
-		return nil, false, &Error{Status: res.StatusCode, Code: "invalid_answer", Message: "The provider's answer is no stream of events.", Lost: true}
-	}
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	b := &building{emit: emit, hold: r.Hold, most: min(c.limits.Kept, c.limits.Answer)}
 	rd := c.dialect.read(b)
-	in := newSSE(&watched{r: res.Body, left: c.limits.Answer, touch: func() { watch.Reset(c.limits.Idle) }}, c.limits.Event, b.keep)
+	reply := &watched{r: res.Body, left: c.limits.Answer, touch: func() { watch.Reset(c.limits.Idle) }}
+	if w, ok := rd.(whole); ok && kind == "application/json" {
+		if a, err = c.readWhole(reply, rd, w, b); err != nil {
+			return nil, false, c.inStream(ctx, err)
+		}
+		return a, false, nil
+	}
+	if kind != "text/event-stream" {
+		return nil, false, &Error{Status: res.StatusCode, Code: "invalid_answer", Message: "The provider's answer is no stream of events.", Lost: true}
+	}
+	in := newSSE(reply, c.limits.Event, b.keep)
 	for done := false; !done; {
 		ev, err := in.next()
 		if err == io.EOF {
@@ -185,6 +223,24 @@ func (c *client) once(ctx context.Context, r *Request, body []byte, emit func(Ev
 		return nil, false, c.inStream(ctx, err)
 	}
 	return a, false, nil
+}
+
+// readWhole reads an answer that is one object.
+func (c *client) readWhole(body io.Reader, rd reader, w whole, b *building) (*Answer, error) {
+	data, err := io.ReadAll(io.LimitReader(body, int64(c.limits.Event)+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > c.limits.Event {
+		return nil, errAnswer
+	}
+	if err := b.keep(len(data)); err != nil {
+		return nil, err
+	}
+	if err := w.whole(data); err != nil {
+		return nil, err
+	}
+	return rd.end()
 }
 
 // watched counts the bytes of a reply, and says when some came.
@@ -299,7 +355,9 @@ func (c *client) refused(res *http.Response) (e *Error, again bool) {
 	e = errorOf(status, message, code)
 	e.Message, e.Code, e.Param = c.redact(e.Message), c.redact(e.Code), c.redact(param)
 	e.RetryAfter = retryAfter(res.Header, c.now())
-	switch again = status == http.StatusTooManyRequests || status >= 500; {
+	switch again = status == http.StatusRequestTimeout || status == http.StatusConflict || status == http.StatusTooManyRequests || status >= 500; {
+	case res.Header.Get("X-Should-Retry") == "true":
+		again = true
 	case res.Header.Get("X-Should-Retry") == "false", e.Code == "context_length_exceeded", e.Code == "insufficient_quota":
 		again = false
 	}

@@ -278,6 +278,43 @@ func (r *messagesReader) event(e sseEvent) (bool, error) {
 	return false, nil // ping, and what is to come
 }
 
+// whole reads an answer that is no stream: a message with its blocks.
+func (r *messagesReader) whole(data []byte) error {
+	var m struct {
+		Type    string         `json:"type"`
+		ID      string         `json:"id"`
+		Model   string         `json:"model"`
+		Stop    string         `json:"stop_reason"`
+		Usage   anthropicUsage `json:"usage"`
+		Error   turns.Raw      `json:"error"`
+		Content []turns.Raw    `json:"content"`
+	}
+	if err := lenient(data, &m); err != nil {
+		return broken("the answer is not JSON of its kind")
+	}
+	if m.Type == "error" {
+		message, code, _ := failureOf(data)
+		return errorOf(0, message, code)
+	}
+	r.begun, r.done, r.reason = true, false, m.Stop
+	r.answer.ID, r.answer.Model = clip(m.ID), clip(m.Model)
+	r.count(&m.Usage)
+	for i, raw := range m.Content {
+		v := messagesEvent{Index: i}
+		if err := lenient(raw, &v.Block); err != nil {
+			return broken("block %d is not JSON of its kind", i)
+		}
+		if err := r.start(&v); err != nil {
+			return err
+		}
+		if err := r.stop(i); err != nil {
+			return err
+		}
+	}
+	r.done = true
+	return nil
+}
+
 // count takes what an event counts. Later events replace earlier ones.
 func (r *messagesReader) count(u *anthropicUsage) {
 	take := func(to **count, v *count) {

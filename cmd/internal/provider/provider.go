@@ -31,6 +31,9 @@ type Request struct {
 	ServiceTier  string
 	ExtraHeaders map[string]string // set by configuration, never by a client
 
+	// Once says that the caller repeats the call itself.
+	Once bool
+
 	// Hold is called before more of the answer is kept, with about how many bytes of memory
 	// that takes until the call ends, from the goroutine of emit. Its first error ends the
 	// call, as one of emit does. nil: nobody counts.
@@ -99,6 +102,7 @@ type Event struct {
 type Answer struct {
 	Message turns.Message // its FinishReason is one of stop, length, content_filter, tool_call
 	Usage   *turns.Usage  // nil: the provider counted nothing
+	Refused bool          // some of its text is a refusal
 	Details turns.UsageDetails
 	Model   string // that answered, as the provider says
 	ID      string // the provider's own, for its logs
@@ -120,6 +124,7 @@ type Error struct {
 	Message    string // in the provider's words, bounded and without keys
 	Param      string // of the request, where the provider names it
 	RetryAfter time.Duration
+	Again      bool // the provider refused it now, and may answer the same request later
 	Lost       bool // the request was sent and the answer did not arrive whole: the provider may have billed it
 }
 

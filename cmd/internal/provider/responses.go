@@ -342,6 +342,17 @@ func (r *responsesReader) event(e sseEvent) (bool, error) {
 	return false, nil
 }
 
+// whole reads an answer that is no stream: a response.
+func (r *responsesReader) whole(data []byte) error {
+	var v struct {
+		Status string `json:"status"`
+	}
+	if lenient(data, &v) != nil || v.Status == "" {
+		return broken("the answer is no response")
+	}
+	return r.last(v.Status, data)
+}
+
 func (r *responsesReader) added(index int, raw turns.Raw) error {
 	var it outputItem
 	if lenient(raw, &it) != nil || it.Type == "" {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"nexus/turns"
@@ -212,7 +213,9 @@ func New(rows []Row, o Options) (*Set, error) {
 		u, _ := url.Parse(r.URL) // checked
 		switch r.Kind {
 		case "openai-chat":
-			c.dialect = chat{row: r.Name, openai: u.Hostname() == "api.openai.com"}
+			newer := new(atomic.Bool)
+			newer.Store(u.Hostname() == openAIHost)
+			c.dialect = chat{row: r.Name, newer: newer}
 		case "openai-responses":
 			c.dialect = responses{row: r.Name}
 		case "anthropic":
@@ -273,6 +276,36 @@ func (r *Row) key(getenv func(string) string) (string, error) {
 		}
 	}
 	return key, nil
+}
+
+// openAIHost is OpenAI's own server.
+const openAIHost = "api.openai.com"
+
+// Thinks reports whether models of a client are known to think before they answer, within the bound
+// of their answers: those of OpenAI's own server.
+func Thinks(c Client) bool {
+	own, ok := c.(*client)
+	if !ok {
+		return false
+	}
+	u, err := url.Parse(own.url)
+	return err == nil && u.Hostname() == openAIHost
+}
+
+// In returns who answers for a model of one row, and its name there. ok is false if there is no
+// such row, or it does not name the model.
+func (s *Set) In(row, model string) (c Client, upstream string, ok bool) {
+	for i := range s.rows {
+		if s.rows[i].name != row {
+			continue
+		}
+		for _, t := range s.rows[i].routes {
+			if model != "" && matches(t.pattern, model) {
+				return s.rows[i].client, cmp.Or(t.upstream, model), true
+			}
+		}
+	}
+	return nil, "", false
 }
 
 // For returns who answers for a model, and its name there. Errors: an [*Error] with the code

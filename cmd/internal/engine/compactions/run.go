@@ -146,7 +146,7 @@ func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.I
 		progress := func(done, all int) {
 			cm.writer.Announce(c, session, "compaction.progress", turns.ID{}, "", withText(w.policy, map[string]any{"parts_done": done, "parts": all}))
 		}
-		tiers := compactor.ForModel(cm.paths.Tiers, w.policy.SummaryModels(w.model)...)
+		tiers := cm.paths.TiersFor(w.policy, w.model)
 		switch {
 		case k.Local:
 			tiers = LocalTiers(tiers)
@@ -392,7 +392,7 @@ func (cm *Compactions) preview(ctx context.Context, c reader.Caller, session tur
 	if err != nil {
 		return nil, err
 	}
-	tiers := compactor.ForModel(cm.paths.Tiers, w.policy.SummaryModels(w.model)...)
+	tiers := cm.paths.TiersFor(w.policy, w.model)
 	if local := LocalTiers(tiers); req.AtOnce || len(local) == len(tiers) {
 		_, err = compactor.Run(ctx, w.plan, local, w.path.Counter, nil)
 	}

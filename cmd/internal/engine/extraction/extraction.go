@@ -252,7 +252,7 @@ func (x *Extraction) plan(ctx context.Context, id turns.ID) (*extraction, error)
 	if e.policy, err = x.reader.ResolvePolicy(ctx, s.Tenant, e.set.Policy); err != nil {
 		return nil, err
 	}
-	if e.tiers = compactor.Extractors(e.policy, e.set.Model, x.paths.Tiers); len(e.tiers) == 0 {
+	if e.tiers = compactor.Extractors(e.policy, x.paths.TiersFor(e.policy, e.set.Model)); len(e.tiers) == 0 {
 		return nil, nil
 	}
 	return e, nil

@@ -293,13 +293,32 @@ func programMessages(meta turns.Raw) []int {
 	return turns.ProgramMessages(meta)
 }
 
+// TiersFor returns the summarizers of a session of a model under a policy: those of the first
+// model that either names and somebody has, else of the default one; and all that ask none.
+func (pl *Loader) TiersFor(pol policy.Policy, model string) []compactor.Tier {
+	want, tiers := pol.SummaryModels(model), pl.Tiers
+	for _, w := range want {
+		if pl.ModelTiers == nil || w == "" {
+			continue
+		}
+		if slices.ContainsFunc(pl.Tiers, func(t compactor.Tier) bool { return t.Model == w }) {
+			break
+		}
+		if of := pl.ModelTiers(w); len(of) > 0 {
+			tiers = append(slices.Clip(of), tiers...)
+			break
+		}
+	}
+	return compactor.ForModel(tiers, want...)
+}
+
 // prices returns the prices of the session's model and of the first summarizer whose
 // model is known.
 func (pl *Loader) prices(set *turns.Settings, pol policy.Policy) (p view.Prices) {
 	if m, ok := pl.reader.Models.Find(set.Model); ok && set.Model != "" {
 		p.Model = m.Price
 	}
-	for _, t := range compactor.ForModel(pl.Tiers, pol.SummaryModels(set.Model)...) {
+	for _, t := range pl.TiersFor(pol, set.Model) {
 		if m, ok := pl.reader.Models.Find(t.Model); ok && t.Model != "" {
 			p.Summarizer = m.Price
 			break

@@ -16,6 +16,8 @@ import (
 // Loader loads the content of root paths, within bounds. Safe for concurrent use.
 type Loader struct {
 	Tiers []compactor.Tier // summarizers, in the order in which they are tried
+	// ModelTiers returns the summarizers of a model that is none of Tiers'; nil: there are none.
+	ModelTiers func(model string) []compactor.Tier
 	// MaxContent bounds the content that a request loads of a path, in bytes.
 	// 0 means 48 MiB.
 	MaxContent int

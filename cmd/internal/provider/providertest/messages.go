@@ -147,7 +147,7 @@ func (d messages) piece(st *stream, p piece) {
 		return
 	}
 	if p.kind == reasoningPiece {
-		d.delta(st, p, map[string]any{"type": "signature_delta", "signature": signature(st.part(p.index))})
+		d.delta(st, p, map[string]any{"type": "signature_delta", "signature": Signature(st.part(p.index))})
 	}
 	st.event("content_block_stop", map[string]any{"type": "content_block_stop", "index": p.index})
 }
@@ -160,7 +160,7 @@ func (messages) delta(st *stream, p piece, delta map[string]any) {
 func (messages) block(p piece, text string) map[string]any {
 	switch p.kind {
 	case reasoningPiece:
-		return map[string]any{"type": "thinking", "thinking": text, "signature": signature(text)}
+		return map[string]any{"type": "thinking", "thinking": text, "signature": Signature(text)}
 	case callPiece:
 		return map[string]any{"type": "tool_use", "id": p.call.ID, "name": p.call.Name, "input": jsontext.Value(text)}
 	}

@@ -165,7 +165,7 @@ func (d responses) output(st *stream, p piece, text string) map[string]any {
 	switch p.kind {
 	case reasoningPiece:
 		return map[string]any{"id": id, "type": "reasoning", "status": "completed",
-			"summary": []any{map[string]any{"type": "summary_text", "text": text}}, "content": []any{}, "encrypted_content": signature(text)}
+			"summary": []any{map[string]any{"type": "summary_text", "text": text}}, "content": []any{}, "encrypted_content": Signature(text)}
 	case callPiece:
 		return map[string]any{"id": id, "type": "function_call", "status": "completed", "call_id": p.call.ID, "name": p.call.Name, "arguments": text}
 	}

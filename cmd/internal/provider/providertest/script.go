@@ -211,8 +211,8 @@ func (a Answer) pieces() (out []piece) {
 	return out
 }
 
-// signature is the opaque part of an answer's reasoning: the same text has the same one.
-func signature(reasoning string) string {
+// Signature is the opaque part of an answer's reasoning: the same text has the same one.
+func Signature(reasoning string) string {
 	return fmt.Sprintf("signature-of-%d-bytes", len(reasoning))
 }
 

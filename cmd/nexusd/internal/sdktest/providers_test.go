@@ -1,4 +1,4 @@
-package providertest
+package sdktest
 
 import (
 	"context"
@@ -15,22 +15,24 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	openairesponses "github.com/openai/openai-go/v3/responses"
+
+	"nexus/cmd/internal/provider/providertest"
 )
 
 // read is what a provider's own client makes of an answer.
 type read struct {
 	Text, Refusal string
-	Calls         []ToolCall
+	Calls         []providertest.ToolCall
 	Finish        string
 	Out           int64
 }
 
 // asked sends a prompt by the provider's own client.
-func asked(t *testing.T, s *Server, kind, prompt string, stream, tools bool) (read, error) {
+func asked(t *testing.T, s *providertest.Server, kind, prompt string, stream, tools bool) (read, error) {
 	t.Helper()
 	schema := map[string]any{"type": "object", "properties": map[string]any{"place": map[string]any{"type": "string"}}, "required": []string{"place"}}
 	switch kind {
-	case Chat:
+	case providertest.Chat:
 		c := openai.NewClient(option.WithBaseURL(s.URL+"/v1"), option.WithAPIKey("k"), option.WithMaxRetries(0))
 		p := openai.ChatCompletionNewParams{Model: "m", Messages: []openai.ChatCompletionMessageParamUnion{openai.SystemMessage("Be brief."), openai.UserMessage(prompt)}}
 		if tools {
@@ -55,10 +57,10 @@ func asked(t *testing.T, s *Server, kind, prompt string, stream, tools bool) (re
 		m := answer.Choices[0]
 		r := read{Text: m.Message.Content, Refusal: m.Message.Refusal, Finish: m.FinishReason, Out: answer.Usage.CompletionTokens}
 		for _, call := range m.Message.ToolCalls {
-			r.Calls = append(r.Calls, ToolCall{call.ID, call.Function.Name, call.Function.Arguments})
+			r.Calls = append(r.Calls, providertest.ToolCall{ID: call.ID, Name: call.Function.Name, Arguments: call.Function.Arguments})
 		}
 		return r, nil
-	case Responses:
+	case providertest.Responses:
 		c := openai.NewClient(option.WithBaseURL(s.URL+"/v1"), option.WithAPIKey("k"), option.WithMaxRetries(0))
 		p := openairesponses.ResponseNewParams{Model: "m", Instructions: openai.String("Be brief."), Input: openairesponses.ResponseNewParamsInputUnion{OfString: openai.String(prompt)}}
 		if tools {
@@ -99,7 +101,7 @@ func asked(t *testing.T, s *Server, kind, prompt string, stream, tools bool) (re
 				r.Refusal += part.Refusal
 			}
 			if it.Type == "function_call" {
-				r.Calls = append(r.Calls, ToolCall{it.CallID, it.Name, it.Arguments.OfString})
+				r.Calls = append(r.Calls, providertest.ToolCall{ID: it.CallID, Name: it.Name, Arguments: it.Arguments.OfString})
 			}
 		}
 		return r, nil
@@ -131,9 +133,9 @@ func asked(t *testing.T, s *Server, kind, prompt string, stream, tools bool) (re
 		case "text":
 			r.Text += b.Text
 		case "tool_use":
-			r.Calls = append(r.Calls, ToolCall{b.ID, b.Name, string(b.Input)})
+			r.Calls = append(r.Calls, providertest.ToolCall{ID: b.ID, Name: b.Name, Arguments: string(b.Input)})
 		case "thinking":
-			if b.Signature != signature(b.Thinking) {
+			if b.Signature != providertest.Signature(b.Thinking) {
 				t.Errorf("thinking %q has signature %q", b.Thinking, b.Signature)
 			}
 		}
@@ -147,9 +149,9 @@ func asked(t *testing.T, s *Server, kind, prompt string, stream, tools bool) (re
 // The providers' own clients read what the script says, from a stream and whole.
 func TestOwnClientsReadWhatTheScriptSays(t *testing.T) {
 	finish := map[string]map[string]string{
-		Chat:      {"stop": "stop", "length": "length", "tool": "tool_calls", "refusal": "stop"},
-		Responses: {"stop": "completed", "length": "incomplete", "tool": "completed", "refusal": "completed"},
-		Messages:  {"stop": "end_turn", "length": "max_tokens", "tool": "tool_use", "refusal": "refusal"},
+		providertest.Chat:      {"stop": "stop", "length": "length", "tool": "tool_calls", "refusal": "stop"},
+		providertest.Responses: {"stop": "completed", "length": "incomplete", "tool": "completed", "refusal": "completed"},
+		providertest.Messages:  {"stop": "end_turn", "length": "max_tokens", "tool": "tool_use", "refusal": "refusal"},
 	}
 	for _, tc := range []struct {
 		prompt, finish string
@@ -160,12 +162,12 @@ func TestOwnClientsReadWhatTheScriptSays(t *testing.T) {
 		{"#reason and reply with exactly: so", "stop", false, read{Text: "so", Out: 8}},
 		{"#length #words=3", "length", false, read{Text: "word word word", Out: 3}},
 		{"#refuse", "refusal", false, read{Refusal: "I do not answer this.", Out: 5}},
-		{"What's the weather like?", "tool", true, read{Calls: []ToolCall{{"call_1_0", "get_weather", `{"place":"an example"}`}}, Out: 2}},
+		{"What's the weather like?", "tool", true, read{Calls: []providertest.ToolCall{{ID: "call_1_0", Name: "get_weather", Arguments: `{"place":"an example"}`}}, Out: 2}},
 		{"Hello", "stop", true, read{Text: "Message 1 says: Hello", Out: 4}},
 	} {
-		for _, kind := range Kinds() {
+		for _, kind := range providertest.Kinds() {
 			for _, stream := range []bool{false, true} {
-				s := Start(t, nil)
+				s := providertest.Start(t, nil)
 				got, err := asked(t, s, kind, tc.prompt, stream, tc.tools)
 				want := tc.want
 				want.Finish = finish[kind][tc.finish]
@@ -182,10 +184,10 @@ func TestOwnClientsReadWhatTheScriptSays(t *testing.T) {
 }
 
 func TestFailuresReachTheClient(t *testing.T) {
-	for _, kind := range Kinds() {
-		s := Start(t, nil)
+	for _, kind := range providertest.Kinds() {
+		s := providertest.Start(t, nil)
 		for _, prompt := range []string{"#error=429", "#error-once=500 once", "#error-late=2 #words=3", "#cut=1", "#cut=2 #words=3"} {
-			if got, err := asked(t, s, kind, prompt, true, false); err == nil && !(kind == Chat && strings.HasPrefix(prompt, "#cut=2")) {
+			if got, err := asked(t, s, kind, prompt, true, false); err == nil && !(kind == providertest.Chat && strings.HasPrefix(prompt, "#cut=2")) {
 				t.Errorf("%s, %s: %+v, want an error", kind, prompt, got)
 			}
 		}
@@ -200,12 +202,12 @@ func TestFailuresReachTheClient(t *testing.T) {
 
 // A gate holds a stream back, piece by piece, and a client that goes away is noticed.
 func TestAGateHoldsAStream(t *testing.T) {
-	for _, kind := range Kinds() {
-		s := Start(t, nil)
+	for _, kind := range providertest.Kinds() {
+		s := providertest.Start(t, nil)
 		gate := s.Hold("slow")
 		body := map[string]any{"model": "m", "stream": true, "max_tokens": 9, "messages": []any{map[string]any{"role": "user", "content": "slow, exactly: one two three"}}}
-		path := map[string]string{Chat: "/v1/chat/completions", Messages: "/v1/messages", Responses: "/v1/responses"}[kind]
-		if kind == Responses {
+		path := map[string]string{providertest.Chat: "/v1/chat/completions", providertest.Messages: "/v1/messages", providertest.Responses: "/v1/responses"}[kind]
+		if kind == providertest.Responses {
 			body = map[string]any{"model": "m", "stream": true, "input": "slow, exactly: one two three"}
 		}
 		b, err := json.Marshal(body)
@@ -256,7 +258,7 @@ func TestWhatTheRealServersRefuseIsRefused(t *testing.T) {
 		{"messages", `{"model":"m","max_tokens":1,"messages":[{"role":"assistant","content":"x"}]}`, "first"},
 		{"messages", `{"model":"m","max_tokens":1,"messages":`, "JSON"},
 	} {
-		s := Start(t, nil)
+		s := providertest.Start(t, nil)
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1/"+tc.path, strings.NewReader(tc.body))
 		if err != nil {
 			t.Fatal(err)
