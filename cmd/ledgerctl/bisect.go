@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,33 +19,23 @@ import (
 	"nexus/turns"
 )
 
-const bisectManual = `ledgerctl bisect SESSION|TURN [--every] [--repo DIR] [--base COMMIT]
-                 [--folder DIR] [--transcript FILE] -- COMMAND [ARGS]…
+const bisectManual = `ledgerctl bisect SESSION|TURN [--every] [--repo DIR] -- COMMAND [ARGS]…
 
 Finds the turn after which a command fails: runs it on the files that watch
 --code or a hook recorded after turns, in a temporary git worktree, and shows
-the turn, what it did and what it changed. Of turns that nobody recorded it
-takes files that are rebuilt from the transcript, as ledgerctl code shows them,
-if each is known: exact or as last recorded. The command passes with exit status
-0 and fails with 1 to 127, but 125 says that it can't tell: that turn is
-skipped. Any other status, or a signal, ends the search. Ignored files, such as
+the turn, what it did and what it changed. The command passes with exit status 0
+and fails with 1 to 127, but 125 says that it can't tell: that turn is skipped.
+Any other status, or a signal, ends the search. Ignored files, such as
 dependencies, are not there: let COMMAND install them.
 
 The search assumes that the command passes up to some turn and fails from there
-on. Where the files of turns are not known, or were skipped, it names the range.
+on. Where the files of turns were not recorded, or were skipped, it names the
+range.
 
   --every      run the command on the files of all turns, and name each turn
                with which it begins to fail
   --repo DIR   the git repository that has the files (else: where they were
                recorded)
-  --base COMMIT
-               the commit that an imported session began with (else: as Codex
-               states it)
-  --folder DIR where its agent worked, as the transcript writes it (else: as the
-               session states it)
-  --transcript FILE
-               the file of Claude Code that was imported: it shows more of the
-               files than an import stores
 
 Examples
   ledgerctl bisect support-42 -- go test ./...
@@ -72,7 +61,7 @@ type bisectTurn struct {
 
 func bisectCmd(e *env) *cobra.Command {
 	var every bool
-	var where codetree.Where
+	var repo string
 	c := verb("bisect SESSION|TURN -- COMMAND…", "the turn after which a command fails", 2, -1, func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 1 {
 			return fault.Usage(errors.New("the command stands after --, as in: ledgerctl bisect SESSION -- make test"))
@@ -85,34 +74,11 @@ func bisectCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(path, func(t codetree.PathTurn) bool { return t.Files == nil }) {
-			if err := e.fillPath(cmd.Context(), p, path, where); err != nil {
-				return err
-			}
-		}
-		return e.bisect(cmd.Context(), p, path, every, where.Repo, args[1:])
+		return e.bisect(cmd.Context(), p, path, every, repo, args[1:])
 	})
 	c.Flags().BoolVar(&every, "every", false, "run the command on the files of all turns")
-	c.Flags().StringVar(&where.Repo, "repo", "", "the git repository that has the files")
-	whereFlags(c, &where)
+	c.Flags().StringVar(&repo, "repo", "", "the git repository that has the files")
 	return c
-}
-
-// fillPath rebuilds the files of turns that nobody recorded. Where that can't be done they
-// stay unknown, as without a repository.
-func (e *env) fillPath(ctx context.Context, p names.Place, path []codetree.PathTurn, w codetree.Where) error {
-	had := slices.ContainsFunc(path, func(t codetree.PathTurn) bool { return t.Files != nil })
-	src, err := codetree.NewSource(ctx, p.Client, p.Session.ID, p.Turn, w)
-	if err == nil {
-		err = src.Fill(ctx, path)
-	}
-	if err != nil {
-		if had && (errors.Is(err, codetree.ErrNoRepository) || errors.Is(err, codetree.ErrNoFolder)) {
-			return nil
-		}
-		return codeHint(err)
-	}
-	return nil
 }
 
 // maxExit is the highest exit status that says that a command failed; shells use those
@@ -180,7 +146,7 @@ func (e *env) bisect(ctx context.Context, p names.Place, path []codetree.PathTur
 	})
 	switch {
 	case errors.Is(err, bisect.ErrNoTrees):
-		return fault.WithHint(err, "ledgerctl code SESSION shows what is known; --base COMMIT is the commit that the session began with; ledgerctl watch --code records the files from now on")
+		return fault.WithHint(err, "ledgerctl watch --code records the files from now on")
 	case err != nil:
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/ledgerctl/internal/codetree"
 	"nexus/cmd/ledgerctl/internal/expansion"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/names"
@@ -102,9 +101,7 @@ func rewindCmd(e *env) *cobra.Command {
 }
 
 func forkCmd(e *env) *cobra.Command {
-	var mode, label, policy, worktree string
-	var where codetree.Where
-	var partial bool
+	var mode, label, policy, worktree, repo string
 	c := verb("fork SESSION|TURN", "a new session from the head of another, or any turn", 1, 1, func(cmd *cobra.Command, args []string) error {
 		p, err := e.Find(cmd.Context(), args[0])
 		if err != nil {
@@ -127,10 +124,10 @@ func forkCmd(e *env) *cobra.Command {
 			}
 		}
 		if worktree != "" {
-			return e.forkWithCode(cmd, p, r, worktree, where, partial)
+			return e.forkWithCode(cmd, p, r, worktree, repo)
 		}
-		if where != (codetree.Where{}) || partial {
-			return fault.Usage(errors.New("--repo, --base, --folder, --transcript and --partial go with --worktree"))
+		if repo != "" {
+			return fault.Usage(errors.New("--repo goes with --worktree"))
 		}
 		f, err := c.Fork(cmd.Context(), s.ID, r)
 		if err != nil {
@@ -142,8 +139,6 @@ func forkCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&label, "label", "", "label of the new session")
 	c.Flags().StringVar(&policy, "policy", "", "another policy for the new session")
 	c.Flags().StringVar(&worktree, "worktree", "", "put the files of the turn into this folder")
-	c.Flags().StringVar(&where.Repo, "repo", "", "the git repository that has the files")
-	c.Flags().BoolVar(&partial, "partial", false, "also if some files are not known")
-	whereFlags(c, &where)
+	c.Flags().StringVar(&repo, "repo", "", "the git repository that has the files")
 	return c
 }

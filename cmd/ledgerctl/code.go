@@ -14,7 +14,6 @@ import (
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/codetree"
-	"nexus/cmd/ledgerctl/internal/edits"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/ledger/api"
@@ -57,59 +56,31 @@ func recordCode(cfg *watch.Config, limits codetree.Limits) {
 	}
 }
 
-// codeFor returns the files after a turn and the repository that has them: as recorded, else
-// as rebuilt from the transcript. Then it says in which sense they are known.
-func (e *env) codeFor(ctx context.Context, p names.Place, at turns.ID, w codetree.Where, partial bool) (*codetree.Recorded, *codetree.Repository, error) {
+// codeFor returns the files that were recorded after a turn, and the repository that has them.
+func (e *env) codeFor(ctx context.Context, p names.Place, at turns.ID, repo string) (*codetree.Recorded, *codetree.Repository, error) {
 	path, err := codetree.Path(ctx, p.Client, p.Session.ID, at)
 	if err != nil {
 		return nil, nil, err
 	}
 	if n := len(path); n > 0 && path[n-1].Files != nil {
-		from, err := codeRepository(ctx, w.Repo, path[n-1].Files)
+		from, err := codeRepository(ctx, repo, path[n-1].Files)
 		return path[n-1].Files, from, err
 	}
-	rec, src, st, err := rebuiltCode(ctx, p, at, w, partial)
-	if err != nil {
-		err = fmt.Errorf("the files after turn %s were not recorded, and can't be rebuilt: %w", at, err)
-		for i := len(path) - 1; i >= 0; i-- {
-			if path[i].Files != nil {
-				return nil, nil, fault.WithHint(err, fmt.Sprintf("the last turn before it that has files is @%d", path[i].Depth))
-			}
-		}
-		return nil, nil, codeHint(err)
-	}
-	e.Say("Rebuilt from the transcript: %s.", knownCount(st))
-	e.Say("%s", othersOf(src, st))
-	const most = 20
-	weak := slices.DeleteFunc(st.Files(), func(f edits.File) bool { return f.Status != edits.Recorded })
-	for _, f := range weak[:min(len(weak), most)] {
-		e.Say("as last recorded: %s (@%d: %s)", prose.Printable(f.Path), f.Since, f.Why.Text())
-	}
-	if more := len(weak) - most; more > 0 {
-		e.Say("as last recorded: %s more; ledgerctl code lists them", prose.Plural(uint64(more), "file"))
-	}
-	return rec, src.Repo, nil
+	return nil, nil, notRecorded(path, at)
 }
 
-// rebuiltCode rebuilds the files after a turn, and gives them to git.
-func rebuiltCode(ctx context.Context, p names.Place, at turns.ID, w codetree.Where, partial bool) (*codetree.Recorded, *codetree.Source, *edits.State, error) {
-	src, err := codetree.NewSource(ctx, p.Client, p.Session.ID, at, w)
-	if err != nil {
-		return nil, nil, nil, err
+// notRecorded is the error for a turn at the end of a path whose files nobody recorded.
+func notRecorded(path []codetree.PathTurn, at turns.ID) error {
+	if n := len(path); at.IsZero() && n > 0 {
+		at = path[n-1].ID
 	}
-	st, err := src.At(ctx)
-	if err != nil {
-		return nil, nil, nil, err
+	err := api.Errorf(api.NotFound, nil, "the files after turn %s were not recorded", at)
+	for _, t := range slices.Backward(path) {
+		if t.Files != nil {
+			return fault.WithHint(err, fmt.Sprintf("the last turn before it that has files is @%d", t.Depth))
+		}
 	}
-	trees, err := src.NewTrees(ctx)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	rec, err := trees.Tree(st, partial)
-	if err == nil {
-		err = trees.Write(ctx)
-	}
-	return rec, src, st, err
+	return fault.WithHint(err, "ledgerctl watch --code, or hooks install --code, records them from now on")
 }
 
 // codeRepository opens the repository that has recorded files: repo, else the one that
@@ -127,9 +98,9 @@ func codeRepository(ctx context.Context, repo string, rec *codetree.Recorded) (*
 
 // forkWithCode forks a session at a turn, with the files of that turn in dir. Nothing stays
 // of either if the other fails.
-func (e *env) forkWithCode(cmd *cobra.Command, p names.Place, r api.CreateFork, dir string, where codetree.Where, partial bool) error {
+func (e *env) forkWithCode(cmd *cobra.Command, p names.Place, r api.CreateFork, dir, repo string) error {
 	ctx := cmd.Context()
-	rec, from, err := e.codeFor(ctx, p, r.Turn, where, partial)
+	rec, from, err := e.codeFor(ctx, p, r.Turn, repo)
 	if err != nil {
 		return err
 	}

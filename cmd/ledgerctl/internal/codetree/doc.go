@@ -5,9 +5,7 @@
 // refs/nexus/SESSION: a chain of commits, one for each recorded turn. The ledger has an
 // event for each, on the channel code.SESSION, since a turn is immutable and its id must not
 // depend on whether files were recorded. ledgerctl watch --code and the hook of Stop record;
-// fork --worktree and bisect restore. For turns that nobody recorded, package edits rebuilds
-// files from the transcript, and [Trees] puts them over the commit that the session began
-// with. It may import turns, edits and the client of the ledger.
+// fork --worktree and bisect restore. It may import turns and the client of the ledger.
 //
 // Bytes are stored and restored as they stand in the folder. No filter, hook, external diff
 // or file monitor of the repository runs. Its index, HEAD, branches, stash and working files

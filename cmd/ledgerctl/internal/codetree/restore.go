@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"nexus/cmd/ledgerctl/internal/edits"
 )
 
 // Errors of a restoration.
@@ -252,11 +250,23 @@ func (r *Repository) files(ctx context.Context, tree string) (out []entry, err e
 			continue
 		}
 		for part := range strings.SplitSeq(name, "/") {
-			if !fs.ValidPath(part) || part == "." || edits.IsGitName(part) || strings.Contains(part, `\`) && filepath.Separator == '\\' {
+			if !fs.ValidPath(part) || part == "." || isGitName(part) || strings.Contains(part, `\`) && filepath.Separator == '\\' {
 				return nil, fmt.Errorf("%w: %q", ErrBadPath, name)
 			}
 		}
 		out = append(out, entry{name, f[0], f[2]})
 	}
 	return out, nil
+}
+
+// isGitName reports whether a file system may take the name of a file for .git.
+func isGitName(s string) bool {
+	s = strings.TrimRight(strings.ToLower(s), ". ")
+	s = strings.Map(func(r rune) rune { // characters that HFS+ ignores
+		if r >= 0x200c && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x206a && r <= 0x206f || r == 0xfeff {
+			return -1
+		}
+		return r
+	}, s)
+	return s == ".git" || s == "git~1" || strings.HasPrefix(s, ".git:")
 }
