@@ -2,9 +2,6 @@ package projections
 
 import (
 	"encoding/binary"
-	"fmt"
-
-	"github.com/fxamacker/cbor/v2"
 
 	"nexus/lineage"
 	"nexus/turns"
@@ -155,9 +152,8 @@ type place struct {
 	Payload []byte
 }
 
-// A row of a place begins with one of these. Rows of a schema before 8, which a repair may
-// read, are arrays of four in CBOR.
-const placeSession, placeRecord, placeCBOR = 0, 1, 0x84
+// A row of a place begins with one of these.
+const placeSession, placeRecord = 0, 1
 
 func (p *place) encode() []byte {
 	if p.Subject == "" {
@@ -193,18 +189,6 @@ func decodePlace(seq uint64, b []byte) (p place, err error) {
 			return p, bad()
 		}
 		p.Subject, p.Payload = string(d.take(int(n))), d.b
-	case kind[0] == placeCBOR:
-		var old struct {
-			_       struct{} `cbor:",toarray"`
-			Session turns.ID
-			Index   uint64
-			Subject string
-			Payload []byte
-		}
-		if err := cbor.Unmarshal(b, &old); err != nil {
-			return p, fmt.Errorf("%w: %v", bad(), err)
-		}
-		p = place{Session: old.Session, Index: old.Index, Subject: old.Subject, Payload: old.Payload}
 	default:
 		return p, bad()
 	}

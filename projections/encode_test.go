@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/fxamacker/cbor/v2"
 	"pgregory.net/rapid"
 
 	"nexus/ledger"
@@ -115,28 +114,4 @@ func TestPlaceRowsReadAsTheyWereWritten(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A repair reads the copies of the log in projections that an earlier version made.
-func TestPlaceRowsOfEarlierSchemasAreRead(t *testing.T) {
-	id := turns.ID{1, 2}
-	for name, tc := range map[string]struct {
-		row  []any
-		want place
-	}{
-		"of a session": {[]any{id, uint64(7), "", []byte(nil)}, place{Session: id, Index: 7}},
-		"a record":     {[]any{turns.ID{}, uint64(0), "a.b", []byte("xy")}, place{Subject: "a.b", Payload: []byte("xy")}},
-	} {
-		b, err := cbor.Marshal(tc.row)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := decodePlace(1, b)
-		if err != nil || got.Session != tc.want.Session || got.Index != tc.want.Index || got.Subject != tc.want.Subject || string(got.Payload) != string(tc.want.Payload) {
-			t.Errorf("%s: %+v, %v; want %+v", name, got, err, tc.want)
-		}
-		if _, err := decodePlace(1, b[:len(b)-1]); !errors.Is(err, ledger.ErrCorrupt) {
-			t.Errorf("%s, cut: %v, want corrupt", name, err)
-		}
-	}
 }

@@ -116,30 +116,6 @@ func TestOpenRefusesAStreamOfAnotherConfiguration(t *testing.T) {
 	}
 }
 
-// A stream that a development version wrote is refused, and the error says what
-// to do.
-func TestOpenRefusesTheSubjectsOfADevelopmentVersion(t *testing.T) {
-	for name, subjects := range map[string]string{StreamName: "agents.>", BlobsName: "blobs.>"} {
-		t.Run(name, func(t *testing.T) {
-			j, ctx := stream(t, ledgerConn(t)), ledgertest.Within(t)
-			for _, c := range []js.StreamConfig{streamConfig(Config{Replicas: 1, Ledger: "L"}), blobsConfig(Config{Replicas: 1, Ledger: "L"})} {
-				if c.Name == name {
-					c.Subjects = []string{subjects}
-				}
-				if _, err := j.CreateStream(ctx, c); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, c := range []Config{{}, {Create: true, Ledger: "L"}} {
-				_, err := Open(ctx, j, c)
-				if !errors.Is(err, ledger.ErrUnsupported) || !strings.Contains(err.Error(), subjects) || !strings.Contains(err.Error(), "ledgerctl export") {
-					t.Errorf("%v: want unsupported, naming %s and ledgerctl export", err, subjects)
-				}
-			}
-		})
-	}
-}
-
 // TestALogThatLostRecordsTakesNoAppends removes a record the way a limit does, under the log's feet.
 func TestALogThatLostRecordsTakesNoAppends(t *testing.T) {
 	j, ctx := stream(t, ledgerConn(t)), ledgertest.Within(t)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -31,10 +30,6 @@ const (
 	metaLedger = "nexus-ledger"
 	format     = "1"
 )
-
-// subjectsBefore is the subjects that development versions gave the streams.
-// They are refused: the agent protocol of NATS reserves the prefix agents.
-var subjectsBefore = map[string]string{StreamName: "agents.>", BlobsName: "blobs.>"}
 
 // Config says how the streams are kept.
 type Config struct {
@@ -125,7 +120,7 @@ func copyConfig(number uint64) js.StreamConfig {
 // configuration, as the server has it, field by field with what it must be.
 // Errors: [ledger.ErrNotFound] for a stream that is missing,
 // [ledger.ErrCorrupt] for one that is configured otherwise,
-// [*ReplicasError] for one with another number of copies, [ledger.ErrUnsupported] for one of a development version, [ledger.ErrUnavailable].
+// [*ReplicasError] for one with another number of copies, [ledger.ErrUnavailable].
 // A log from which records are missing opens, so that it can be read and
 // repaired, but takes no appends.
 func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
@@ -274,11 +269,6 @@ func openStream(ctx context.Context, j js.JetStream, want js.StreamConfig, c Con
 	info, err := s.Info(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: stream %s: %w", ledger.ErrUnavailable, want.Name, err)
-	}
-	if old := subjectsBefore[want.Name]; slices.Equal(info.Config.Subjects, []string{old}) {
-		return nil, fmt.Errorf("%w: stream %s holds the subjects %s of a development version, which no ledger has now. "+
-			"Export its sessions with the nexusd and ledgerctl that wrote it (ledgerctl export), then import them (ledgerctl import) into a new data folder, or into another account of the NATS server",
-			ledger.ErrUnsupported, want.Name, old)
 	}
 	if id := info.Config.Metadata[metaLedger]; c.Create || c.Ledger == "" {
 		want.Metadata[metaLedger] = id

@@ -342,9 +342,6 @@ func (k known) same(info fs.FileInfo) bool {
 
 func hasSecret(text string) bool { return len(secrets.Find(text)) > 0 }
 
-// isSecret reports whether a file that git does not track is left out as a secret.
-func isSecret(p, text string) bool { return secretName(p) || hasSecret(text) }
-
 // secretName reports whether files of this name hold secrets as a rule. Only files that
 // git does not track are asked about.
 func secretName(p string) bool {
