@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,22 +15,14 @@ import (
 
 func verifyCmd(e *env) *cobra.Command {
 	var file string
-	var secret bool
 	cmd := verb("verify [SESSION…]", "check every event, hash, parent and blob", 0, -1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.Client(api.Operator)
 		if err != nil {
 			return err
 		}
-		var ids []turns.ID
-		for _, a := range args {
-			_, s, err := e.Session(cmd.Context(), a)
-			if err != nil {
-				return err
-			}
-			ids = append(ids, s.ID)
-		}
-		if secret {
-			return audit.FindSecrets(cmd.Context(), e.Terminal, c, ids)
+		ids, err := e.sessionIDs(cmd.Context(), args)
+		if err != nil {
+			return err
 		}
 		began := time.Now()
 		v, err := c.Verify(cmd.Context(), ids...)
@@ -54,9 +47,33 @@ func verifyCmd(e *env) *cobra.Command {
 		return err
 	})
 	cmd.Flags().StringVar(&file, "report", "", "write a report, as JSON, to a file or to - (stdout)")
-	cmd.Flags().BoolVar(&secret, "secrets", false, "list credentials of known shapes, without showing them")
-	cmd.MarkFlagsMutuallyExclusive("report", "secrets")
 	return cmd
+}
+
+func secretsCmd(e *env) *cobra.Command {
+	return verb("secrets [SESSION…]", "where credentials of known shapes are, without showing them", 0, -1, func(cmd *cobra.Command, args []string) error {
+		c, err := e.Client(api.Operator)
+		if err != nil {
+			return err
+		}
+		ids, err := e.sessionIDs(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		return audit.FindSecrets(cmd.Context(), e.Terminal, c, ids)
+	})
+}
+
+// sessionIDs returns the ids of sessions that are named.
+func (e *env) sessionIDs(ctx context.Context, args []string) (ids []turns.ID, err error) {
+	for _, a := range args {
+		_, s, err := e.Session(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, s.ID)
+	}
+	return ids, nil
 }
 
 func versionCmd(e *env) *cobra.Command {

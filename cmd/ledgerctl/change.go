@@ -20,16 +20,7 @@ const waitForModel = 20_000
 func compactCmd(e *env) *cobra.Command {
 	var r api.RunCompaction
 	var policy string
-	var lost bool
-	var l api.ListLost
-	var limit int
 	c := verb("compact SESSION", "let a summary stand for the older turns", 1, 1, func(cmd *cobra.Command, args []string) error {
-		if lost {
-			return expansion.PrintLost(cmd.Context(), e.Terminal, e.Finder, args[0], l, limit)
-		}
-		if cmd.Flags().Changed("kind") || cmd.Flags().Changed("limit") {
-			return fault.Usage(errors.New("--kind and --limit go with --lost"))
-		}
 		c, s, err := e.Session(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -60,10 +51,18 @@ func compactCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&policy, "policy", "", "another policy")
 	c.Flags().StringVar(&r.Focus, "focus", "", "what to keep in view")
 	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "plan only")
-	c.Flags().BoolVar(&lost, "lost", false, "list what the context does not hold any more; compact nothing")
-	c.Flags().StringSliceVar(&l.Kinds, "kind", nil, "with --lost: user, errors, commands, paths, identifiers, numbers")
-	c.Flags().IntVarP(&limit, "limit", "n", 50, "with --lost: at most so many; 0: all")
 	c.Flags().BoolVar(&r.FromOriginals, "from-originals", false, "summarize from the turns themselves, not from the summary in force")
+	return c
+}
+
+func lostCmd(e *env) *cobra.Command {
+	var l api.ListLost
+	var limit int
+	c := verb("lost SESSION|COMPACTION", "the facts that compactions left out of the context", 1, 1, func(cmd *cobra.Command, args []string) error {
+		return expansion.PrintLost(cmd.Context(), e.Terminal, e.Finder, args[0], l, limit)
+	})
+	c.Flags().StringSliceVar(&l.Kinds, "kind", nil, "user, errors, commands, paths, identifiers, numbers")
+	c.Flags().IntVarP(&limit, "limit", "n", 50, "at most so many; 0: all")
 	return c
 }
 

@@ -28,6 +28,7 @@ import (
 
 func eventsCmd(e *env) *cobra.Command {
 	c := verb("events list CHANNEL", "channels of external events: mails, webhook calls", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
+	c.Aliases = []string{"event"}
 	c.AddCommand(appendEventCmd(e), listEventsCmd(e), getEventCmd(e), channelsCmd(e), tailEventsCmd(e), exportEventsCmd(e))
 	return c
 }

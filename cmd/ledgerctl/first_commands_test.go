@@ -72,7 +72,7 @@ var firstCommands = []struct {
 	{"diff S S", 4, 0, ``},
 	{"merge-base S S", 4, 0, ``},
 	{"compact S --dry-run", 4, 0, ``},
-	{"compact S --lost", 4, 0, ``},
+	{"lost S", 4, 0, ``},
 	{"expand T", 4, 0, ``},
 	{"memory list", 0, 0, ``},
 	{"events channels", 0, 0, ``},

@@ -36,6 +36,7 @@ func sessionsCmd(e *env) *cobra.Command {
 		return e.listSessions(cmd.Context(), all, &g)
 	}
 	c := verb("sessions", "list, open, change and close sessions", 0, 0, list)
+	c.Aliases = []string{"session"}
 	lister := verb("list", "the sessions, oldest first", 0, 0, list)
 	for _, v := range []*cobra.Command{c, lister} {
 		g.Flags(v.Flags())
