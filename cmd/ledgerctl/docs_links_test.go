@@ -75,3 +75,41 @@ func headingAnchors(page string) map[string]bool {
 	}
 	return out
 }
+
+var (
+	quotedPath = regexp.MustCompile("`((?:cmd|ledger|turns|lineage|compactor|fork|projections|docs|\\.ci)/[A-Za-z0-9_./…-]+)`")
+	// stands for what a reader puts in, as FORMAT in turns/interchange/FORMAT.go.
+	placeholder = regexp.MustCompile(`(^|[/_-])[A-Z]+(_|[./-]|$)`)
+	ofPackage   = regexp.MustCompile(`\.[A-Z]\w*$`)
+)
+
+// Every path of the project that a page has in backticks is there.
+func TestPathsOfTheDocumentation(t *testing.T) {
+	root, paths := filepath.Join("..", ".."), 0
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(name) != ".md" {
+			return err
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for _, m := range quotedPath.FindAllStringSubmatch(string(b), -1) {
+			p := ofPackage.ReplaceAllString(strings.TrimSuffix(strings.TrimSuffix(m[1], "..."), "/"), "")
+			if placeholder.MatchString(p) || strings.Contains(p, "…") {
+				continue
+			}
+			paths++
+			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(p))); err != nil {
+				t.Errorf("%s: there is no %s", name, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if paths < 100 {
+		t.Errorf("only %d paths were looked for", paths)
+	}
+}
