@@ -113,3 +113,26 @@ func TestPathsOfTheDocumentation(t *testing.T) {
 		t.Errorf("only %d paths were looked for", paths)
 	}
 }
+
+// The index of the decisions has each of them.
+func TestIndexOfTheDecisions(t *testing.T) {
+	dir := filepath.Join("..", "..", "docs", "decisions")
+	index, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "[0-9]*.md"))
+	if err != nil || len(files) < 50 {
+		t.Fatalf("%d decisions, %v", len(files), err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		number, title, _ := strings.Cut(strings.TrimPrefix(strings.SplitN(string(b), "\n", 2)[0], "# "), ". ")
+		if row := "| [" + number + "](" + filepath.Base(f) + ") | " + title + " | "; !strings.Contains(string(index), row) {
+			t.Errorf("the index has no row %q", row)
+		}
+	}
+}
