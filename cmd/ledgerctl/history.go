@@ -20,7 +20,7 @@ import (
 
 func logCmd(e *env) *cobra.Command {
 	var limit int
-	var words string
+	var words, since, until string
 	var shown bool
 	c := verb("log SESSION|TURN", "the turns of a session, newest first", 1, 1, func(cmd *cobra.Command, args []string) error {
 		p, err := e.Find(cmd.Context(), args[0])
@@ -30,12 +30,27 @@ func logCmd(e *env) *cobra.Command {
 		if words != "" && !p.Turn.IsZero() {
 			return fault.Usage(errors.New("--grep goes with a session, not with a turn"))
 		}
+		from, err := names.Day("since", since)
+		if err != nil {
+			return err
+		}
+		to, err := names.Day("until", until)
+		if err != nil {
+			return err
+		}
+		if words != "" && (from != nil || to != nil) {
+			return fault.WithHint(fault.Usage(errors.New("--since and --until go without --grep")), "ledgerctl search TEXT --session SESSION --since DAY")
+		}
+		e.sayTimes(from, to)
 		if words != "" {
 			return searchview.InLog(cmd.Context(), e.Terminal, p, words, limit, shown)
 		}
 		ts := p.Client.Turns(cmd.Context(), p.Session.ID, api.ListTurns{At: p.Turn, Order: "desc", Full: true, Page: api.Page{Limit: min(limit, 1000)}})
 		if !shown {
 			ts = turnview.Masked(ts)
+		}
+		if from != nil || to != nil {
+			ts = turnview.Between(ts, from, to)
 		}
 		if err := turnview.Print(e.Terminal, ts, limit, ""); err != nil {
 			return err
@@ -51,7 +66,9 @@ func logCmd(e *env) *cobra.Command {
 		}
 		return nil
 	})
-	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most so many")
+	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most so many; 0: all")
+	c.Flags().StringVar(&since, "since", "", "from a time on: "+names.DayHelp)
+	c.Flags().StringVar(&until, "until", "", "before this day, time or age")
 	c.Flags().BoolVar(&shown, "show-secrets", false, "show credentials of known shapes")
 	c.Flags().StringVar(&words, "grep", "", "those with these words, as search finds them")
 	return c

@@ -101,15 +101,15 @@ func memoryListCmd(e *env) *cobra.Command {
 			return err
 		}
 		e.sayTimes(r.Since, nil)
-		if most < 1 {
-			return fault.Usage(errors.New("--limit takes a number from 1 on"))
+		if most < 0 {
+			return fault.Usage(errors.New("--limit is below 0"))
 		}
 		var list []api.Memory
 		for m, err := range c.Memories(cmd.Context(), r) {
 			if err != nil {
 				return err
 			}
-			if list = append(list, m); len(list) > most {
+			if list = append(list, m); most > 0 && len(list) > most {
 				e.Say("there are more; raise --limit, or name what to list")
 				list = list[:most]
 				break
@@ -135,7 +135,7 @@ func memoryListCmd(e *env) *cobra.Command {
 	f.StringVar(&r.Trust, "trust", "", "stated by: person, agent or tool")
 	f.StringVar(&session, "session", "", "as this session sees them")
 	f.StringVar(&since, "since", "", "from a time on: "+names.DayHelp)
-	f.IntVarP(&most, "limit", "n", 100, "at most so many")
+	f.IntVarP(&most, "limit", "n", 100, "at most so many; 0: all")
 	return c
 }
 
