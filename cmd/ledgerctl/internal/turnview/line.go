@@ -150,16 +150,14 @@ func Describe(ms []turns.Message) string {
 	return strings.Join(out, " ")
 }
 
-// Between yields the turns that were said in [from, to), as far as their times are known: one whose
-// time is a bound is among them if it may be. nil: no end.
+// Between yields the turns that were said in [from, to), by the nearest time that their source
+// states. nil: no end.
 func Between(ts iter.Seq2[api.Turn, error], from, to *api.Time) iter.Seq2[api.Turn, error] {
 	return func(yield func(api.Turn, error) bool) {
 		for t, err := range ts {
 			if err == nil {
-				at, bound := prose.TurnTime(&t)
-				early := from != nil && at.Before(time.Time(*from)) && bound != turns.TimeNotBefore
-				late := to != nil && !at.Before(time.Time(*to)) && bound != turns.TimeNotAfter
-				if early || late {
+				at, _ := prose.TurnTime(&t)
+				if from != nil && at.Before(time.Time(*from)) || to != nil && !at.Before(time.Time(*to)) {
 					continue
 				}
 			}
