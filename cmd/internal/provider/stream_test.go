@@ -22,8 +22,15 @@ func (f reply) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream; charset=utf-8"}}, Body: io.NopCloser(body), Request: r}, nil
+	kind := "text/event-stream; charset=utf-8"
+	if _, ok := body.(object); ok {
+		kind = "application/json"
+	}
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(body), Request: r}, nil
 }
+
+// object is a body that is no stream.
+type object struct{ io.Reader }
 
 func answering(t testing.TB, kind string, l Limits, f reply) Client {
 	t.Helper()
@@ -40,6 +47,12 @@ func answering(t testing.TB, kind string, l Limits, f reply) Client {
 
 func streamed(t testing.TB, kind, stream string) (*Answer, error) {
 	c := answering(t, kind, Limits{Event: 1 << 16, Answer: 1 << 20}, func(*http.Request) (io.Reader, error) { return strings.NewReader(stream), nil })
+	return c.Generate(context.Background(), &Request{Model: "m", Messages: []turns.Message{turns.TextMessage(turns.User, "x")}}, func(Event) error { return nil })
+}
+
+// answered is streamed of an answer that is one object.
+func answered(t testing.TB, kind, body string) (*Answer, error) {
+	c := answering(t, kind, Limits{Event: 1 << 16, Answer: 1 << 20}, func(*http.Request) (io.Reader, error) { return object{strings.NewReader(body)}, nil })
 	return c.Generate(context.Background(), &Request{Model: "m", Messages: []turns.Message{turns.TextMessage(turns.User, "x")}}, func(Event) error { return nil })
 }
 
@@ -201,9 +214,45 @@ func TestARefusedConnectionIsTriedAgainAndABrokenOneIsNot(t *testing.T) {
 	})
 }
 
+// An answer that is one object has what its stream would have.
+func TestAnswersThatAreNoStream(t *testing.T) {
+	for kind, body := range map[string]string{
+		"openai-chat":      `{"id":"a","model":"x","choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant","reasoning_content":"hm","content":"I look.","tool_calls":[{"id":"c1","type":"function","function":{"name":"read","arguments":"{\"p\":1}"}},{"id":"c2","type":"function","function":{"name":"read","arguments":"{}"}}]}}],"usage":{"prompt_tokens":9,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":2}}}`,
+		"anthropic":        `{"id":"a","type":"message","role":"assistant","model":"x","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"text","text":"I look."},{"type":"tool_use","id":"c1","name":"read","input":{"p":1}},{"type":"tool_use","id":"c2","name":"read","input":{}}],"stop_reason":"tool_use","usage":{"input_tokens":7,"cache_read_input_tokens":2,"output_tokens":4}}`,
+		"openai-responses": `{"id":"a","model":"x","status":"completed","output":[{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"hm"}]},{"type":"message","id":"m","role":"assistant","content":[{"type":"output_text","text":"I look."}]},{"type":"function_call","id":"f1","call_id":"c1","name":"read","arguments":"{\"p\":1}"},{"type":"function_call","id":"f2","call_id":"c2","name":"read","arguments":"{}"}],"usage":{"input_tokens":9,"output_tokens":4,"input_tokens_details":{"cached_tokens":2}}}`,
+	} {
+		a, err := answered(t, kind, body)
+		if err != nil {
+			t.Errorf("%s: %v", kind, err)
+			continue
+		}
+		var got []string
+		for _, p := range a.Message.Parts {
+			got = append(got, string(p.Type)+" "+p.Content+p.ID+p.Name+string(p.Arguments))
+		}
+		want := `reasoning hm; text I look.; tool_call c1read{"p":1}; tool_call c2read{}`
+		if s := strings.Join(got, "; "); s != want || a.Message.FinishReason != "tool_call" || a.ID != "a" || a.Model != "x" {
+			t.Errorf("%s: %s, %+v; want %s", kind, s, a, want)
+		}
+		if a.Usage == nil || *a.Usage != (turns.Usage{InputTokens: 9, OutputTokens: 4, CacheRead: 2}) {
+			t.Errorf("%s: usage %+v", kind, a.Usage)
+		}
+	}
+	for kind, body := range map[string]string{
+		"openai-chat":      `{"error":{"message":"too many","code":"rate_limit_exceeded"}}`,
+		"anthropic":        `{"type":"error","error":{"type":"overloaded_error","message":"later"}}`,
+		"openai-responses": `{"status":"failed","error":{"code":"server_error","message":"no"}}`,
+	} {
+		if a, err := answered(t, kind, body); err == nil {
+			t.Errorf("%s: an error is an answer: %+v", kind, a)
+		}
+	}
+}
+
 func FuzzStreams(f *testing.F) {
 	for _, kind := range Kinds {
 		f.Add(kind, lines(chatEnd))
+		f.Add(kind, `{"status":"completed","type":"message","choices":[{"message":{"content":"a","tool_calls":[{"id":"b","function":{"name":"c"}}]}}],"content":[{"type":"text","text":"a"}],"output":[{"type":"message","content":[{"type":"output_text","text":"a"}]}]}`)
 		f.Add(kind, lines(msgStart, textStart, `{"type":"content_block_stop","index":0}`, `{"type":"message_stop"}`))
 		f.Add(kind, lines(itemAdded, `{"type":"response.output_text.delta","output_index":0,"content_index":1,"delta":"a"}`, `{"type":"response.completed","response":{"output":[]}}`))
 		f.Add(kind, lines(`{"type":"response.output_item.done","output_index":-1,"item":{"type":"reasoning","summary":[{"text":"a"}],"encrypted_content":"b"}}`, `{"type":"response.incomplete","response":{}}`))
@@ -217,7 +266,11 @@ func FuzzStreams(f *testing.F) {
 		if !known {
 			return
 		}
-		a, err := streamed(t, kind, stream)
+		ask := streamed
+		if strings.HasPrefix(stream, "{") {
+			ask = answered
+		}
+		a, err := ask(t, kind, stream)
 		if err == nil {
 			if err := a.Message.Validate("/answer"); err != nil || len(a.Message.Parts) == 0 {
 				t.Errorf("an answer of %d parts: %v", len(a.Message.Parts), err)
