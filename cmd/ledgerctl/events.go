@@ -222,7 +222,7 @@ func channelsCmd(e *env) *cobra.Command {
 			if ch.Error != "" {
 				name = terminal.Bad.Render(prose.Unreadable("channel", ch.Error, ch.MissingKey))
 			}
-			rows = append(rows, []string{name, prose.Printable(ch.Agent), prose.Grouped(ch.Count), time.Time(ch.Updated).UTC().Format(time.DateTime)})
+			rows = append(rows, []string{name, prose.Printable(ch.Agent), prose.Grouped(ch.Count), time.Time(ch.Updated).Local().Format(time.DateTime)})
 		}
 		if e.JSON {
 			return nil

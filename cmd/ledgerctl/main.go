@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -85,6 +86,9 @@ func newEnv(term *terminal.Terminal) *env {
 
 // run is main with its world given; it returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
+	if slices.Contains(args, "--utc") { // every view shows the local zone
+		time.Local = time.UTC
+	}
 	e := newEnv(&terminal.Terminal{In: in, Out: out, Err: errw, Raw: out, LessFlags: "FRX", NoColor: slices.Contains(args, "--no-color")})
 	e.Dress()
 	root := commands(e)
@@ -167,6 +171,7 @@ func commands(e *env) *cobra.Command {
 	f.BoolVar(&e.JSON, "json", false, "JSON: one object, or one object a line")
 	f.BoolVar(&e.Quiet, "quiet", false, "no talk on stderr")
 	f.BoolVar(&e.NoColor, "no-color", false, "no colour")
+	f.Bool("utc", false, "show times in UTC, not in the local zone")
 	f.BoolVar(&e.NoPager, "no-pager", false, "no pager on a terminal")
 	root.AddCommand(quickstartCmd(e), importCmd(e), watchCmd(e), hooksCmd(e), hookCmd(e), serviceCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), e.Paged(logCmd(e)), tailCmd(e), showCmd(e), e.Paged(treeCmd(e)),
 		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.Paged(codeCmd(e)), e.Paged(contextCmd(e)), compactCmd(e), e.Paged(lostCmd(e)), expandCmd(e), rewindCmd(e), forkCmd(e), bisectCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), secretsCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), mcpCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))

@@ -20,6 +20,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("TZ") == "" { // the views that tests compare
+		time.Local = time.UTC
+	}
 	testscript.Main(m, map[string]func(){
 		"nats": func() { os.Exit(natsCommand()) },
 		"ledgerctl": func() {
@@ -38,6 +41,7 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Defer(stop)
+			env.Setenv("TZ", "UTC")
 			env.Setenv("NEXUS_URL", url)
 			env.Setenv("SECRET2", "gh"+"p_"+strings.Repeat("Xy5wV1tS", 5))
 			env.Setenv("SECRET", "gh"+"p_"+strings.Repeat("Ab3dE7gH", 5)) // of no account; in parts, so that no scanner takes this file for a leak

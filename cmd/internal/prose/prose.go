@@ -94,13 +94,16 @@ func Bound(b turns.TimeBound) string {
 	return ""
 }
 
-// At is a time as a view shows it, in UTC, behind the mark of its bound; "unknown" where the
+// Stamp is the layout of a time that stands alone: with its zone.
+const Stamp = "2006-01-02 15:04:05 MST"
+
+// At is a time as a view shows it, in the local zone, behind the mark of its bound; "unknown" where the
 // source says nothing of it.
 func At(t time.Time, b turns.TimeBound, layout string) string {
 	if !turns.IsTimeKnown(t) {
 		return "unknown"
 	}
-	return Bound(b) + t.UTC().Format(layout)
+	return Bound(b) + t.Local().Format(layout)
 }
 
 // TurnTime returns when a turn was said, with the bound that it is: as its source states it,

@@ -373,7 +373,7 @@ func (d *Doctor) measure(m metrics) {
 	case done == 0:
 		d.Add("scrub", OK, "no damage found; not all was read since the start yet", "")
 	default:
-		d.Add("scrub", OK, "all that was stored then was read without a fault at "+time.Unix(int64(done), 0).UTC().Format(time.RFC3339), "")
+		d.Add("scrub", OK, "all that was stored then was read without a fault at "+time.Unix(int64(done), 0).Format(time.RFC3339), "")
 	}
 	if n := m.values["nexus_chains_set_aside"]; n > 0 {
 		d.Add("sessions", Warn, fmt.Sprintf("%.0f are read-only, because a stored event breaks a rule", n), "ledgerctl verify names them")

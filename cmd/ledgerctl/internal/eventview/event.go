@@ -28,7 +28,7 @@ func Line(ev *api.Event, width int) string {
 	case ev.Ref != nil && ev.Body == nil:
 		text = fmt.Sprintf("(%s bytes; events get has them)", prose.Grouped(ev.Ref.Size))
 	}
-	line := fmt.Sprintf("%s %6d  %s  %s  %s", terminal.ID.Render(ev.ID.String()), ev.Index, at.UTC().Format(time.DateTime), terminal.Tool.Render(prose.Printable(ev.Kind)), text)
+	line := fmt.Sprintf("%s %6d  %s  %s  %s", terminal.ID.Render(ev.ID.String()), ev.Index, at.Local().Format(time.DateTime), terminal.Tool.Render(prose.Printable(ev.Kind)), text)
 	if width > 0 {
 		line = terminal.Cut(line, width)
 	}
@@ -42,9 +42,9 @@ func Show(term *terminal.Terminal, ev *api.Event) {
 	row("channel", "%s, index %d", prose.Printable(ev.Channel), ev.Index)
 	row("kind", "%s", prose.Printable(ev.Kind))
 	if ev.Time != nil {
-		row("time", "%s", time.Time(*ev.Time).UTC().Format(time.DateTime))
+		row("time", "%s", time.Time(*ev.Time).Local().Format(prose.Stamp))
 	}
-	row("recorded", "%s", time.Time(ev.Recorded).UTC().Format(time.DateTime))
+	row("recorded", "%s", time.Time(ev.Recorded).Local().Format(prose.Stamp))
 	if ev.Meta != nil {
 		row("meta", "%s", prose.Printable(string(ev.Meta)))
 	}

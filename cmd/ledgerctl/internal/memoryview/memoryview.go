@@ -33,7 +33,7 @@ func Print(term *terminal.Terminal, list []api.Memory) error {
 		if m.Error != "" {
 			said = terminal.Faint.Render("unreadable: " + string(m.Error))
 		}
-		rows[i] = []string{terminal.ID.Render(prose.Short(m.ID)), time.Time(m.Time).Format(time.DateOnly), m.Agent, m.Kind, m.State, m.Trust, m.Visibility, sourceOf(&m), said}
+		rows[i] = []string{terminal.ID.Render(prose.Short(m.ID)), time.Time(m.Time).Local().Format(time.DateOnly), m.Agent, m.Kind, m.State, m.Trust, m.Visibility, sourceOf(&m), said}
 	}
 	cols := []terminal.Column{{Head: "memory"}, {Head: "day", Drop: 2}, {Head: "agent", Drop: 5}, {Head: "kind", Drop: 1}, {Head: "state", Drop: 1}, {Head: "by", Drop: 3}, {Head: "seen by", Drop: 4}, {Head: "turn", Drop: 6}, {Head: "text"}}
 	_, err := io.WriteString(term.Out, term.Table(cols, rows))

@@ -155,7 +155,7 @@ func Print(term *terminal.Terminal, s *api.Session) error {
 		row("reset", "%s", prose.Printable(string(s.Reset)))
 	}
 	if s.ResetDue != nil {
-		row("reset due", "%s", time.Time(*s.ResetDue).UTC().Format(time.DateTime))
+		row("reset due", "%s", time.Time(*s.ResetDue).Local().Format(prose.Stamp))
 	}
 	if !s.Successor.IsZero() {
 		row("successor", "%s", s.Successor)
@@ -188,10 +188,10 @@ func Print(term *terminal.Terminal, s *api.Session) error {
 	row("policy", "%s%s %s", prose.Printable(s.Policy.Name), versioned(s.Policy.Version), prose.Printable(string(s.Policy.Set)))
 	row("used", "%s tokens in, %s out", prose.Grouped(s.Usage.InputTokens), prose.Grouped(s.Usage.OutputTokens))
 	if s.HeadTime != nil {
-		row("said", "%s", prose.At(time.Time(*s.HeadTime), s.HeadTimeBound, time.DateTime))
+		row("said", "%s", prose.At(time.Time(*s.HeadTime), s.HeadTimeBound, prose.Stamp))
 	}
-	row("opened", "%s", time.Time(s.Created).UTC().Format(time.DateTime))
-	row("changed", "%s", time.Time(s.Updated).UTC().Format(time.DateTime))
+	row("opened", "%s", time.Time(s.Created).Local().Format(prose.Stamp))
+	row("changed", "%s", time.Time(s.Updated).Local().Format(prose.Stamp))
 	row("hash", "%s", s.Hash)
 	var meta map[string]turns.Raw
 	_ = json.Unmarshal(s.Meta, &meta)
@@ -247,9 +247,9 @@ func billed(reported uint64) string {
 
 // Ended says how a session ended: cause, time, and when it was due.
 func Ended(x *api.Ended) string {
-	text := time.Time(x.Time).UTC().Format(time.DateTime)
+	text := time.Time(x.Time).Local().Format(prose.Stamp)
 	if x.Due != nil {
-		text += ", due " + time.Time(*x.Due).UTC().Format(time.DateTime)
+		text += ", due " + time.Time(*x.Due).Local().Format(prose.Stamp)
 	}
 	if x.Cause != "" {
 		text += ": " + prose.Printable(x.Cause)

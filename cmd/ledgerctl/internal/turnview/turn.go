@@ -83,9 +83,9 @@ func Show(term *terminal.Terminal, t *api.Turn) {
 	row("session", "%s", t.Session)
 	row("type", "%s, depth %d, %s tokens", t.Type, t.Depth, prose.Grouped(t.TokenCount))
 	if t.Time != nil {
-		row("time", "%s", prose.At(time.Time(*t.Time), turns.TimeBoundOf(t.Meta), time.DateTime))
+		row("time", "%s", prose.At(time.Time(*t.Time), turns.TimeBoundOf(t.Meta), prose.Stamp))
 	}
-	row("recorded", "%s", time.Time(t.Recorded).UTC().Format(time.DateTime))
+	row("recorded", "%s", time.Time(t.Recorded).Local().Format(prose.Stamp))
 	if t.Model != "" {
 		row("model", "%s", prose.Printable(t.Model))
 	}
