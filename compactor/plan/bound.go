@@ -15,13 +15,18 @@ import (
 //
 //   - the policy's share;
 //   - the last summary plus half of what is newly covered, so that every compaction frees
-//     at least the other half;
+//     at least the other half; of a summary that is made anew, half of what it reads;
 //   - the room next to what is kept.
 //
 // pinned is the room for the texts of pinned turns.
 func (m planner) bound(plan *Plan, pinned uint64) {
 	replaced := m.path.Replaced()
 	covered := tokens.Sub(tokens.Sub(plan.TokensBefore, plan.TokensKept), replaced)
+	if plan.Renews { // what it reads was covered before, perhaps by a notice
+		for i := range plan.Reads {
+			covered += plan.Reads[i].Tokens
+		}
+	}
 	room := min(m.sizes.Replacement(), replaced+covered/2, roomNextTo(m.sizes, m.shortened(plan.Shortens).Rendered(len(plan.Covered))[0], m.policy))
 	pinned = min(pinned, room/2)
 	// maxQuoted bounds what later compactions get; this compaction's room bounds

@@ -419,3 +419,35 @@ func (b compacting) PutBlob(ctx context.Context, tenant string, digest turns.Has
 	_, _ = b.e.Run(ctx, alice, turns.ID{}, compactions.Spec{})
 	return b.Blobs.PutBlob(ctx, tenant, digest, sealed)
 }
+
+// GSV-6: the summary that takes the place of one by rules, or of the notice, has the room that the
+// policy gives a summary, not that of the text which it replaces.
+func TestALateSummaryHasTheRoomOfASummary(t *testing.T) {
+	room := make(map[string]uint64)
+	for _, tiers := range []string{`["m"]`, `["m","first-words"]`} {
+		e := newWorld().Engine(t)
+		asked := make(chan uint64, 10)
+		e.Tiers = append([]compactor.Tier{{Name: "m", Model: "m", Summarizer: summarizerFunc(func(in summary.Input) (summary.Output, error) {
+			asked <- in.MaxTokens
+			return summary.Output{Text: strings.Repeat("They spoke of page after page, each of so many sentences. ", 20)}, nil
+		})}}, e.Tiers...)
+		works(t, e)
+		s := dueSession(t, e, policy.BeforeCall, true)
+		r := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"mode":"before_call","tiers":` + tiers + `}`)}}}
+		must(e.Set(t.Context(), alice, s, r, []byte("{}")))(t)
+		before := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+		room[tiers] = <-asked
+		ready(e, s)
+		after := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+		if all := compactionsOf(t, e, s); all[len(all)-1] != "m" {
+			t.Errorf("%s: compactions by %v", tiers, all)
+		}
+		if after.Tokens+after.Overhead > after.Budget {
+			t.Errorf("%s: %d tokens of %d, before %d", tiers, after.Tokens+after.Overhead, after.Budget, before.Tokens)
+		}
+		verified(t, e)
+	}
+	if a, b := room[`["m"]`], room[`["m","first-words"]`]; a != b || a < 1000 {
+		t.Errorf("the model may write %d tokens in place of the notice, %d in place of an extract", a, b)
+	}
+}
