@@ -451,3 +451,19 @@ func TestALateSummaryHasTheRoomOfASummary(t *testing.T) {
 		t.Errorf("the model may write %d tokens in place of the notice, %d in place of an extract", a, b)
 	}
 }
+
+// NEX-7, GSV-1: the ack of an append says that a compaction is due where the provider's count says so, as the
+// next context does, also before anybody asked for a context of the session. A policy that goes by
+// estimates is not concerned.
+func TestTheAckGoesByTheProvidersCount(t *testing.T) {
+	e := newWorld().Engine(t)
+	for name, want := range map[string]string{"nexus": "due", "gsv": "due", "balanced": "idle"} {
+		s := opened(t, e, alice, name, `{}`, turns.Limits{ContextWindow: 60_000})
+		add(t, e, s.ID, say("question", "answer"))
+		a := add(t, e, s.ID, counted(say(long(2000), "answer"), 59_000, 50))
+		if a.Compaction.State != want || a.Context.Tokens < 50_000 {
+			t.Errorf("%s: %s at %+v, want %s", name, a.Compaction.State, a.Context, want)
+		}
+		verified(t, e)
+	}
+}

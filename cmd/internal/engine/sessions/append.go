@@ -185,6 +185,16 @@ func (ss *Sessions) fillGauge(ctx context.Context, ack *api.Appended, s *ledger.
 	if err != nil {
 		return nil, err
 	}
+	var reported uint64
+	if turn == nil {
+		reported, err = ss.reader.ReportedTokens(s, set, head)
+	} else {
+		reported, err = ss.reader.ReportedTokensAfter(s, set, head, turn)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.Reported = reported // what the path says of it, where that is known, goes before
 	p := ss.paths.EmptyPath(s, set, pol, head)
 	large := false
 	if needs := plan.NeedsPath(pol, l); needs || plan.NeedsPath(pol, view.Load{Tokens: math.MaxUint64}) { // or will
@@ -209,14 +219,8 @@ func (ss *Sessions) fillGauge(ctx context.Context, ack *api.Appended, s *ledger.
 	if ss.compactions.IsPreparing(s.ID) {
 		ack.Compaction.State = "preparing"
 	}
-	var reported uint64
-	if turn == nil {
-		reported, err = ss.reader.ReportedTokens(s, set, head)
-	} else {
-		reported, err = ss.reader.ReportedTokensAfter(s, set, head, turn)
-	}
 	ack.Context = reader.WithReported(g, p.Overhead, reported)
-	return next, err
+	return next, nil
 }
 
 // duplicateAck returns the ack of a stored turn, as its first append got it.
