@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -280,6 +281,79 @@ func TestComparisonsAreShared(t *testing.T) {
 		}
 		if len(a.confirmer.fresh) > maxUnconfirmed {
 			t.Fatalf("%d wait to be compared", len(a.confirmer.fresh))
+		}
+	}
+}
+
+// Leaders that give way, one after the other, while two processes append and follow, are no loss:
+// each append that somebody may be told of is there, and nobody halts.
+func TestR3LeadersThatGiveWayAreNoLoss(t *testing.T) {
+	c, ctx := newCluster(t), ledgertest.Within(t)
+	first := c.empty(t)
+	id := first.Ledger()
+	var logs []*Log
+	var lost atomic.Int32
+	for node := range 2 {
+		l, err := Open(ctx, stream(t, c.connect(t, node)), Config{Ledger: id, Confirm: true, Lost: func(*ShorterError) { lost.Add(1) }, Others: func(context.Context) (out []mark.Place, err error) {
+			for _, o := range logs {
+				out = append(out, o.Confirmed())
+			}
+			return out, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs = append(logs, l)
+	}
+	for _, l := range logs {
+		go func() {
+			for range l.Read(t.Context(), 1, true) {
+			}
+		}()
+		go l.Watch(t.Context())
+	}
+	type told struct {
+		seq     uint64
+		payload string
+	}
+	acks := make(chan told, 1000)
+	var writers sync.WaitGroup
+	for w, l := range logs {
+		writers.Go(func() {
+			var tail uint64
+			for i := range 60 {
+				payload := fmt.Sprintf("record %d of %d", i, w)
+				seq, err := l.Append(ctx, fmt.Sprintf("nexus.log.0%d.t.s.W", w), tail, []byte(payload))
+				if err == nil {
+					err = l.Confirm(ctx)
+				}
+				if err != nil {
+					t.Errorf("append %d of %d: %v", i, w, err)
+					return
+				}
+				tail = seq
+				acks <- told{seq, payload}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { writers.Wait(); close(done) }()
+	for changes := 0; ; changes++ {
+		select {
+		case <-done:
+			close(acks)
+			for a := range acks {
+				if r, err := first.Get(ctx, a.seq); err != nil || string(r.Payload) != a.payload {
+					t.Errorf("position %d: %q, %v; told was %q", a.seq, r.Payload, err, a.payload)
+				}
+			}
+			if lost.Load() > 0 || changes < 2 {
+				t.Errorf("%d processes saw a loss in %d changes of leaders: %v, %v", lost.Load(), changes, logs[0].Lost(), logs[1].Lost())
+			}
+			return
+		default:
+			c.stepDown(t)
+			time.Sleep(100 * time.Millisecond)
 		}
 	}
 }
