@@ -155,7 +155,7 @@ func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counte
 	}
 	if pl.Policy.OnFailure == "fail" {
 		if len(tried) == 0 {
-			return spent, fmt.Errorf("%w: none of the policy's summarizers is there", ErrFailed)
+			return spent, fmt.Errorf("%w: none of the policy's summarizers is there, or none that answers without a model where the request does not wait for one (wait_ms)", ErrFailed)
 		}
 		return spent, fmt.Errorf("%w: %w", ErrFailed, errors.Join(errorsOf(tried)...))
 	}

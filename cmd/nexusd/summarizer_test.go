@@ -201,12 +201,13 @@ models = {"%[2]s" = "%[2]s", own = "own-at-side"}
 func TestSummarizersThatCantBe(t *testing.T) {
 	const row = "\n[[provider]]\nname = \"p\"\nkind = \"openai-chat\"\nurl = \"http://127.0.0.1:1\"\nmodels = [\"usual\", \"nobody-knows-*\"]\n"
 	for rows, fault := range map[string]string{
-		`summarizer = "openai"` + row:       "is not PROVIDER/MODEL",
-		`summarizer = "p/"` + row:           "is not PROVIDER/MODEL",
-		`summarizer = "other/usual"` + row:  `no [[provider]] row "other" has the model "usual"`,
-		`summarizer = "p/other"` + row:      `no [[provider]] row "p" has the model "other"`,
-		`summarizer = "p/usual"`:            `no [[provider]] row "p"`,
-		"summarizer_spend_limit = -1" + row: "-1 is not a number of dollars",
+		`summarizer = "openai"` + row:                                              "is not PROVIDER/MODEL",
+		`summarizer = "p/"` + row:                                                  "is not PROVIDER/MODEL",
+		`summarizer = "other/usual"` + row:                                         `no [[provider]] row "other" has the model "usual"`,
+		`summarizer = "p/other"` + row:                                             `no [[provider]] row "p" has the model "other"`,
+		`summarizer = "p/nobody-knows-*"` + row:                                    `"nobody-knows-*" is a pattern`,
+		`summarizer = "p/usual"`:                                                   `no [[provider]] row "p"`,
+		"summarizer_spend_limit = -1" + row:                                        "-1 is not a number of dollars",
 		"summarizer = \"p/nobody-knows-this\"\nsummarizer_spend_limit = 1.0" + row: `no price of model "nobody-knows-this"`, // it would never hold
 		"summarizer_url = \"http://127.0.0.1:1\"" + row:                            "summarizer_url",
 		"[[summarizers]]\nname = \"a\"\n" + row:                                    "summarizers",

@@ -15,7 +15,7 @@ import (
 // only, see [summary.Plaintext]. skipped lists what a partial summary leaves out, in
 // order; otherwise it is empty.
 //
-// Cuts fall between half turns, and between the messages of a half turn that is too
+// Cuts fall between half turns, before calls rather than between them and their results, and between the messages of a half turn that is too
 // large. A message that alone does not fit is shortened or, if the style wants it
 // whole, is an [ErrTooLarge].
 func (j *job) parts() (parts [][]summary.HalfTurn, skipped []summary.HalfTurn, err error) {
@@ -29,7 +29,7 @@ func (j *job) parts() (parts [][]summary.HalfTurn, skipped []summary.HalfTurn, e
 	}
 	size := uint64(0)
 	for i := range j.input.Halves {
-		for _, h := range j.pieces(j.input.Halves[i], limit) {
+		for k, h := range j.pieces(j.input.Halves[i], limit) {
 			switch {
 			case j.partial && h.Tokens > skip:
 				skipped = append(skipped, h)
@@ -41,6 +41,9 @@ func (j *job) parts() (parts [][]summary.HalfTurn, skipped []summary.HalfTurn, e
 			}
 			if len(parts) == 0 || size+h.Tokens > limit {
 				parts, size = append(parts, nil), 0
+				if k == 0 && i > 0 && len(parts) > 1 && answersCalls(&j.input.Halves[i-1], &j.input.Halves[i]) {
+					size = moveCalls(parts, limit-min(limit, h.Tokens))
+				}
 			}
 			last := &parts[len(parts)-1]
 			*last = append(*last, h)
@@ -54,6 +57,32 @@ func (j *job) parts() (parts [][]summary.HalfTurn, skipped []summary.HalfTurn, e
 		parts = append(parts, nil)
 	}
 	return parts, skipped, nil
+}
+
+// answersCalls reports whether next has the results of calls in h.
+func answersCalls(h, next *summary.HalfTurn) bool {
+	return hasPart(h, turns.ToolCall) && hasPart(next, turns.ToolCallResponse)
+}
+
+func hasPart(h *summary.HalfTurn, kind turns.PartType) bool {
+	for i := range h.Messages {
+		if slices.ContainsFunc(h.Messages[i].Parts, func(p turns.Part) bool { return p.Type == kind }) {
+			return true
+		}
+	}
+	return false
+}
+
+// moveCalls moves the last half of the part before the last one, which has calls, into the last one, which begins
+// with their results, if it has room tokens for it. It returns the size of the last part.
+func moveCalls(parts [][]summary.HalfTurn, room uint64) uint64 {
+	before, last := &parts[len(parts)-2], &parts[len(parts)-1]
+	calls := (*before)[len(*before)-1]
+	if len(*before) < 2 || calls.Half != turns.ResponseHalf || calls.Tokens > room {
+		return 0
+	}
+	*before, *last = (*before)[:len(*before)-1], append(*last, calls)
+	return calls.Tokens
 }
 
 // pieces returns h as text: whole, or by message if it exceeds limit. Tokens is what

@@ -469,3 +469,41 @@ func TestAnswerFitsTheProvidersBound(t *testing.T) {
 		}
 	}
 }
+
+// WOL-8: where the work is cut in parts, the calls go with their results: a part that has a result
+// has the call, with its name and arguments.
+func TestCallsGoWithTheirResults(t *testing.T) {
+	in := summary.Input{MaxTokens: 300}
+	for i := range 40 {
+		call := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: fmt.Sprint("c", i), Name: fmt.Sprint("read_mail_", i), Arguments: turns.Raw(`{}`)}}}
+		result := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: fmt.Sprint("c", i), Response: turns.RawText(fmt.Sprintf("R%d ", i) + strings.Repeat("words of a mail ", 40+i%7*9))}}}
+		in.Halves = append(in.Halves,
+			summary.HalfTurn{Depth: uint64(i + 1), Half: turns.ResponseHalf, Messages: []turns.Message{call}},
+			summary.HalfTurn{Depth: uint64(i + 2), Half: turns.MessagesHalf, Messages: []turns.Message{result}})
+	}
+	s, asked := scripted(t, Config{Window: 3000}, plain)
+	if _, err := s.Summarize(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	if len(*asked) < 4 {
+		t.Fatalf("%d parts", len(*asked))
+	}
+	for i := range 40 {
+		n := 0
+		for _, r := range *asked {
+			has, calls := strings.Contains(r.User, fmt.Sprintf("R%d ", i)), strings.Contains(r.User, fmt.Sprintf("[call read_mail_%d ", i))
+			if has != calls {
+				t.Errorf("call %d: a part has the result %v, the call %v", i, has, calls)
+			}
+			if has {
+				n++
+			}
+			if tokens := s.counter.Text(r.User); tokens > 3000 {
+				t.Errorf("a request of %d tokens for a window of 3000", tokens)
+			}
+		}
+		if n != 1 {
+			t.Errorf("result %d is in %d parts", i, n)
+		}
+	}
+}

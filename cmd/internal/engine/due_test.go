@@ -467,3 +467,23 @@ func TestTheAckGoesByTheProvidersCount(t *testing.T) {
 		verified(t, e)
 	}
 }
+
+// A policy that takes no notice for a summary, and no summary by rules, is not stuck where the
+// context does not fit: the request fails, and the model is asked beside it.
+func TestAPolicyWithoutANoticeGetsTheModelsSummary(t *testing.T) {
+	e, slow := modelled(t)
+	s := dueSession(t, e, policy.BeforeCall, true)
+	r := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"mode":"before_call","tiers":["slow"],"on_failure":"fail"}`)}}}
+	must(e.Set(t.Context(), alice, s, r, []byte("{}")))(t)
+	if _, err := e.Context(t.Context(), alice, s, api.GetContext{}); !errors.Is(err, ledger.ErrUnprocessable) && api.FromError(err).Code != api.Unprocessable {
+		t.Fatalf("a context that does not fit: %v", err)
+	}
+	<-slow.began
+	close(slow.release)
+	ready(e, s)
+	cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+	if got := strings.Join(compactionsOf(t, e, s), " "); got != "slow" || cx.Tokens+cx.Overhead > cx.Budget {
+		t.Errorf("compactions by %q, %d of %d tokens", got, cx.Tokens+cx.Overhead, cx.Budget)
+	}
+	verified(t, e)
+}

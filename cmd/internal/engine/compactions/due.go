@@ -170,7 +170,10 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 		return turns.Ref{}, "nothing to gain", nil
 	case errors.Is(err, compactor.ErrFailed):
 		// A policy that accepts no notice for a summary keeps the context as it is,
-		// as long as that fits. The next call tries again.
+		// as long as that fits. The next call tries again, and meanwhile a model is asked.
+		if !waits && cm.renews(d.policy) {
+			cm.prepare(ctx, c, session, head, d.policy.MaxStrikes)
+		}
 		return turns.Ref{}, "no summary", nil
 	}
 	if err == nil && !ref.IsZero() && cm.renews(d.policy) {

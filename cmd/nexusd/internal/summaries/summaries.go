@@ -48,6 +48,9 @@ func New(c Config) (*Models, []compactor.Tier, error) {
 	if !ok || row == "" || model == "" {
 		return nil, nil, fmt.Errorf("summarizer: %.60q is not PROVIDER/MODEL, the name of a [[provider]] row and of one of its models", c.Summarizer)
 	}
+	if strings.Contains(model, "*") {
+		return nil, nil, fmt.Errorf("summarizer: %.60q is a pattern; name one model", model)
+	}
 	client, upstream, ok := c.Providers.In(row, model)
 	if !ok {
 		return nil, nil, fmt.Errorf("summarizer: no [[provider]] row %.60q has the model %.60q", row, model)
@@ -63,6 +66,9 @@ func New(c Config) (*Models, []compactor.Tier, error) {
 
 // For returns the tiers of a model that a policy or a session names; nil if no provider has it.
 func (m *Models) For(model string) []compactor.Tier {
+	if strings.Contains(model, "*") { // it would match the pattern of a row, and names no model
+		return nil
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	tiers, known := m.made[model]
