@@ -198,11 +198,17 @@ func OpenContext(ctx context.Context, name string, stdin io.Reader, form string,
 	if t.Reader, t.unzip, err = uncompressed(t.Reader); err != nil {
 		return nil, errors.Join(UsageError{fmt.Errorf("%s: %w", name, err)}, t.Close())
 	}
+	if head, _ := t.Reader.Peek(len(byteOrderMark)); string(head) == byteOrderMark {
+		_, _ = t.Reader.Discard(len(byteOrderMark)) // it was just peeked
+	}
 	if t.Format, err = detect(t.Reader, form); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
+
+// byteOrderMark begins a file that an editor or a shell of Windows wrote again.
+const byteOrderMark = "\xef\xbb\xbf"
 
 // Gunzipped returns the content of r, without gzip's compression if it has that.
 func Gunzipped(r *bufio.Reader) (*bufio.Reader, error) {
