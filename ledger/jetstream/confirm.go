@@ -314,7 +314,8 @@ func (k *confirmer) follow(ctx context.Context) {
 }
 
 // leadership returns a name for who leads the log and since when, and where the log ends. The
-// name is "" for one copy on another server than the connection's: then each answer may be of another.
+// name is "" of servers that do not tell the instant of an election, and for one copy on another server than the connection's:
+// then each answer may be of another.
 func (l *Log) leadership(ctx context.Context) (name string, last uint64, err error) {
 	nc := l.js.Conn()
 	server := nc.ConnectedServerId()
@@ -330,8 +331,9 @@ func (l *Log) leadership(ctx context.Context) (name string, last uint64, err err
 	switch c := info.Cluster; {
 	case c != nil && c.Leader != "" && c.LeaderSince != nil:
 		name = c.Leader + " " + c.LeaderSince.UTC().Format(time.RFC3339Nano)
-	case l.copies > 1:
+	case l.copies > 1 && (c == nil || c.Leader == ""):
 		return "", 0, fmt.Errorf("%w: the log has no leader", ledger.ErrUnavailable)
+	case l.copies > 1: // of a server before leader_since
 	case c != nil && c.Leader == nc.ConnectedServerName() && server == nc.ConnectedServerId(): // it has its id for one run
 		name = server
 	}

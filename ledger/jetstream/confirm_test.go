@@ -357,3 +357,35 @@ func TestR3LeadersThatGiveWayAreNoLoss(t *testing.T) {
 		}
 	}
 }
+
+// untold is a stream of servers that do not tell when their leader was elected.
+type untold struct{ js.Stream }
+
+func (u untold) Info(ctx context.Context, opts ...js.StreamInfoOpt) (*js.StreamInfo, error) {
+	info, err := u.Stream.Info(ctx, opts...)
+	if err == nil && info.Cluster != nil {
+		cluster := *info.Cluster
+		cluster.LeaderSince = nil
+		info.Cluster = &cluster
+	}
+	return info, err
+}
+
+// Servers that do not tell when their leader was elected can be used: the newest record is compared at each
+// question, so a loss of it is seen.
+func TestR3WithoutTheInstantOfAnElection(t *testing.T) {
+	c, ctx := newCluster(t), ledgertest.Within(t)
+	l := c.empty(t)
+	l.stream = untold{l.stream}
+	var lost atomic.Int32
+	l.confirmer = newConfirmer(l, Config{Lost: func(*ShorterError) { lost.Add(1) }})
+	p := &process{Log: l}
+	last := p.append(t, subjectA, 0, 5)
+	if err := l.Confirm(ctx); err != nil || l.Confirmed().Seq != last {
+		t.Fatalf("%v, confirmed up to %d of %d", err, l.Confirmed().Seq, last)
+	}
+	l.Doubt(mark.Place{Seq: last, Sum: [32]byte{1}}) // as if another record had been there
+	if err := l.Confirm(ctx); !errors.Is(err, ledger.ErrCorrupt) {
+		t.Errorf("another record at %d: %v, want corrupt", last, err)
+	}
+}
