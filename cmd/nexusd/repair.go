@@ -96,6 +96,11 @@ func compareLog(ctx context.Context, c daemon.CompareConfig, stdout, stderr io.W
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return max(1, api.Exit(err))
 	}
+	if out.Stale && c.AcceptLoss {
+		fmt.Fprintln(stdout, "removed: lost.json, which named records that the log has")
+	} else if out.Stale {
+		fmt.Fprintln(stdout, "lost.json names records that the log has; nexusd repair --accept-loss removes it")
+	}
 	if out.Aside == "" {
 		fmt.Fprintf(stdout, "the log has all of the %d records that %s knows, and ends at %d\n", out.Applied, c.Data, out.Last)
 		return 0

@@ -28,7 +28,7 @@ import (
 
 const (
 	// maxUnconfirmed bounds the records that were read or acknowledged since the last comparison.
-	maxUnconfirmed = 16 << 10
+	maxUnconfirmed = 2 << 10
 	// confirmIdle is how often the log is compared while nothing is appended.
 	confirmIdle = time.Second
 )
@@ -67,7 +67,9 @@ type confirmer struct {
 
 	// Of the goroutine that runs the rounds.
 	leader string    // the leadership under which anchor was compared; "": it has no name
-	short  time.Time // since when the log is too short; zero: it is not
+	short  time.Time // since when the log is too short under one leadership; zero: it is not
+	shown  string    // that leadership
+	copies int       // servers that hold the log, as it is now
 }
 
 // round is one comparison, for all that wait for it.
@@ -116,8 +118,10 @@ func (k *confirmer) read(ctx context.Context, p mark.Place) error {
 func (k *confirmer) doubt(p mark.Place) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.fresh = append(k.fresh, p)
-	k.doubted = true
+	if len(k.fresh) < maxUnconfirmed { // else the comparison that is due comes first
+		k.fresh = append(k.fresh, p)
+		k.doubted = true
+	}
 }
 
 // newest returns the newest record that was compared with the log.
@@ -204,9 +208,14 @@ func newestOf(places []mark.Place) mark.Place {
 func (k *confirmer) compare(known []mark.Place) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	leader, last, err := k.log.leadership(ctx)
+	leader, last, copies, err := k.log.leadership(ctx)
 	if err != nil {
+		k.short = time.Time{}
 		return err
+	}
+	k.copies = copies
+	if leader != k.shown {
+		k.short, k.shown = time.Time{}, leader
 	}
 	if newest := newestOf(known); last < newest.Seq {
 		return k.tooShort(newest, fmt.Sprintf("it ends at %d, and had a record %d", last, newest.Seq))
@@ -229,7 +238,7 @@ func (k *confirmer) compare(known []mark.Place) error {
 			return err
 		}
 	}
-	again, _, err := k.log.leadership(ctx)
+	again, _, _, err := k.log.leadership(ctx)
 	if err != nil {
 		return err
 	}
@@ -255,7 +264,7 @@ func (k *confirmer) comparePlace(ctx context.Context, p mark.Place, leader strin
 	if hasSum(m, p.Sum) {
 		return nil
 	}
-	again, _, err := k.log.leadership(ctx)
+	again, _, _, err := k.log.leadership(ctx)
 	if err != nil || again != leader { // whose record it is is not known
 		return errors.Join(errUnsettled, err)
 	}
@@ -274,7 +283,7 @@ func (k *confirmer) tooShort(p mark.Place, why string) error {
 	if k.short.IsZero() {
 		k.short = time.Now()
 	}
-	if k.log.copies > 1 && time.Since(k.short) < k.log.agree {
+	if k.copies > 1 && time.Since(k.short) < k.log.agree {
 		return errUnsettled
 	}
 	return k.lose(&ShorterError{Place: p, Why: why})
@@ -313,31 +322,32 @@ func (k *confirmer) follow(ctx context.Context) {
 	}
 }
 
-// leadership returns a name for who leads the log and since when, and where the log ends. The
+// leadership returns a name for who leads the log and since when, where the log ends, and how many servers hold it. The
 // name is "" of servers that do not tell the instant of an election, and for one copy on another server than the connection's:
 // then each answer may be of another.
-func (l *Log) leadership(ctx context.Context) (name string, last uint64, err error) {
+func (l *Log) leadership(ctx context.Context) (name string, last uint64, copies int, err error) {
 	nc := l.js.Conn()
 	server := nc.ConnectedServerId()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	info, err := l.stream.Info(ctx)
 	if err != nil {
-		return "", 0, fmt.Errorf("leader of the log: %w", readError(err))
+		return "", 0, 0, fmt.Errorf("leader of the log: %w", readError(err))
 	}
 	if !info.Created.Equal(l.created) {
-		return "", 0, fmt.Errorf("%w: the stream was created anew at %v", ledger.ErrCorrupt, info.Created)
+		return "", 0, 0, fmt.Errorf("%w: the stream was created anew at %v", ledger.ErrCorrupt, info.Created)
 	}
+	copies = max(info.Config.Replicas, l.copies)
 	switch c := info.Cluster; {
 	case c != nil && c.Leader != "" && c.LeaderSince != nil:
 		name = c.Leader + " " + c.LeaderSince.UTC().Format(time.RFC3339Nano)
-	case l.copies > 1 && (c == nil || c.Leader == ""):
-		return "", 0, fmt.Errorf("%w: the log has no leader", ledger.ErrUnavailable)
-	case l.copies > 1: // of a server before leader_since
+	case copies > 1 && (c == nil || c.Leader == ""):
+		return "", 0, 0, fmt.Errorf("%w: the log has no leader", ledger.ErrUnavailable)
+	case copies > 1: // of a server before leader_since
 	case c != nil && c.Leader == nc.ConnectedServerName() && server == nc.ConnectedServerId(): // it has its id for one run
 		name = server
 	}
-	return name, info.State.LastSeq, nil
+	return name, info.State.LastSeq, copies, nil
 }
 
 // Knows says that the log had records, as the projections know at a start. They are compared

@@ -389,3 +389,40 @@ func TestR3WithoutTheInstantOfAnElection(t *testing.T) {
 		t.Errorf("another record at %d: %v, want corrupt", last, err)
 	}
 }
+
+// led is a stream whose leader was elected at an instant, and shows a log that ends at last.
+type led struct {
+	js.Stream
+	since time.Time
+	last  uint64
+}
+
+func (l led) Info(ctx context.Context, opts ...js.StreamInfoOpt) (*js.StreamInfo, error) {
+	info, err := l.Stream.Info(ctx, opts...)
+	if err == nil && info.Cluster != nil {
+		cluster := *info.Cluster
+		cluster.LeaderSince = &l.since
+		info.Cluster, info.State.LastSeq = &cluster, l.last
+	}
+	return info, err
+}
+
+// A log that is too short counts under one leadership only: one after the other, each may not have applied it yet.
+func TestR3ShortLogsOfTwoLeadersDoNotAddUp(t *testing.T) {
+	l := newCluster(t).empty(t)
+	l.confirmer, l.agree = newConfirmer(l, Config{}), 50*time.Millisecond
+	p := &process{Log: l}
+	p.append(t, subjectA, 0, 5)
+	stream := l.stream
+	at := time.Now()
+	for i := range 3 {
+		l.stream = led{stream, at.Add(time.Duration(i) * time.Second), 3}
+		if err := l.confirmer.compare([]mark.Place{l.Confirmed()}); !errors.Is(err, errUnsettled) {
+			t.Fatalf("leader %d: %v", i, err)
+		}
+		time.Sleep(2 * l.agree)
+	}
+	if err := l.confirmer.compare([]mark.Place{l.Confirmed()}); !errors.Is(err, ledger.ErrCorrupt) {
+		t.Errorf("one leader that shows a short log for long: %v, want corrupt", err)
+	}
+}

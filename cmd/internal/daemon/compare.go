@@ -15,6 +15,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/jetstream/mark"
 	"nexus/projections"
 	"nexus/turns"
 )
@@ -35,7 +36,13 @@ type Compared struct {
 	Applied uint64 // newest position that the folder knows
 	Last    uint64 // where the log ends
 	Aside   string // folder with what was set aside; "": nothing was
+	// Stale says that the file of the loss names records that the log has: with AcceptLoss it was
+	// removed.
+	Stale bool
 }
+
+// lostAside begins the name of a folder with what was set aside.
+const lostAside = "lost-"
 
 // CompareLog compares every record that the projections of a data folder have with the log, and
 // names those that the log has lost. No daemon may run on the folder. Without AcceptLoss it
@@ -89,15 +96,30 @@ func CompareLog(ctx context.Context, c CompareConfig) (out Compared, err error) 
 		}
 	}
 	if known != nil {
-		out.Loss.add(known.Records)
+		if err := out.addMissing(ctx, log, known.Records); err != nil {
+			return out, err
+		}
 	}
 	switch {
 	case len(out.Loss.Records) == 0 && known == nil:
 		return out, nil
+	case len(out.Loss.Records) == 0:
+		out.Stale = true
+		if c.AcceptLoss {
+			return out, os.Remove(filepath.Join(c.Data, lostFile))
+		}
+		return out, nil
 	case !c.AcceptLoss:
 		return out, &LossError{out.Loss}
 	}
-	out.Aside = filepath.Join(c.Data, "lost-"+time.Now().UTC().Format("20060102T150405.000Z"))
+	b, err := turns.EncodeJSON(out.Loss)
+	if err == nil {
+		err = writeDurably(filepath.Join(c.Data, lostFile), append(b, '\n')) // before anything moves: it refuses a start
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Aside = filepath.Join(c.Data, lostAside+time.Now().UTC().Format("20060102T150405.000Z"))
 	return out, setLossAside(c.Data, out.Aside, out.Loss)
 }
 
@@ -133,7 +155,7 @@ func (out *Compared) compare(ctx context.Context, log *jetstream.Log, dir string
 			if err != nil {
 				return err
 			}
-			if turns.HashEvent(r.Payload) != on.Hash {
+			if turns.HashEvent(r.Payload) != turns.HashEvent(on.Payload) { // whatever stands beside it
 				if err := lost(true); err != nil {
 					return err
 				}
@@ -149,18 +171,23 @@ func (out *Compared) compare(ctx context.Context, log *jetstream.Log, dir string
 	return nil
 }
 
-// add adds records that are not named yet, such as those that no projections had applied.
-func (l *Loss) add(records []LostRecord) {
-	have := make(map[uint64]bool)
-	for _, r := range l.Records {
-		have[r.Seq] = true
-	}
+// addMissing adds the records of the file of the loss that the projections had not applied, and that the
+// log does not have.
+func (out *Compared) addMissing(ctx context.Context, log *jetstream.Log, records []LostRecord) error {
 	for _, r := range records {
-		if !have[r.Seq] {
-			l.Records = append(l.Records, r)
+		if r.Seq <= out.Applied { // it was compared
+			continue
+		}
+		on, err := log.Find(ctx, r.Seq)
+		if err != nil {
+			return err
+		}
+		if r.Hash == (turns.Hash{}) || on.Sum != r.Hash {
+			out.Loss.Records = append(out.Loss.Records, r)
 		}
 	}
-	l.sort()
+	out.Loss.sort()
+	return nil
 }
 
 // setLossAside moves what a folder has of another history than the log's into another one, and
@@ -180,6 +207,9 @@ func setLossAside(data, aside string, loss *Loss) error {
 		if err := os.Rename(filepath.Join(data, name), filepath.Join(aside, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
+	}
+	if err := mark.SyncDir(data); err != nil { // the renames go before the file's end
+		return err
 	}
 	if err := os.Remove(filepath.Join(data, lostFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

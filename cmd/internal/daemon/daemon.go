@@ -238,7 +238,11 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 		if c.Create {
 			c.Ledger = uuid.NewString()
 		}
-		d.peers = newPeers(nc)
+		accepted, err := acceptedLosses(d.cfg.Data)
+		if err != nil {
+			return err
+		}
+		d.peers = newPeers(nc, accepted)
 		c.Confirm, c.Others, c.Lost = true, d.peers.ask, d.cameBackShorter
 	}
 	d.opened(d.closeSyncs)

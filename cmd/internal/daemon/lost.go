@@ -28,7 +28,7 @@ import (
 const lostFile = "lost.json"
 
 // lostTime bounds how long a daemon looks for what is lost.
-const lostTime = time.Minute
+const lostTime = 10 * time.Minute
 
 // lostLines is how many lost records are lines of the daemon's log; the file has all.
 const lostLines = 100
@@ -39,7 +39,7 @@ type Loss struct {
 	Time    time.Time    `json:"time"`
 	Why     string       `json:"why"`
 	Records []LostRecord `json:"records"` // by position
-	// Unread counts positions behind which the log could not be read to compare.
+	// Unread counts positions that could not be compared with the log.
 	Unread uint64 `json:"unread,omitzero"`
 }
 
@@ -163,16 +163,29 @@ func (d *Daemon) findLost(ctx context.Context, loss *Loss, at mark.Place) *Loss 
 		out.Records = append(out.Records, lost)
 		return false, true
 	}
-	reached := max(at.Seq, d.log.End())
+	reached := d.log.End()
 	if d.store != nil {
 		reached = max(reached, d.store.Applied().Seq)
 	}
-	for seq := at.Seq; seq > 0; seq-- {
-		if has, _ := look(seq); has || ctx.Err() != nil {
+	from := at.Seq
+	if from > reached { // another daemon names it, and nothing else is known up there
+		look(from)
+		from = reached
+	}
+	for seq := from; seq > 0; seq-- {
+		if ctx.Err() != nil {
+			out.Unread += seq
+			break
+		}
+		if has, _ := look(seq); has {
 			break
 		}
 	}
-	for seq := at.Seq + 1; seq <= reached && ctx.Err() == nil; seq++ {
+	for seq := from + 1; seq <= reached && seq != at.Seq; seq++ {
+		if ctx.Err() != nil {
+			out.Unread += reached - seq + 1
+			break
+		}
 		look(seq)
 	}
 	out.sort()
@@ -224,4 +237,26 @@ func loadLoss(data string) (*Loss, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return &loss, nil
+}
+
+// acceptedLosses returns the records that an operator gave up on a data folder, as [CompareLog] set them
+// aside: another daemon that misses them still says nothing new.
+func acceptedLosses(data string) (map[mark.Place]bool, error) {
+	files, err := filepath.Glob(filepath.Join(data, lostAside+"*", lostFile))
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[mark.Place]bool)
+	for _, f := range files {
+		loss, err := loadLoss(filepath.Dir(f))
+		if err != nil {
+			return nil, err
+		}
+		if loss != nil {
+			for _, r := range loss.Records {
+				out[mark.Place{Seq: r.Seq, Sum: r.Hash}] = true
+			}
+		}
+	}
+	return out, nil
 }

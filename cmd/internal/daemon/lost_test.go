@@ -19,6 +19,7 @@ import (
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
 )
 
@@ -131,6 +132,12 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 	if out, err = CompareLog(t.Context(), compare); err != nil || out.Aside == "" {
 		t.Fatalf("given up: %+v, %v", out, err)
 	}
+	accepted := must[map[mark.Place]bool](t)(acceptedLosses(data))
+	for _, r := range loss.Records {
+		if !accepted[mark.Place{Seq: r.Seq, Sum: r.Hash}] {
+			t.Errorf("what was given up is not known: %v", r)
+		}
+	}
 	if again, err := CompareLog(t.Context(), compare); err != nil || again.Aside != "" || len(again.Loss.Records) != 0 {
 		t.Errorf("compared once more: %+v, %v", again, err)
 	}
@@ -138,7 +145,14 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 	if got := must[*api.Session](t)(c.Session(t.Context(), session)); got.Depth != 3 || *got.Head != kept.ID {
 		t.Errorf("the session has %d turns, want the 3 that are left", got.Depth)
 	}
+	// Who misses what was given up halts nobody.
+	for _, r := range loss.Records {
+		d.peers.hear(&nats.Msg{Data: must[[]byte](t)(turns.EncodeJSON(peerMessage{Daemon: "other", Seq: r.Seq, Hash: r.Hash, Lost: true}))})
+	}
 	extend(t, c, session, 1)
+	if err := d.log.Confirm(t.Context()); err != nil {
+		t.Errorf("a loss that was given up counts again: %v", err)
+	}
 	if v := must[*api.Verified](t)(c.As(api.Operator).Verify(t.Context())); !v.OK {
 		t.Errorf("verify after it: %+v", v)
 	}

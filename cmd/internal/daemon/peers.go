@@ -24,6 +24,8 @@ const (
 	peerBeat     = 5 * time.Second        // how often a daemon says that it is there
 	peerForget   = 30 * time.Second       // how long one is waited for that says nothing
 	peerPatience = 5 * time.Second        // how long each is waited for when it is asked
+	maxPeers     = 1000                   // that are remembered
+	maxPeerName  = 64                     // bytes of a name
 	peerFirst    = 300 * time.Millisecond // how long a start waits for daemons that it has not heard
 )
 
@@ -34,6 +36,8 @@ type peers struct {
 	nc      *nats.Conn
 	subject string
 	log     *jetstream.Log
+	// accepted are records that an operator of this daemon gave up.
+	accepted map[mark.Place]bool
 
 	mu    sync.Mutex
 	heard map[string]time.Time
@@ -51,8 +55,8 @@ type peerMessage struct {
 
 func (m peerMessage) place() mark.Place { return mark.Place{Seq: m.Seq, Sum: m.Hash} }
 
-func newPeers(nc *nats.Conn) *peers {
-	return &peers{id: uuid.NewString(), nc: nc, heard: make(map[string]time.Time)}
+func newPeers(nc *nats.Conn, accepted map[mark.Place]bool) *peers {
+	return &peers{id: uuid.NewString(), nc: nc, accepted: accepted, heard: make(map[string]time.Time)}
 }
 
 // of says which log it is of, before anything else is called.
@@ -106,20 +110,28 @@ func (p *peers) say(subject string, m peerMessage) {
 // hear takes what another daemon says, and answers if it asks.
 func (p *peers) hear(msg *nats.Msg) {
 	var m peerMessage
-	if turns.DecodeJSON(msg.Data, &m) != nil || m.Daemon == "" || m.Daemon == p.id {
+	if turns.DecodeJSON(msg.Data, &m) != nil || m.Daemon == "" || len(m.Daemon) > maxPeerName || m.Daemon == p.id {
 		return
 	}
 	p.mu.Lock()
+	if len(p.heard) >= maxPeers {
+		clear(p.heard)
+	}
 	if p.heard[m.Daemon] = time.Now(); m.Ends {
 		delete(p.heard, m.Daemon)
 	}
 	p.mu.Unlock()
-	if m.Lost {
+	if m.Lost && p.counts(m) {
 		p.log.Doubt(m.place())
 	}
 	if msg.Reply != "" {
 		p.say(msg.Reply, peerMessage{})
 	}
+}
+
+// counts reports whether what a daemon names is a record that the log must have.
+func (p *peers) counts(m peerMessage) bool {
+	return m.Seq > 0 && m.Hash != (turns.Hash{}) && !p.accepted[m.place()]
 }
 
 // tellLost says that the log lacks a record, so that the others look.
@@ -156,7 +168,7 @@ func (p *peers) ask(ctx context.Context) (places []mark.Place, err error) {
 			continue
 		}
 		delete(wanted, m.Daemon)
-		if m.Seq > 0 {
+		if p.counts(m) {
 			places = append(places, m.place())
 		}
 	}
