@@ -207,6 +207,7 @@ func TestSummarizersThatCantBe(t *testing.T) {
 		`summarizer = "p/other"` + row:                                             `no [[provider]] row "p" has the model "other"`,
 		`summarizer = "p/nobody-knows-*"` + row:                                    `"nobody-knows-*" is a pattern`,
 		`summarizer = "p/usual"`:                                                   `no [[provider]] row "p"`,
+		"summarizer_spend_limit = 2.0" + row:                                       "there is no summarizer that it could limit",
 		"summarizer_spend_limit = -1" + row:                                        "-1 is not a number of dollars",
 		"summarizer = \"p/nobody-knows-this\"\nsummarizer_spend_limit = 1.0" + row: `no price of model "nobody-knows-this"`, // it would never hold
 		"summarizer_url = \"http://127.0.0.1:1\"" + row:                            "summarizer_url",

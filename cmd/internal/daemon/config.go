@@ -167,6 +167,8 @@ func (c Config) checkSummarizer(bad func(format string, args ...any)) {
 	}
 	if !(c.SummarizerSpendLimit >= 0 && c.SummarizerSpendLimit < 1e9) {
 		bad("summarizer_spend_limit: %v is not a number of dollars", c.SummarizerSpendLimit)
+	} else if c.SummarizerSpendLimit > 0 && c.Summarizer == "" {
+		bad("summarizer_spend_limit: there is no summarizer that it could limit; set summarizer = \"PROVIDER/MODEL\" too")
 	}
 }
 
