@@ -49,13 +49,13 @@ func TestRenderRealClaudeCode(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
-			checkReal(t, file, strict.Anthropic(r.System, joined(r), strict.OpenCalls))
-			signatures += strings.Count(string(joined(r)), `"type":"thinking"`)
+			checkReal(t, file, strict.Anthropic(r.System, joined(r.Messages), strict.OpenCalls))
+			signatures += strings.Count(string(joined(r.Messages)), `"type":"thinking"`)
 			o, err := OpenAI(nil, nil, ms)
 			if err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
-			checkReal(t, file, strict.OpenAI(joined(o), strict.OpenCalls))
+			checkReal(t, file, strict.OpenAI(joined(o.Messages), strict.OpenCalls))
 		}
 	}
 	if signatures == 0 || unpaired*2 > paths {
@@ -132,10 +132,10 @@ func TestRenderRealTauBench(t *testing.T) {
 		if err != nil {
 			t.Fatalf("trajectory %d: %v", i, err)
 		}
-		if err := strict.OpenAI(joined(o)); err != nil {
+		if err := strict.OpenAI(joined(o.Messages)); err != nil {
 			t.Errorf("trajectory %d: %v", i, err)
 		}
-		back, err := FromOpenAI(joined(o))
+		back, err := FromOpenAI(joined(o.Messages))
 		for j := range ms {
 			for k := range ms[j].Parts {
 				if p := &ms[j].Parts[k]; p.Type == turns.ToolCallResponse {
@@ -152,7 +152,7 @@ func TestRenderRealTauBench(t *testing.T) {
 		if err != nil {
 			t.Fatalf("trajectory %d: %v", i, err)
 		}
-		if err := strict.Anthropic(a.System, joined(a)); err != nil {
+		if err := strict.Anthropic(a.System, joined(a.Messages)); err != nil {
 			t.Errorf("trajectory %d: %v", i, err)
 		}
 	}

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
-
-	"nexus/turns"
 )
 
 // callIDs gives each call of a transcript an id that is unique within its message, and
@@ -15,7 +12,7 @@ import (
 type callIDs map[string][]string // the source's id → the ids of its unanswered calls, oldest first
 
 // add returns the id of a call. before are the ids of the calls before it in its message.
-func (c *callIDs) add(line int, id string, before []string, loss *lossReport) string {
+func (c *callIDs) add(line int, id string, before []string, loss *LossReport) string {
 	if *c == nil {
 		*c = make(callIDs)
 	}
@@ -48,22 +45,9 @@ func (c callIDs) answeredBy(id string) (call string, ok bool) {
 	return calls[0], true
 }
 
-// heldName returns the name of a tool as the ledger can hold it: with _ for each control
-// character, and cut to [turns.MaxName] bytes. A call whose name is changed so is still a
-// call, to which its result belongs.
-func heldName(name string) string {
-	s := strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f {
-			return '_'
-		}
-		return r
-	}, name)
-	return strings.ToValidUTF8(clipped(s, turns.MaxName), "")
-}
-
 // toolName returns the name of a called tool as the ledger can hold it, and reports it if
 // that is another. record is the call's own id.
-func (l *lossReport) toolName(line int, name, record string) string {
+func (l *LossReport) toolName(line int, name, record string) string {
 	held := heldName(name)
 	if held != name {
 		l.add(line, "repaired", "a tool's name that the ledger can't hold, "+strconv.Quote(clipped(name, 80))+", was changed", record)

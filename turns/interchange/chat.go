@@ -16,21 +16,12 @@ import (
 	"nexus/turns"
 )
 
-// ChatForm is the form that chat messages are written in.
-type ChatForm string
-
-// The forms of chat messages. The zero form is detected in each conversation.
-const (
-	ChatOpenAI    ChatForm = "openai"
-	ChatAnthropic ChatForm = "anthropic"
-	ChatOTel      ChatForm = "otel"
-)
-
 // chatReader reads conversations.
 type chatReader struct {
-	Reader
+	Source
 	dec         *jsontext.Decoder
 	opt         Options
+	form        ChatForm       // zero: detected for each conversation
 	index       int            // conversations so far
 	sameContent map[string]int // conversations so far by their whole content
 
@@ -71,11 +62,15 @@ type chatReader struct {
 // Where such a request goes on otherwise, it is a fork. A turn's id comes from that of its response,
 // else from its response and the message before it.
 //
+// The zero form is detected for each conversation.
+//
 // One conversation is held in memory at a time, and digests of the messages of some thousand.
-func Chat(r io.Reader, opt Options) *Reader { return &newChatReader(r, opt).Reader }
+func Chat(r io.Reader, opt Options, form ChatForm) *Reader {
+	return newChatReader(r, opt, form).reader()
+}
 
-func newChatReader(r io.Reader, opt Options) *chatReader {
-	c := &chatReader{dec: jsontext.NewDecoder(r), opt: opt}
+func newChatReader(r io.Reader, opt Options, form ChatForm) *chatReader {
+	c := &chatReader{dec: jsontext.NewDecoder(r), opt: opt, form: form}
 	c.read = c.value
 	return c
 }
@@ -184,7 +179,7 @@ func isMessage(v []byte) bool {
 
 // conversation emits the steps of one conversation.
 func (c *chatReader) conversation(v *conversation) error {
-	system, ms, err := v.read(c.opt.Form)
+	system, ms, err := v.read(c.form)
 	if err != nil {
 		return err
 	}

@@ -29,9 +29,6 @@ type conversation struct {
 	loss     []Loss
 }
 
-// maxMeta is how much of a conversation's other members is kept, in bytes.
-const maxMeta = 64 << 10
-
 func newConversation(raw turns.Raw) (*conversation, error) {
 	v := new(conversation)
 	if raw.Kind() == '[' {
@@ -250,32 +247,4 @@ func sections(raw turns.Raw) (out []turns.Section, err error) {
 		out = append(out, turns.Section{Name: s.Name, Content: s.Content + s.Text})
 	}
 	return out, nil
-}
-
-// unquoted is raw, or the JSON in it where an attribute holds JSON as text.
-func unquoted(raw turns.Raw) turns.Raw {
-	if s, ok := raw.Text(); ok && len(s) > 1 && (s[0] == '[' || s[0] == '{') {
-		var in turns.Raw
-		if turns.DecodeJSON([]byte(s), &in) == nil {
-			return in
-		}
-	}
-	return raw
-}
-
-// parseTime reads a time as RFC 3339 or as seconds, or milliseconds, since 1970;
-// the zero Time where it is neither.
-func parseTime(raw turns.Raw) time.Time {
-	s := jsonText(raw)
-	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
-		return t.UTC()
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	switch {
-	case err != nil || f <= 0 || f > 2e14: // an id's time ends before
-		return time.Time{}
-	case f > 1e11:
-		return time.UnixMilli(int64(f)).UTC()
-	}
-	return time.UnixMilli(int64(f * 1000)).UTC()
 }

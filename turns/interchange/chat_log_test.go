@@ -95,7 +95,7 @@ func TestLogOfRequestsIsOneConversation(t *testing.T) {
 				ids := make(map[turns.ID]bool)
 				for i, l := range x.lines {
 					text += line(l)
-					steps, _ := readAll(t, Chat(strings.NewReader(text), Options{Form: ChatForm(form)}))
+					steps, _ := readAll(t, Chat(strings.NewReader(text), Options{}, ChatForm(form)))
 					now := make(map[turns.ID]bool)
 					for _, s := range steps {
 						now[s.ID()] = true
@@ -107,7 +107,7 @@ func TestLogOfRequestsIsOneConversation(t *testing.T) {
 					}
 					ids = now
 				}
-				steps, _ := readAll(t, Chat(strings.NewReader(text), Options{Final: true, Form: ChatForm(form)}))
+				steps, _ := readAll(t, Chat(strings.NewReader(text), Options{Final: true}, ChatForm(form)))
 				paths, n := chatPaths(t, steps)
 				slices.Sort(paths)
 				if !slices.Equal(paths, x.paths) {
@@ -136,9 +136,9 @@ func TestConversationsOfALogAreForgotten(t *testing.T) {
 			want++
 		}
 	}
-	c := newChatReader(strings.NewReader(text.String()), Options{Final: true})
+	c := newChatReader(strings.NewReader(text.String()), Options{Final: true}, "")
 	sessions, stored, most := 0, 0, 0
-	for s, err := range c.Steps() {
+	for s, err := range c.reader().Steps() {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,53 +17,10 @@ import (
 	"nexus/turns"
 )
 
-func readChat(t *testing.T, text string, opt Options) ([]Step, []Loss) {
+// readChat reads conversations, of any form or of the one that is named.
+func readChat(t *testing.T, text string, opt Options, form ...ChatForm) ([]Step, []Loss) {
 	t.Helper()
-	return readAll(t, Chat(iotest.OneByteReader(strings.NewReader(text)), opt))
-}
-
-// outline is what matters of steps, one line each: sessions and turns are
-// numbered as they come.
-func outline(steps []Step) (out []string) {
-	for _, s := range steps {
-		switch {
-		case s.Open != nil:
-			var sys []string
-			for _, x := range s.Open.System {
-				sys = append(sys, x.Content)
-			}
-			out = append(out, "open "+s.Open.Model+" ["+strings.Join(sys, "|")+"]")
-		case s.Append != nil:
-			var ms []string
-			for _, m := range s.Append.Messages {
-				ms = append(ms, brief(m))
-			}
-			r := "pending"
-			if s.Append.Response != nil {
-				r = brief(*s.Append.Response)
-			}
-			out = append(out, "turn "+strings.Join(ms, ", ")+" => "+r)
-		}
-	}
-	return out
-}
-
-func brief(m turns.Message) string {
-	out := string(m.Role) + "("
-	for i, p := range m.Parts {
-		if i > 0 {
-			out += " "
-		}
-		switch p.Type {
-		case turns.ToolCall:
-			out += "call " + p.ID + " " + p.Name + string(p.Arguments)
-		case turns.ToolCallResponse:
-			out += "result " + p.ID + " " + string(p.Response)
-		default:
-			out += p.Content
-		}
-	}
-	return out + ")"
+	return readAll(t, Chat(iotest.OneByteReader(strings.NewReader(text)), opt, append(form, "")[0]))
 }
 
 func TestChat(t *testing.T) {
@@ -134,7 +91,7 @@ func TestChat(t *testing.T) {
 
 func TestChatErrors(t *testing.T) {
 	for _, text := range []string{`{`, `[{"role":"user","content":"a"}`, `{"messages":7}`, `"x"`, `[{"role":"user","content":"a","content":"b"}]`, `{"role":1}`} {
-		r := Chat(strings.NewReader(text), Options{Final: true})
+		r := Chat(strings.NewReader(text), Options{Final: true}, "")
 		var err error
 		for _, err = range r.Steps() {
 		}
@@ -216,7 +173,7 @@ func TestChatRealTrajectories(t *testing.T) {
 			}
 		}
 		got := map[string]int{}
-		r := Chat(strings.NewReader(string(b)), Options{Final: true})
+		r := Chat(strings.NewReader(string(b)), Options{Final: true}, "")
 		ids := map[turns.ID]bool{}
 		for s, err := range r.Steps() {
 			if err != nil {
@@ -253,7 +210,7 @@ func FuzzChat(f *testing.F) {
 	f.Add([]byte(`[{"traj":[{"role":"tool","tool_call_id":"x","content":"l"}]},{}]`))
 	f.Add([]byte(otlpLine("1", "T", otlpCall("structured", "a", "1", "b", "2")...) + otlpLine("2", "T", otlpCall("string", "a", "1", "c", "3")...)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := Chat(strings.NewReader(string(b)), Options{Final: true})
+		r := Chat(strings.NewReader(string(b)), Options{Final: true}, "")
 		open := map[turns.ID]bool{}
 		for s, err := range r.Steps() {
 			if err != nil {

@@ -118,7 +118,7 @@ func TestChatKeepsContentOfUnknownTypes(t *testing.T) {
 		"openai":    {`{"role":"user","content":[{"type":"text","text":"q"},{"type":"input_audio","input_audio":{"data":"aGk="}}]}`, `{"role":"assistant","content":[{"type":"refusal","refusal":"no"}],"tool_calls":[{"id":"c","type":"custom","custom":{"name":"patch","input":"*** x"}}]}`},
 		"anthropic": {`{"role":"user","content":[{"type":"text","text":"q"},{"type":"container_upload","file_id":"f"}]}`, `{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"tool_use","id":"c","name":"patch","input":{"input":"*** x"}}]}`},
 	} {
-		steps, losses := readChat(t, chatOf(chatID, messages), Options{Form: ChatForm(name)})
+		steps, losses := readChat(t, chatOf(chatID, messages), Options{}, ChatForm(name))
 		if len(steps) != 2 || len(losses) != 2 {
 			t.Errorf("%s: %v, losses %+v", name, outlineSteps(steps), losses)
 			continue
@@ -135,7 +135,7 @@ func TestChatLogWithItsResponse(t *testing.T) {
 		"openai":    `{"id":"r1","model":"m2","created":1772359500,"choices":[{"index":0,"message":{"role":"assistant","content":"a"}}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`,
 		"anthropic": `{"id":"r1","type":"message","role":"assistant","model":"m2","content":[{"type":"text","text":"a"}],"usage":{"input_tokens":9,"output_tokens":1}}`,
 	} {
-		steps, losses := readChat(t, `{"messages":[{"role":"user","content":"q"}],"response":`+response+`}`, Options{Form: ChatForm(name)})
+		steps, losses := readChat(t, `{"messages":[{"role":"user","content":"q"}],"response":`+response+`}`, Options{}, ChatForm(name))
 		if len(steps) != 2 || len(losses) != 0 {
 			t.Errorf("%s: %v, losses %+v", name, outlineSteps(steps), losses)
 			continue

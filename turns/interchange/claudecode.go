@@ -49,11 +49,11 @@ import (
 // them follows the compaction.
 func ClaudeCode(r io.Reader, opt Options) *Reader {
 	k := newClaudeTree(opt)
-	k.Reader.torn = k.torn
+	k.Source.torn = k.torn
 	k.readLines(r, opt, lineFormat{"claude-code transcript", k.record, func(int) { k.finish(opt.Final) }})
-	k.Reader.titles = k.titles
+	k.Source.titles = k.titles
 	k.complete = k.completeTurns
-	return &k.Reader
+	return k.reader()
 }
 
 // SniffClaudeCode reports whether head, the first bytes of a file, looks like
@@ -107,4 +107,14 @@ func SniffClaudeCode(head []byte) bool {
 		}
 	}
 	return false
+}
+
+// ClaudeFormat is the format of Claude Code's transcripts.
+func ClaudeFormat() Format {
+	return Format{
+		Name: "claude-code", Version: 1, Sniff: SniffClaudeCode, Open: ClaudeCode, Lines: ClaudeCode,
+		Write: func(s WrittenSession) TranscriptWriter {
+			return &ClaudeCodeWriter{session: s.TranscriptID(), cwd: s.Cwd, branch: s.Branch, title: s.Title, resumed: s.Resumed}
+		},
+	}
 }

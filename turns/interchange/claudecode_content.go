@@ -9,70 +9,9 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/turns"
 )
-
-// jsonMember is one member of a JSON object, in its place.
-type jsonMember struct {
-	name string
-	v    turns.Raw
-}
-
-type jsonObject []jsonMember
-
-// membersOf returns the members of the object r, nil for another value.
-func membersOf(r turns.Raw) jsonObject {
-	if r.Kind() != '{' {
-		return nil
-	}
-	d := jsontext.NewDecoder(bytes.NewReader(r))
-	if _, err := d.ReadToken(); err != nil {
-		return nil
-	}
-	var o jsonObject
-	for d.PeekKind() == '"' {
-		t, err := d.ReadToken()
-		if err != nil {
-			return nil
-		}
-		name := t.String()
-		v, err := d.ReadValue()
-		if err != nil {
-			return nil
-		}
-		o = append(o, jsonMember{name, turns.Raw(bytes.Clone(v))})
-	}
-	return o
-}
-
-func (o jsonObject) get(name string) turns.Raw {
-	for _, m := range o {
-		if m.name == name {
-			return m.v
-		}
-	}
-	return nil
-}
-
-func (o jsonObject) text(name string) string { return rawString(o.get(name)) }
-
-// without returns o without the named members.
-func (o jsonObject) without(names ...string) jsonObject {
-	return slices.DeleteFunc(slices.Clone(o), func(m jsonMember) bool { return slices.Contains(names, m.name) })
-}
-
-func (o jsonObject) raw() turns.Raw {
-	b := []byte{'{'}
-	for i, m := range o {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, turns.RawText(m.name)...), ':'), m.v...)
-	}
-	return append(b, '}')
-}
 
 // claudeExt returns the Ext of a part: what only Anthropic may see, and the members of
 // the source that a part has no field for.

@@ -128,7 +128,7 @@ func TestClaudeGolden(t *testing.T) {
 			}
 			whole, index := claudeDigests(t, steps), newStepIndex(steps)
 			for cut := 0; cut < len(in); cut += 1 + len(in)/1000 {
-				if !isPrefix(claudeDigests(t, stepsBeforeEnd(t, in[:cut])), whole) {
+				if !isPrefix(claudeDigests(t, stepsBeforeEnd(t, ClaudeFormat(), in[:cut])), whole) {
 					t.Fatalf("cut at byte %d: not a prefix", cut)
 				}
 				if err := index.contains(claudeSteps(t, in[:cut], false)); err != nil {
@@ -251,7 +251,7 @@ func FuzzClaudeCode(f *testing.F) {
 		whole := claudeDigests(t, steps)
 		readClaude(t, b, false)
 		if cut >= 0 && cut < len(b) {
-			if !isPrefix(claudeDigests(t, stepsBeforeEnd(t, b[:cut])), whole) {
+			if !isPrefix(claudeDigests(t, stepsBeforeEnd(t, ClaudeFormat(), b[:cut])), whole) {
 				t.Errorf("cut at %d: not a prefix", cut)
 			}
 		}

@@ -63,7 +63,7 @@ func TestClaudePrefix(t *testing.T) {
 				continue
 			}
 			n++
-			got := claudeDigests(t, stepsBeforeEnd(t, b[:max(cut, 0)]))
+			got := claudeDigests(t, stepsBeforeEnd(t, ClaudeFormat(), b[:max(cut, 0)]))
 			if !isPrefix(got, whole) {
 				t.Fatalf("%s: cut at byte %d: %d steps, not a prefix of the whole file's %d", shortName(file), cut, len(got), len(whole))
 			}

@@ -106,7 +106,7 @@ func TestClaudeRandom(t *testing.T) {
 				continue
 			}
 			for _, at := range []int{cut, cut + 1, max(cut-9, 0)} {
-				if !isPrefix(claudeDigests(r, stepsBeforeEnd(r, []byte(text[:at]))), whole) {
+				if !isPrefix(claudeDigests(r, stepsBeforeEnd(r, ClaudeFormat(), []byte(text[:at]))), whole) {
 					r.Fatalf("cut at byte %d: not a prefix", at)
 				}
 				if err := index.contains(claudeSteps(r, []byte(text[:at]), false)); err != nil {

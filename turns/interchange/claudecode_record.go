@@ -84,8 +84,6 @@ type apiMessage struct {
 	Usage      turns.Raw `json:"usage"`
 }
 
-func rawString(r turns.Raw) string { s, _ := r.Text(); return s }
-
 func isTrue(r turns.Raw) bool { return string(r) == "true" }
 
 func (f *claudeFields) record(b []byte, line int) *claudeRecord {

@@ -109,7 +109,7 @@ type claudeCall struct {
 
 // claudeTree is the fold over the records of a transcript.
 type claudeTree struct {
-	Reader
+	Source
 	opt     Options
 	index   map[indexKey]*claudeAnchor
 	content map[indexKey]indexKey    // of lines with content: a hash of it, to tell copies apart
@@ -288,9 +288,7 @@ func (k *claudeTree) completeTurns() []Step {
 			k.emit(t)
 		}
 	}
-	steps := k.queue
-	k.queue = nil
-	return steps
+	return k.takeSteps()
 }
 
 func (k *claudeTree) placeOrWait(rec *claudeRecord) {

@@ -55,7 +55,7 @@ func TestClaudeTurnIsOfTheTimeOfItsCall(t *testing.T) {
 {"parentUuid":"u3","sessionId":"s","type":"assistant","message":{"id":"m2","role":"assistant","model":"m","content":[{"type":"text","text":"ok"}],"stop_reason":"end_turn"},"uuid":"a2","timestamp":"2026-03-05T08:00:09.000Z"}
 `
 	var got []string
-	for st, err := range formatOf(t, "claude-code").Open(strings.NewReader(text), Options{Final: true}).Steps() {
+	for st, err := range ClaudeCode(strings.NewReader(text), Options{Final: true}).Steps() {
 		if err != nil {
 			t.Fatal(err)
 		}

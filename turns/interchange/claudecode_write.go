@@ -9,27 +9,6 @@ import (
 	"nexus/turns"
 )
 
-// WrittenTurn is a turn or compaction for a [TranscriptWriter]. Its parts hold their
-// content: a Ref is not followed.
-type WrittenTurn struct {
-	ID       turns.ID
-	Time     time.Time
-	Model    string
-	Messages []turns.Message
-	Response *turns.Message
-	Usage    *turns.Usage
-	Details  turns.UsageDetails // what the source counted beside Usage
-	Cost     turns.Raw          // what the source recorded, as [turns.CostOf] reads it; nil: nothing
-
-	// A compaction has these instead. Summary stands for the turns before it.
-	Compaction   bool
-	Summary      string
-	Automatic    bool
-	TokensBefore uint64
-	FirstKept    turns.ID        // first turn that it kept; zero: none
-	Kept         []turns.Message // what it kept, from there on
-}
-
 // ClaudeCodeWriter writes a path as a Claude Code transcript, line by line,
 // with ids derived from the turns', so that the same path gives the same lines.
 // A block is a line, as Claude Code writes them. A call that was never answered
@@ -45,10 +24,6 @@ type ClaudeCodeWriter struct {
 	time      time.Time
 	lineCount int // lines of the turn
 }
-
-// Writer is the version that stands in the lines of a [ClaudeCodeWriter]; their
-// sessionId is the session's ID as a UUID.
-const Writer = "nexus"
 
 // NewClaudeCodeWriter returns a writer for the path of a session.
 func NewClaudeCodeWriter(session turns.ID) *ClaudeCodeWriter {
@@ -156,7 +131,7 @@ type claudeCompact struct {
 func (w *ClaudeCodeWriter) Turn(t WrittenTurn) ([][]byte, error) {
 	w.lineCount, w.time = 0, t.Time
 	if t.Compaction {
-		return encodedLines(&t, w.compaction(&t))
+		return encodedLines(t.ID, w.compaction(&t))
 	}
 	var out []claudeLine
 	for i := range t.Messages {
@@ -165,7 +140,7 @@ func (w *ClaudeCodeWriter) Turn(t WrittenTurn) ([][]byte, error) {
 	if t.Response != nil {
 		out = append(out, w.responseLines(&t)...)
 	}
-	return encodedLines(&t, out)
+	return encodedLines(t.ID, out)
 }
 
 // line returns the next line of a turn, as the child of the line before.
@@ -286,4 +261,12 @@ func (w *ClaudeCodeWriter) compaction(t *WrittenTurn) []claudeLine {
 	}
 	s.Message = &claudeMessage{Role: "user", Content: text}
 	return []claudeLine{l, s}
+}
+
+// End implements [TranscriptWriter].
+func (w *ClaudeCodeWriter) End() ([][]byte, error) {
+	if w.title == "" {
+		return nil, nil
+	}
+	return encodedLines(turns.ID{}, []claudeTitleLine{{"ai-title", w.title, w.session}})
 }

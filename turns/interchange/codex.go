@@ -16,7 +16,7 @@ import (
 
 // codexReader is the fold over the lines of a rollout.
 type codexReader struct {
-	Reader
+	Source
 	opt Options
 
 	metas   []codexMeta   // headers: this rollout's, its parent's, and so on up
@@ -96,7 +96,7 @@ func Codex(r io.Reader, opt Options) *Reader {
 	c := &codexReader{opt: opt, response: turns.Message{Role: turns.Assistant}, equals: make(map[codexAnchor]int)}
 	c.readLines(r, opt, lineFormat{"codex rollout", c.record, c.end})
 	c.complete, c.repeats = c.completeTurns, true
-	return &c.Reader
+	return c.reader()
 }
 
 // end emits what is complete at the end of the file. A response whose usage is known
@@ -140,7 +140,7 @@ func (c *codexReader) completeTurns() []Step {
 		return nil
 	}
 	d := *c
-	d.Reader = Reader{}
+	d.Source = Source{}
 	d.opt.Final = false
 	d.threads = slices.Clone(c.threads)
 	if c.uncounted != nil {
@@ -148,7 +148,7 @@ func (c *codexReader) completeTurns() []Step {
 		d.uncounted = &a
 	}
 	d.end(0)
-	return d.queue
+	return d.takeSteps()
 }
 
 // record reads one record. The first is the session's header.
@@ -370,4 +370,12 @@ func SniffCodex(head []byte) bool {
 	}
 	var r codexRecord
 	return decodeLoose(line, &r) == nil && r.Type == "session_meta"
+}
+
+// CodexFormat is the format of Codex's rollouts.
+func CodexFormat() Format {
+	return Format{
+		Name: "codex", Version: 1, Sniff: SniffCodex, Open: Codex, Lines: Codex,
+		Write: func(s WrittenSession) TranscriptWriter { return &codexWriter{s: s, now: s.Time} },
+	}
 }

@@ -46,7 +46,7 @@ type codexMeta struct {
 }
 
 // header reads the members of a session's header that m has no field for.
-func (m *codexMeta) header(payload jsontext.Value, line int, loss *lossReport) {
+func (m *codexMeta) header(payload jsontext.Value, line int, loss *LossReport) {
 	var rest map[string]turns.Raw
 	if decodeLoose(payload, &rest) != nil {
 		return
@@ -386,7 +386,7 @@ func (c *codexReader) message(line int, it *codexItem) (m turns.Message, ok bool
 }
 
 // codexParts returns the parts of a content: a text, or a list of texts and images.
-func codexParts(v jsontext.Value, loss *lossReport, line int) (out []turns.Part) {
+func codexParts(v jsontext.Value, loss *LossReport, line int) (out []turns.Part) {
 	if s, ok := turns.Raw(v).Text(); ok {
 		return []turns.Part{turns.TextPart(s)}
 	}

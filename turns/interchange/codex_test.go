@@ -14,43 +14,6 @@ import (
 	"nexus/turns"
 )
 
-const codexParent = `{"timestamp":"2026-04-11T14:53:07.700Z","type":"session_meta","payload":{"id":"019d7d08-46c9-7f73-affe-4e6ca9852d56","timestamp":"2026-04-11T14:53:07.660Z","cwd":"/w","cli_version":"0.1","source":"cli","base_instructions":{"text":"You are an agent."}}}
-{"timestamp":"2026-04-11T14:53:08Z","type":"response_item","payload":{"type":"message","role":"developer","content":[{"type":"input_text","text":"rules"}]}}
-{"timestamp":"2026-04-11T14:53:08Z","type":"turn_context","payload":{"model":"m-1"}}
-{"timestamp":"2026-04-11T14:53:08Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"look"},{"type":"input_image","image_url":"data:image/png;base64,aGk="}]}}
-{"timestamp":"2026-04-11T14:53:08Z","type":"event_msg","payload":{"type":"user_message","message":"look"}}
-{"timestamp":"2026-04-11T14:53:09Z","type":"response_item","payload":{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}],"content":null,"encrypted_content":"gAAA="}}
-{"timestamp":"2026-04-11T14:53:09Z","type":"response_item","payload":{"type":"reasoning","summary":[],"content":null}}
-{"timestamp":"2026-04-11T14:53:10Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look."}],"phase":"commentary"}}
-{"timestamp":"2026-04-11T14:53:11Z","type":"response_item","payload":{"type":"function_call","name":"exec","arguments":"{\"n\":1.50}","call_id":"c1"}}
-{"timestamp":"2026-04-11T14:53:11Z","type":"response_item","payload":{"type":"custom_tool_call","name":"apply_patch","input":"*** Begin","call_id":"c2","status":"completed"}}
-{"timestamp":"2026-04-11T14:53:12Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":120},"last_token_usage":{"input_tokens":100,"cached_input_tokens":80,"output_tokens":20,"reasoning_output_tokens":12}}}}
-{"timestamp":"2026-04-11T14:53:13Z","type":"response_item","payload":{"type":"function_call_output","call_id":"c1","output":"data"}}
-{"timestamp":"2026-04-11T14:53:13Z","type":"response_item","payload":{"type":"custom_tool_call_output","call_id":"c2","output":"{\"ok\":true}"}}
-{"timestamp":"2026-04-11T14:53:13Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":120},"last_token_usage":{"input_tokens":100,"cached_input_tokens":80,"output_tokens":20}}}}
-{"timestamp":"2026-04-11T14:53:14Z","type":"response_item","payload":{"type":"function_call","name":"spawn_agent","arguments":"","call_id":"c3"}}
-`
-
-const codexRest = `{"timestamp":"2026-04-11T14:53:15Z","type":"response_item","payload":{"type":"function_call_output","call_id":"c3","output":"{\"agent\":1}"}}
-{"timestamp":"2026-04-11T14:53:16Z","type":"compacted","payload":{"message":"","replacement_history":[{"type":"message","role":"user","content":[{"type":"input_text","text":"look"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"looked"}]}]}}
-{"timestamp":"2026-04-11T14:53:16Z","type":"event_msg","payload":{"type":"context_compacted"}}
-{"timestamp":"2026-04-11T14:53:17Z","type":"response_item","payload":{"type":"web_search_call","status":"completed"}}
-{"timestamp":"2026-04-11T14:53:18Z","type":"response_item","payload":{"type":"message","role":"assistant","content":"done"}}
-{"timestamp":"2026-04-11T14:53:19Z","type":"response_item","payload":{"type":"function_call_output","call_id":"lost","output":"x"}}
-`
-
-// codexChild is what the agent that the parent spawned writes: its header, the
-// parent's, the parent's history stamped anew, and its own.
-func codexChild() string {
-	copied := strings.ReplaceAll(codexParent, "2026-04-11T14:53:0", "2026-04-11T20:15:0")
-	return `{"timestamp":"2026-04-11T20:15:02.756Z","type":"session_meta","payload":{"id":"019d7e2f-0041-7310-951c-94020254dfc9","forked_from_id":"019d7d08-46c9-7f73-affe-4e6ca9852d56","timestamp":"2026-04-11T20:15:02.723Z","source":{"subagent":{"thread_spawn":{"parent_thread_id":"019d7d08-46c9-7f73-affe-4e6ca9852d56"}}}}}
-` + copied + `{"timestamp":"2026-04-11T20:15:02.761Z","type":"response_item","payload":{"type":"function_call_output","call_id":"c3","output":"You are the new agent."}}
-{"timestamp":"2026-04-11T20:15:02.764Z","type":"event_msg","payload":{"type":"task_started","turn_id":"019d7e2f-006a-78e0-8d88-fc868c230ea4"}}
-{"timestamp":"2026-04-11T20:15:04.113Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"review"}]}}
-{"timestamp":"2026-04-11T20:15:05Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"reviewed"}]}}
-`
-}
-
 func readCodex(t testing.TB, text string, opt Options) ([]Step, []Loss) {
 	t.Helper()
 	return readAll(t, Codex(strings.NewReader(text), opt))

@@ -154,7 +154,7 @@ func (n *codexCounts) ofCompaction(response string) (*turns.Usage, turns.UsageDe
 }
 
 // flush reports the usage whose response is not in the file.
-func (n *codexCounts) flush(loss *lossReport) {
+func (n *codexCounts) flush(loss *LossReport) {
 	for _, u := range n.alone {
 		loss.addUsage(u.line, "usage of a call whose response is not in the file", u.usage)
 	}

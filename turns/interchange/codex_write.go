@@ -112,7 +112,7 @@ func (w *codexWriter) Turn(t WrittenTurn) ([][]byte, error) {
 			history = append(history, w.history(t.Kept)...)
 		}
 		line("compacted", codexItemOut{Message: &text, History: &history})
-		return encodedLines(&t, out)
+		return encodedLines(t.ID, out)
 	}
 	if t.Model != "" && t.Model != w.model {
 		w.model = t.Model
@@ -163,7 +163,7 @@ func (w *codexWriter) Turn(t WrittenTurn) ([][]byte, error) {
 		}
 		line("event_msg", codexEventOut{Type: "token_count", Info: &codexUsageInfo{count(w.total, w.reasoning), count(*u, t.Details.Reasoning)}})
 	}
-	return encodedLines(&t, out)
+	return encodedLines(t.ID, out)
 }
 
 // End implements [TranscriptWriter].
@@ -172,7 +172,7 @@ func (w *codexWriter) End() ([][]byte, error) {
 	if w.s.Title != "" {
 		out = append(out, codexLine{lineTime(w.now), "event_msg", codexTitle{"thread_name_updated", w.s.TranscriptID(), w.s.Title}})
 	}
-	return encodedLines(&WrittenTurn{}, out)
+	return encodedLines(turns.ID{}, out)
 }
 
 // head returns the first line, nothing if it was written.

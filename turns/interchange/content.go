@@ -11,19 +11,6 @@ import (
 	"nexus/turns"
 )
 
-// Texts in place of what a format can't hold. They never change: a changed marker is a
-// changed context.
-const (
-	// markContinued is the user text before a context that begins with the
-	// assistant, where the format wants a user first.
-	markContinued = "[The conversation continues; what came before is not shown.]"
-	// markSystem is put before a system text that stands in the middle of a
-	// context, where the format has no such role there.
-	markSystem = "[System message]\n"
-	// markFailed is the result of a call that failed and returned no text.
-	markFailed = "[The tool failed and returned nothing.]"
-)
-
 // placeholder returns a text that describes p, for a format that can't show it.
 func placeholder(p *turns.Part) string {
 	kind := p.MimeType
@@ -161,4 +148,142 @@ func extOf(p *turns.Part, provider string, v any) (ok bool) {
 		return false
 	}
 	return json.Unmarshal(ext[provider], v) == nil
+}
+
+// argumentsText returns the arguments of a call from the text that the model wrote, which
+// may be no JSON.
+func argumentsText(s string) turns.Raw {
+	if isBlank(s) {
+		return turns.Raw("{}")
+	}
+	var v turns.Raw
+	if turns.DecodeJSON([]byte(s), &v) != nil {
+		return turns.RawText(s)
+	}
+	return v
+}
+
+// resultOf is the response that [resultParts] takes apart again: a string for
+// at most one text, else a list of parts.
+func resultOf(parts []turns.Part) (turns.Raw, error) {
+	switch {
+	case len(parts) == 0:
+		return turns.RawText(""), nil
+	case len(parts) == 1 && parts[0].Type == turns.Text:
+		return turns.RawText(parts[0].Content), nil
+	}
+	b, err := turns.EncodeJSON(turns.Message{Parts: parts})
+	if err != nil {
+		return nil, err
+	}
+	var m struct {
+		Parts turns.Raw `json:"parts"`
+	}
+	err = json.Unmarshal(b, &m)
+	return m.Parts, err
+}
+
+// imagePart returns an image by its address, and a blob if the address holds the bytes.
+func imagePart(url string) turns.Part {
+	if mime, data, ok := dataURI(url); ok && mime != "" {
+		b, _ := base64.StdEncoding.Strict().DecodeString(data) // dataURI has tried it
+		return turns.Part{Type: turns.Blob, Modality: "image", MimeType: mime, Data: b}
+	}
+	return turns.Part{Type: turns.URI, Modality: "image", Content: url}
+}
+
+// isIDRune reports whether r may stand in a tool's name or a call's id with
+// every provider: [a-zA-Z0-9_-].
+func isIDRune(r rune) bool {
+	return r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+}
+
+// toolName returns name with _ for each character that a provider refuses, cut to max
+// characters.
+func toolName(name string, max int) string {
+	s := strings.Map(func(r rune) rune {
+		if isIDRune(r) {
+			return r
+		}
+		return '_'
+	}, name)
+	if s == "" {
+		return "_"
+	}
+	return s[:min(len(s), max)]
+}
+
+// asObject returns v if it is a JSON object, else {"value": v}: tool inputs and
+// Gemini's results must be objects.
+func asObject(v turns.Raw) turns.Raw {
+	switch v.Kind() {
+	case '{':
+		return v
+	case 0:
+		return turns.Raw("{}")
+	}
+	return append(append(turns.Raw(`{"value":`), v...), '}')
+}
+
+// shownArguments returns the arguments of a call, of any JSON kind, and a placeholder if
+// they are in a blob.
+func shownArguments(p *turns.Part) turns.Raw {
+	if p.Ref != nil {
+		return turns.RawText(placeholder(p))
+	}
+	return p.Arguments
+}
+
+// writtenResult is a result as text and pictures.
+func writtenResult(p *turns.Part) (text string, pictures []turns.Part) {
+	if p.Ref == nil {
+		if s, ok := p.Response.Text(); ok {
+			return s, nil
+		}
+	}
+	var said []string
+	for _, q := range resultParts(p) {
+		if pic, ok := pictureOf(&q); ok && pic.base64 != "" {
+			pictures = append(pictures, q)
+			continue
+		}
+		said = append(said, textOf(&q))
+	}
+	return strings.Join(said, "\n"), pictures
+}
+
+// resultText is a result as text, its pictures described.
+func resultText(p *turns.Part) string {
+	text, pictures := writtenResult(p)
+	for i := range pictures {
+		if text != "" {
+			text += "\n"
+		}
+		text += textOf(&pictures[i])
+	}
+	return text
+}
+
+// keptText is what a compaction kept, as text.
+func keptText(kept []turns.Message) string {
+	var b strings.Builder
+	for i := range kept {
+		m := &kept[i]
+		for j := range m.Parts {
+			p := &m.Parts[j]
+			switch p.Type {
+			case turns.Reasoning:
+			case turns.ToolCall:
+				fmt.Fprintf(&b, "\n[%s called %s with %s]\n", m.Role, p.Name, shownArguments(p))
+			case turns.ToolCallResponse:
+				fmt.Fprintf(&b, "\n[it returned]\n%s\n", resultText(p))
+			default:
+				fmt.Fprintf(&b, "\n[%s]\n%s\n", m.Role, textOf(p))
+			}
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n\nWhat was said last, word for word:\n" + b.String()
 }

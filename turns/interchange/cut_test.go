@@ -130,17 +130,6 @@ func growingTranscripts(t *testing.T) (out []transcriptCopies) {
 	return out
 }
 
-// stepsOf reads a transcript of a format.
-func stepsOf(t testing.TB, format, text string, opt Options) (steps []Step) {
-	t.Helper()
-	for _, f := range Formats() {
-		if f.Name == format {
-			steps, _ = readAll(t, f.Open(strings.NewReader(text), opt))
-		}
-	}
-	return steps
-}
-
 // TestStepsOfEveryCutAreStepsOfTheWhole: a copy that was read while its writer was
 // still at work gives steps that the whole transcript has too, byte for byte. So an
 // import of the copy and one of the whole store what one import of the whole stores.
@@ -150,14 +139,14 @@ func TestStepsOfEveryCutAreStepsOfTheWhole(t *testing.T) {
 	for _, tr := range growingTranscripts(t) {
 		t.Run(tr.format+"/"+tr.name, func(t *testing.T) {
 			for _, copied := range []bool{false, true} {
-				whole := newStepIndex(stepsOf(t, tr.format, tr.whole, Options{Final: true, Copied: copied}))
+				whole := newStepIndex(stepsOf(t, formatOf(t, tr.format), tr.whole, Options{Final: true, Copied: copied}))
 				if len(whole) == 0 {
 					t.Skip("the transcript has no steps")
 				}
 				cuts := tr.cuts(tr.whole)
 				every := 1 + len(cuts)*len(tr.whole)/2/readBytes
 				for i := 0; i < len(cuts); i += every {
-					steps := stepsOf(t, tr.format, cuts[i], Options{Copied: copied})
+					steps := stepsOf(t, formatOf(t, tr.format), cuts[i], Options{Copied: copied})
 					most[tr.format] = max(most[tr.format], len(steps))
 					if err := whole.contains(steps); err != nil {
 						t.Fatalf("cut %d of %d: %v", i, len(cuts), err)
@@ -172,6 +161,20 @@ func TestStepsOfEveryCutAreStepsOfTheWhole(t *testing.T) {
 	for _, f := range Formats() {
 		if most[f.Name] < 3 {
 			t.Errorf("no cut of a transcript of format %s gives 3 steps", f.Name)
+		}
+	}
+}
+
+// A copy of a chat that Gemini CLI saved under a name is no transcript.
+func TestGeminiCLISavedCopyIsNoTranscript(t *testing.T) {
+	for _, text := range []string{
+		`[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"name":"ls","args":{}}}]}]`,
+		`{"history":[{"role":"user","parts":[{"text":"hello"}]}],"clientHistory":[{"role":"user","parts":[{"text":"hello"}]}],"toolCall":{"name":"ls","args":{}}}`,
+	} {
+		for _, f := range Formats() {
+			if f.Sniff([]byte(text)) {
+				t.Errorf("%s is taken for %s", text, f.Name)
+			}
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 
 	"nexus/turns"
 )
@@ -159,46 +158,4 @@ func (w *wireIDs) assign(calls []*turns.Part) []string {
 		ids[i] = id
 	}
 	return ids
-}
-
-// isIDRune reports whether r may stand in a tool's name or a call's id with
-// every provider: [a-zA-Z0-9_-].
-func isIDRune(r rune) bool {
-	return r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-}
-
-// toolName returns name with _ for each character that a provider refuses, cut to max
-// characters.
-func toolName(name string, max int) string {
-	s := strings.Map(func(r rune) rune {
-		if isIDRune(r) {
-			return r
-		}
-		return '_'
-	}, name)
-	if s == "" {
-		return "_"
-	}
-	return s[:min(len(s), max)]
-}
-
-// asObject returns v if it is a JSON object, else {"value": v}: tool inputs and
-// Gemini's results must be objects.
-func asObject(v turns.Raw) turns.Raw {
-	switch v.Kind() {
-	case '{':
-		return v
-	case 0:
-		return turns.Raw("{}")
-	}
-	return append(append(turns.Raw(`{"value":`), v...), '}')
-}
-
-// shownArguments returns the arguments of a call, of any JSON kind, and a placeholder if
-// they are in a blob.
-func shownArguments(p *turns.Part) turns.Raw {
-	if p.Ref != nil {
-		return turns.RawText(placeholder(p))
-	}
-	return p.Arguments
 }

@@ -17,24 +17,6 @@ type Follower struct {
 	early map[turns.ID][sha256.Size]byte // steps of Complete that Next will give again, of a reader that does
 }
 
-// Follow returns a follower of a transcript of format f, nil if no file of f only grows.
-// [Options].Final has no meaning for it.
-func (f Format) Follow(opt Options) *Follower {
-	if f.lines == nil {
-		return nil
-	}
-	opt.Final = false
-	x := &Follower{early: make(map[turns.ID][sha256.Size]byte)}
-	x.r = f.lines(&x.in, opt)
-	return x
-}
-
-// Grows reports whether a file that begins with head is one object a line and only grows,
-// so that [Format.Follow] reads it. Other files are written anew as a whole.
-func (f Format) Grows(head []byte) bool {
-	return f.lines != nil && (f.grows == nil || f.grows(head))
-}
-
 // errNoMore: what was fed is read.
 var errNoMore = errors.New("no more lines yet")
 
@@ -65,7 +47,7 @@ func (f *Follower) Next() (Step, error) {
 	for {
 		s, err := f.r.Next()
 		if errors.Is(err, errNoMore) {
-			f.r.err = nil
+			f.r.s.err = nil
 			return Step{}, io.EOF
 		}
 		if err != nil {
@@ -85,13 +67,13 @@ func (f *Follower) Next() (Step, error) {
 // turns whose response is complete, though nothing follows them yet. Next does not give
 // them again, unless a later line changed them.
 func (f *Follower) Complete() (steps []Step) {
-	if f.r.complete == nil {
+	if f.r.s.complete == nil {
 		return nil
 	}
-	if !f.r.repeats {
-		return f.r.complete()
+	if !f.r.s.repeats {
+		return f.r.s.complete()
 	}
-	for _, s := range f.r.complete() {
+	for _, s := range f.r.s.complete() {
 		sum := stepSum(s)
 		if had, ok := f.early[s.ID()]; ok && had == sum && sum != unknownSum {
 			continue

@@ -10,31 +10,6 @@ import (
 	"nexus/turns"
 )
 
-// geminiCLILogText is a chat as newer versions write it: messages that are written again when
-// more of them is known, a rewind to a prompt and one to the first, a compression.
-const geminiCLILogText = `{"sessionId":"s1","projectHash":"p","startTime":"2026-04-11T14:53:00Z","lastUpdated":"2026-04-11T14:53:00Z","kind":"main"}
-{"id":"u1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":[{"text":"one"}]}
-{"$set":{"lastUpdated":"2026-04-11T14:53:01Z"}}
-{"id":"g1","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look.","thoughts":[],"tokens":null,"model":"m"}
-{"id":"g1","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look.","thoughts":[],"tokens":{"input":9,"output":2,"cached":0,"thoughts":0,"tool":0,"total":11},"model":"m"}
-{"id":"g1","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look.","thoughts":[],"tokens":{"input":9,"output":2,"cached":0,"thoughts":0,"tool":0,"total":11},"model":"m","toolCalls":[{"id":"t","name":"ls","args":{"n":1},"result":[{"functionResponse":{"id":"t","name":"ls","response":{"output":"x"}}}],"status":"success"}]}
-{"id":"g2","timestamp":"2026-04-11T14:53:04Z","type":"gemini","content":"done","model":"m"}
-{"id":"u2","timestamp":"2026-04-11T14:53:05Z","type":"user","content":"wrong way"}
-{"id":"g3","timestamp":"2026-04-11T14:53:06Z","type":"gemini","content":"as you say","model":"m"}
-{"$rewindTo":"u2"}
-{"id":"u3","timestamp":"2026-04-11T14:53:07Z","type":"user","content":"right way"}
-{"id":"g4","timestamp":"2026-04-11T14:53:08Z","type":"gemini","content":"better","model":"m"}
-{"id":"u4","timestamp":"2026-04-11T14:53:09Z","type":"user","content":"last"}
-{"$set":{"messages":[{"id":"c1","timestamp":"2026-04-11T14:53:10Z","type":"user","content":[{"text":"summary of all"}]},{"id":"c2","timestamp":"2026-04-11T14:53:10Z","type":"gemini","content":"Got it."},{"id":"g4","timestamp":"2026-04-11T14:53:08Z","type":"gemini","content":"better","model":"m"},{"id":"u4","timestamp":"2026-04-11T14:53:09Z","type":"user","content":"last"}],"lastUpdated":"2026-04-11T14:53:10Z"}}
-{"id":"g5","timestamp":"2026-04-11T14:53:11Z","type":"gemini","content":"ok","model":"m"}
-{"id":"u5","timestamp":"2026-04-11T14:53:12Z","type":"user","content":"again"}
-{"$rewindTo":"u1"}
-{"id":"u6","timestamp":"2026-04-11T14:53:13Z","type":"user","content":"from the start"}
-{"id":"g6","timestamp":"2026-04-11T14:53:14Z","type":"gemini","content":"new","model":"m"}
-{"$set":{"summary":"a title"}}
-{"id":"u7","timestamp":"2026-04-11T14:53:15Z","type":"user","content":"bye"}
-`
-
 // A log becomes turns, forks and compactions; what was taken back stays.
 func TestGeminiCLILog(t *testing.T) {
 	r := GeminiCLI(strings.NewReader(geminiCLILogText), Options{})
@@ -77,7 +52,7 @@ func TestGeminiCLILog(t *testing.T) {
 	if ts := r.Titles(); len(ts) != 1 {
 		t.Errorf("titles %v", ts)
 	}
-	doc := stepsOf(t, "gemini-cli", `{"sessionId":"s1","projectHash":"p","startTime":"2026-04-11T14:53:00Z","messages":[{"id":"u1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":"one"},{"id":"g1","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look."},{"id":"x","type":"user","content":"y"}]}`, Options{})
+	doc := stepsOf(t, GeminiFormat(), `{"sessionId":"s1","projectHash":"p","startTime":"2026-04-11T14:53:00Z","messages":[{"id":"u1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":"one"},{"id":"g1","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look."},{"id":"x","type":"user","content":"y"}]}`, Options{})
 	for i, s := range doc { // Gemini CLI moves a document to a log when a session is resumed
 		if s.ID() != steps[i].ID() {
 			t.Errorf("step %d has another id than the document's", i)
@@ -133,12 +108,12 @@ func TestFollowingGivesTheStepsOfReading(t *testing.T) {
 	most := make(map[string]int)
 	for _, tr := range growingTranscripts(t) {
 		f := formatOf(t, tr.format)
-		if !f.Grows([]byte(tr.whole[:min(len(tr.whole), geminiCLIHead)])) || len(tr.whole) > readBytes {
+		if !f.Grows([]byte(tr.whole[:min(len(tr.whole), 64<<10)])) || len(tr.whole) > readBytes {
 			continue
 		}
 		t.Run(tr.format+"/"+tr.name, func(t *testing.T) {
 			for _, complete := range []bool{false, true} {
-				read := stepsOf(t, tr.format, tr.whole, Options{})
+				read := stepsOf(t, formatOf(t, tr.format), tr.whole, Options{})
 				whole, seen := newStepIndex(read), make(map[turns.ID]bool)
 				steps := followLines(t, f, tr.whole, false, complete)
 				for i, s := range steps {
@@ -165,7 +140,7 @@ func TestFollowingGivesTheStepsOfReading(t *testing.T) {
 		})
 	}
 	for _, f := range Formats() {
-		if f.lines != nil && most[f.Name] < 3 {
+		if f.Lines != nil && most[f.Name] < 3 {
 			t.Errorf("no transcript of format %s gives 3 steps", f.Name)
 		}
 	}
@@ -176,7 +151,7 @@ func TestFollowingGivesTheStepsOfReading(t *testing.T) {
 func TestFollowerForgetsWhatItGave(t *testing.T) {
 	for _, tr := range growingTranscripts(t) {
 		f := formatOf(t, tr.format)
-		if !f.Grows([]byte(tr.whole[:min(len(tr.whole), geminiCLIHead)])) || len(tr.whole) > 1<<20 {
+		if !f.Grows([]byte(tr.whole[:min(len(tr.whole), 64<<10)])) || len(tr.whole) > 1<<20 {
 			continue
 		}
 		x := f.Follow(Options{})
@@ -209,7 +184,7 @@ func TestFollowerReadsALineInManyReads(t *testing.T) {
 		}
 		n++
 	}
-	if want := len(stepsOf(t, "gemini-cli", geminiCLILogText, Options{})); n != want {
+	if want := len(stepsOf(t, GeminiFormat(), geminiCLILogText, Options{})); n != want {
 		t.Errorf("%d steps, want %d", n, want)
 	}
 	if _, err := x.Next(); !errors.Is(err, io.EOF) {

@@ -22,7 +22,7 @@ import (
 
 // geminiCLIReader is the fold over the messages of a chat.
 type geminiCLIReader struct {
-	Reader
+	Source
 	dec *jsontext.Decoder
 	opt Options
 	geminiCLIPoint
@@ -120,7 +120,7 @@ func GeminiCLI(r io.Reader, opt Options) *Reader {
 		}
 		return err
 	}
-	return &g.Reader
+	return g.reader()
 }
 
 // readRecord reads a member of the document, or one of its messages.
@@ -564,4 +564,12 @@ func GeminiCLISpawner(chat io.Reader, agent string) (by turns.Ref) {
 		}
 	}
 	return by
+}
+
+// GeminiFormat is the format of Gemini CLI's chats.
+func GeminiFormat() Format {
+	return Format{
+		Name: "gemini-cli", Version: 1, Sniff: SniffGeminiCLI, Open: GeminiCLI, Lines: geminiCLILines, IsLines: isGeminiCLILog,
+		Write: func(s WrittenSession) TranscriptWriter { return &geminiCLIWriter{s: s} },
+	}
 }

@@ -54,7 +54,7 @@ func isGeminiCLILog(head []byte) bool {
 func geminiCLILines(r io.Reader, opt Options) *Reader {
 	g := &geminiCLIReader{opt: opt, log: &geminiCLILog{tips: make(map[turns.ID]turns.ID)}}
 	g.readLines(r, opt, lineFormat{"gemini chat", g.logRecord, func(int) { _ = g.end() }})
-	return &g.Reader
+	return g.reader()
 }
 
 // geminiCLIRecord is a record of a log that is no message.

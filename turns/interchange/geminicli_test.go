@@ -13,17 +13,6 @@ import (
 	"nexus/turns"
 )
 
-const geminiCLIChat = `{"sessionId":"s-1","projectHash":"h","startTime":"2026-01-15T20:51:48.582Z","lastUpdated":"2026-01-15T20:52:29.285Z","messages":[
-{"id":"u1","timestamp":"2026-01-15T20:51:48.582Z","type":"user","content":"make a file"},
-{"id":"g1","timestamp":"2026-01-15T20:51:52.837Z","type":"gemini","content":"I will.","thoughts":[{"subject":"Plan","description":"Write it.","timestamp":"x"}],
- "toolCalls":[{"id":"w1","name":"write_file","args":{"p":1.50},"result":[{"functionResponse":{"id":"w1","name":"write_file","response":{"output":"done"}}}],"status":"success","displayName":"W"},
-  {"id":"w2","name":"run","args":{},"result":[{"functionResponse":{"id":"w2","name":"run","response":{"error":"no"}}}],"status":"error"},
-  {"id":"w3","name":"run","args":{},"status":"cancelled"}],
- "tokens":{"input":100,"output":5,"cached":80,"thoughts":7,"tool":1,"total":113},"model":"gemini-2.5-flash"},
-{"id":"i1","timestamp":"2026-01-15T20:52:00Z","type":"info","content":"update available"},
-{"id":"g2","timestamp":"2026-01-15T20:52:05Z","type":"gemini","content":"Made.","model":"gemini-2.5-flash","later":1},
-{"id":"u2","timestamp":"2026-01-15T20:53:00Z","type":"user","content":[{"text":"and this?"},{"inlineData":{"mimeType":"image/png","data":"aGk="}}]}]}`
-
 func readGeminiCLI(t *testing.T, text string, final bool) ([]Step, []Loss) {
 	t.Helper()
 	return readAll(t, GeminiCLI(strings.NewReader(text), Options{Final: final}))
@@ -174,25 +163,11 @@ func FuzzGeminiCLI(f *testing.F) {
 	})
 }
 
-// A copy of a chat that Gemini CLI saved under a name is no transcript.
-func TestGeminiCLISavedCopyIsNoTranscript(t *testing.T) {
-	for _, text := range []string{
-		`[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"name":"ls","args":{}}}]}]`,
-		`{"history":[{"role":"user","parts":[{"text":"hello"}]}],"clientHistory":[{"role":"user","parts":[{"text":"hello"}]}],"toolCall":{"name":"ls","args":{}}}`,
-	} {
-		for _, f := range Formats() {
-			if f.Sniff([]byte(text)) {
-				t.Errorf("%s is taken for %s", text, f.Name)
-			}
-		}
-	}
-}
-
 // Ids do not depend on records that are not understood, on notes, or on the order of the
 // document's members; a message without an id or a time is still one.
 func TestGeminiCLIIDsAreNoPositions(t *testing.T) {
 	for name, text := range map[string]string{"log": geminiCLILogText, "without ids of messages": strings.NewReplacer(`"id":"u3",`, `"id":"",`, `"id":"g4","timestamp":"2026-04-11T14:53:08Z",`, `"id":"g4",`).Replace(geminiCLILogText)} {
-		whole := stepsOf(t, "gemini-cli", text, Options{Final: true})
+		whole := stepsOf(t, GeminiFormat(), text, Options{Final: true})
 		index := newStepIndex(whole)
 		var lines []string
 		for line := range strings.Lines(text) {
@@ -203,7 +178,7 @@ func TestGeminiCLIIDsAreNoPositions(t *testing.T) {
 				if strings.HasPrefix(unknown, `{"id":"i`) && (at < 6 || strings.Contains(text[:strings.Index(text, lines[at-1])+1], "$rewindTo") || strings.Contains(lines[min(at, len(lines)-1)], `"$set":{"messages"`)) {
 					continue // between the records of one message, or in a list that is compared
 				}
-				got := stepsOf(t, "gemini-cli", strings.Join(lines[:at], "")+unknown+"\n"+strings.Join(lines[at:], ""), Options{Final: true})
+				got := stepsOf(t, GeminiFormat(), strings.Join(lines[:at], "")+unknown+"\n"+strings.Join(lines[at:], ""), Options{Final: true})
 				if err := index.contains(got); err != nil || len(got) != len(whole) {
 					t.Errorf("%s, %s at %d: %d steps, want %d, %v", name, unknown, at, len(got), len(whole), err)
 				}
@@ -214,7 +189,7 @@ func TestGeminiCLIIDsAreNoPositions(t *testing.T) {
 
 // What Gemini CLI writes in the name of the user is marked.
 func TestGeminiCLINotesAreOfAProgram(t *testing.T) {
-	steps := stepsOf(t, "gemini-cli", `{"sessionId":"s","projectHash":"p","startTime":"2026-04-11T14:53:00Z","messages":[{"id":"1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":"<session_context>\nToday is"},{"id":"2","timestamp":"2026-04-11T14:53:02Z","type":"user","content":"hello"},{"id":"3","type":"gemini","content":"hi"}],"summary":"a title"}`, Options{Final: true})
+	steps := stepsOf(t, GeminiFormat(), `{"sessionId":"s","projectHash":"p","startTime":"2026-04-11T14:53:00Z","messages":[{"id":"1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":"<session_context>\nToday is"},{"id":"2","timestamp":"2026-04-11T14:53:02Z","type":"user","content":"hello"},{"id":"3","type":"gemini","content":"hi"}],"summary":"a title"}`, Options{Final: true})
 	a := steps[1].Append
 	if at := turns.ProgramMessages(a.Meta); len(at) != 1 || at[0] != 0 || turns.TimeBoundOf(a.Meta) != turns.TimeNotBefore || a.Time.Second() != 2 {
 		t.Errorf("of programs %v, time %v, meta %s", at, a.Time, a.Meta)

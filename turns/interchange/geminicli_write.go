@@ -211,7 +211,7 @@ func geminiContents(parts []turns.Part) any {
 
 // message returns the line of a message, behind the head of the document and a comma.
 func (w *geminiCLIWriter) message(t *WrittenTurn, m *geminiMessageOut) ([][]byte, error) {
-	lines, err := encodedLines(t, []any{m})
+	lines, err := encodedLines(t.ID, []any{m})
 	if err != nil {
 		return nil, err
 	}

@@ -110,7 +110,7 @@ func nextObject(b []byte) int {
 		if next < 0 {
 			return -1
 		}
-		if rec, err := parseRecord(b[next:], 0); err == nil && rec.typ != "" {
+		if v, n, _ := readObject(b[next:]); n == len(b)-next && membersOf(v).text("type") != "" {
 			return next
 		}
 		at = next + 1

@@ -83,7 +83,7 @@ func (l *lineReader) skipEmpty() {
 // of the writer leave two on a line, the first perhaps torn. A last line without a line
 // break may not be whole yet; it is read only with final, or if it is one object. torn is
 // the first part of the line that is no object; nil: there is none.
-func lineObjects(line sourceLine, final bool, loss *lossReport) (out [][]byte, torn []byte) {
+func lineObjects(line sourceLine, final bool, loss *LossReport) (out [][]byte, torn []byte) {
 	rest := line.b
 	if v, n, repaired := readObject(rest); n == len(rest) && n > 0 && repaired == "" {
 		return [][]byte{v}, nil

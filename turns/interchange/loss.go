@@ -14,17 +14,17 @@ const maxLosses = 1000
 
 type lossKey struct{ what, reason string }
 
-// lossReport gathers the loss report.
-type lossReport struct {
+// LossReport gathers the loss report.
+type LossReport struct {
 	single []Loss
 	counts map[lossKey]int
 }
 
-func (l *lossReport) add(line int, what, reason, record string) {
+func (l *LossReport) add(line int, what, reason, record string) {
 	l.addLoss(Loss{Line: line, Kind: what, Reason: reason, Record: record})
 }
 
-func (l *lossReport) addLoss(x Loss) {
+func (l *LossReport) addLoss(x Loss) {
 	if len(l.single) < maxLosses {
 		x.Record = strings.ToValidUTF8(clipped(x.Record, 80), "")
 		l.single = append(l.single, x)
@@ -36,7 +36,7 @@ func (l *lossReport) addLoss(x Loss) {
 }
 
 // addUsage adds usage that no turn can hold.
-func (l *lossReport) addUsage(line int, reason string, u *turns.Usage) {
+func (l *LossReport) addUsage(line int, reason string, u *turns.Usage) {
 	before := len(l.single)
 	if l.add(line, "skipped", reason, ""); len(l.single) > before {
 		l.single[before].Usage = u
@@ -44,7 +44,7 @@ func (l *lossReport) addUsage(line int, reason string, u *turns.Usage) {
 }
 
 // addMany adds a defect that n parts of a line have.
-func (l *lossReport) addMany(n, line int, what, reason, record string) {
+func (l *LossReport) addMany(n, line int, what, reason, record string) {
 	before := len(l.single)
 	if l.add(line, what, reason, record); len(l.single) > before && n > 1 {
 		l.single[before].Count = n
@@ -53,18 +53,18 @@ func (l *lossReport) addMany(n, line int, what, reason, record string) {
 
 // addEnd adds that n things at the end of a transcript are skipped, however many
 // defects there are already. It adds nothing for n = 0.
-func (l *lossReport) addEnd(n int, reason string) {
+func (l *LossReport) addEnd(n int, reason string) {
 	if n > 0 {
 		l.single = append(l.single, Loss{Kind: "skipped", Reason: reason, Count: n})
 	}
 }
 
 // unfinished adds that n turns at the end of a transcript may still grow.
-func (l *lossReport) unfinished(n int) {
+func (l *LossReport) unfinished(n int) {
 	l.addEnd(n, "turns at the end that are not finished yet; --final takes them")
 }
 
-func (l *lossReport) count(what, reason string) {
+func (l *LossReport) count(what, reason string) {
 	if l.counts == nil {
 		l.counts = make(map[lossKey]int)
 	}
@@ -75,7 +75,7 @@ func (l *lossReport) count(what, reason string) {
 	l.counts[k]++
 }
 
-func (l *lossReport) report() []Loss {
+func (l *LossReport) report() []Loss {
 	out := slices.Clone(l.single)
 	n := len(out)
 	for k, c := range l.counts {
@@ -88,11 +88,4 @@ func (l *lossReport) report() []Loss {
 		return strings.Compare(a.Reason, b.Reason)
 	})
 	return out
-}
-
-func clipped(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return s[:n]
 }

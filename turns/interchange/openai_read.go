@@ -1,8 +1,6 @@
 package interchange
 
 import (
-	"encoding/base64"
-	"errors"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
@@ -41,41 +39,6 @@ func FromOpenAI(messages []byte) ([]turns.Message, error) {
 	return out, nil
 }
 
-// decodeLoose reads JSON that others wrote: as strict as [turns.DecodeJSON] on
-// the JSON itself, but members that v does not know are passed over.
-func decodeLoose(data []byte, v any) error {
-	var raw turns.Raw
-	if err := turns.DecodeJSON(data, &raw); err != nil {
-		return err
-	}
-	err := json.Unmarshal(raw, v)
-	if err == nil || errors.Is(err, turns.ErrUnsupported) || errors.Is(err, turns.ErrMalformed) {
-		return err
-	}
-	var odd *json.SemanticError
-	if errors.As(err, &odd) && odd.JSONPointer != "" && odd.JSONKind != 0 {
-		return fmt.Errorf("%w: %s is %s here", turns.ErrMalformed, odd.JSONPointer, kindName(odd.JSONKind))
-	}
-	return fmt.Errorf("%w: %w", turns.ErrMalformed, err)
-}
-
-// kindName returns the name of a kind of JSON value.
-func kindName(k jsontext.Kind) string {
-	switch k {
-	case '{':
-		return "an object"
-	case '[':
-		return "a list"
-	case '"':
-		return "a text"
-	case '0':
-		return "a number"
-	case 'n':
-		return "null"
-	}
-	return "true or false"
-}
-
 func (m *openaiMessage) message() (turns.Message, error) {
 	out := turns.Message{Name: m.Name}
 	switch m.Role {
@@ -110,19 +73,6 @@ func (m *openaiMessage) message() (turns.Message, error) {
 	return out, nil
 }
 
-// argumentsText returns the arguments of a call from the text that the model wrote, which
-// may be no JSON.
-func argumentsText(s string) turns.Raw {
-	if isBlank(s) {
-		return turns.Raw("{}")
-	}
-	var v turns.Raw
-	if turns.DecodeJSON([]byte(s), &v) != nil {
-		return turns.RawText(s)
-	}
-	return v
-}
-
 func (m *openaiMessage) toolMessage() (turns.Message, error) {
 	parts, err := m.Content.parts()
 	if err != nil {
@@ -130,26 +80,6 @@ func (m *openaiMessage) toolMessage() (turns.Message, error) {
 	}
 	response, err := resultOf(parts)
 	return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: m.ToolCallID, Name: m.Name, Response: response}}}, err
-}
-
-// resultOf is the response that [resultParts] takes apart again: a string for
-// at most one text, else a list of parts.
-func resultOf(parts []turns.Part) (turns.Raw, error) {
-	switch {
-	case len(parts) == 0:
-		return turns.RawText(""), nil
-	case len(parts) == 1 && parts[0].Type == turns.Text:
-		return turns.RawText(parts[0].Content), nil
-	}
-	b, err := turns.EncodeJSON(turns.Message{Parts: parts})
-	if err != nil {
-		return nil, err
-	}
-	var m struct {
-		Parts turns.Raw `json:"parts"`
-	}
-	err = json.Unmarshal(b, &m)
-	return m.Parts, err
 }
 
 func (c openaiContent) parts() ([]turns.Part, error) {
@@ -165,15 +95,6 @@ func (c openaiContent) parts() ([]turns.Part, error) {
 		}
 	}
 	return out, nil
-}
-
-// imagePart returns an image by its address, and a blob if the address holds the bytes.
-func imagePart(url string) turns.Part {
-	if mime, data, ok := dataURI(url); ok && mime != "" {
-		b, _ := base64.StdEncoding.Strict().DecodeString(data) // dataURI has tried it
-		return turns.Part{Type: turns.Blob, Modality: "image", MimeType: mime, Data: b}
-	}
-	return turns.Part{Type: turns.URI, Modality: "image", Content: url}
 }
 
 // UnmarshalJSONFrom reads a string, null or a list.

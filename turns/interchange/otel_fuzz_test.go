@@ -32,9 +32,9 @@ func FuzzFromOpenAI(f *testing.F) {
 		if err != nil {
 			return
 		}
-		back, err := FromOpenAI(joined(r))
+		back, err := FromOpenAI(joined(r.Messages))
 		if err != nil {
-			t.Fatalf("read back: %v\n%s", err, joined(r))
+			t.Fatalf("read back: %v\n%s", err, joined(r.Messages))
 		}
 		again, err := OpenAI(nil, nil, back)
 		if diff := cmp.Diff(lines(r), lines(again)); diff != "" || err != nil {
@@ -63,9 +63,9 @@ func FuzzFromAnthropic(f *testing.F) {
 		if err != nil {
 			return
 		}
-		sections, back, err := FromAnthropic(r.System, joined(r))
+		sections, back, err := FromAnthropic(r.System, joined(r.Messages))
 		if err != nil {
-			t.Fatalf("read back: %v\n%s", err, joined(r))
+			t.Fatalf("read back: %v\n%s", err, joined(r.Messages))
 		}
 		again, err := Anthropic(sections, nil, back)
 		if diff := cmp.Diff(lines(r), lines(again)); diff != "" || err != nil || !bytes.Equal(r.System, again.System) {

@@ -1,7 +1,6 @@
 package interchange
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -140,14 +139,6 @@ func drawResponse(t *rapid.T) string {
 		pngList, `[{"type":"text","content":""}]`, `[{"type":"uri","modality":"image","content":"https://x/y"},{"type":"text","content":" "}]`}).Draw(t, "json")
 }
 
-func joined(r Rendered) []byte {
-	parts := make([][]byte, len(r.Messages))
-	for i, m := range r.Messages {
-		parts[i] = m
-	}
-	return slices.Concat([]byte("["), bytes.Join(parts, []byte(",")), []byte("]"))
-}
-
 func options(open bool) []strict.Option {
 	if open {
 		return []strict.Option{strict.OpenCalls}
@@ -168,10 +159,10 @@ func TestOpenAIProperties(t *testing.T) {
 		if len(r.Messages) == 0 {
 			return
 		}
-		if err := strict.OpenAI(joined(r), options(open)...); err != nil {
-			t.Fatalf("%v\n%s", err, joined(r))
+		if err := strict.OpenAI(joined(r.Messages), options(open)...); err != nil {
+			t.Fatalf("%v\n%s", err, joined(r.Messages))
 		}
-		back, err := FromOpenAI(joined(r))
+		back, err := FromOpenAI(joined(r.Messages))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,11 +188,11 @@ func TestAnthropicProperties(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(r.Messages) > 0 {
-			if err := strict.Anthropic(r.System, joined(r), options(open)...); err != nil {
-				t.Fatalf("%v\n%s", err, joined(r))
+			if err := strict.Anthropic(r.System, joined(r.Messages), options(open)...); err != nil {
+				t.Fatalf("%v\n%s", err, joined(r.Messages))
 			}
 		}
-		sections, back, err := FromAnthropic(r.System, joined(r))
+		sections, back, err := FromAnthropic(r.System, joined(r.Messages))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +206,7 @@ func TestAnthropicProperties(t *testing.T) {
 		}
 		got := contentOf(back, isBlank)
 		if diff := cmp.Diff(want.comparable(), got.comparable()); diff != "" {
-			t.Fatalf("content (-want +got):\n%s\n%s", diff, joined(r))
+			t.Fatalf("content (-want +got):\n%s\n%s", diff, joined(r.Messages))
 		}
 	})
 }
@@ -232,8 +223,8 @@ func TestGeminiProperties(t *testing.T) {
 			return
 		}
 		// The strictest model: it looks at the signatures of calls.
-		if err := strict.Gemini(r.System, joined(r), append(options(open), strict.Thinking)...); err != nil {
-			t.Fatalf("%v\n%s", err, joined(r))
+		if err := strict.Gemini(r.System, joined(r.Messages), append(options(open), strict.Thinking)...); err != nil {
+			t.Fatalf("%v\n%s", err, joined(r.Messages))
 		}
 		// What Gemini signed goes back as it came, nothing else does.
 		var want, got []string
@@ -263,7 +254,7 @@ func TestGeminiProperties(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("signatures (-want +got):\n%s\n%s", diff, joined(r))
+			t.Fatalf("signatures (-want +got):\n%s\n%s", diff, joined(r.Messages))
 		}
 	})
 }

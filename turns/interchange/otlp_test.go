@@ -11,48 +11,6 @@ import (
 	"nexus/turns"
 )
 
-// otlpLine is an export request with one span, attributes as OTLP writes them.
-func otlpLine(id, trace string, more ...string) string {
-	attrs := append([]string{`{"key":"gen_ai.operation.name","value":{"stringValue":"chat"}}`}, more...)
-	return `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},"scopeSpans":[{"scope":{"name":"x"},"spans":[{"traceId":"` + trace + `","spanId":"` + id +
-		`","name":"chat m","kind":3,"startTimeUnixNano":"1775919187000000000","endTimeUnixNano":"1775919188500000000","attributes":[` + strings.Join(attrs, ",") + `],"status":{}}]}]}]}` + "\n"
-}
-
-func otlpText(key, s string) string {
-	return `{"key":"` + key + `","value":{"stringValue":` + string(turns.RawText(s)) + `}}`
-}
-
-// otlpCall is the attributes of a call: roles and texts in turn, the last one
-// the answer; "" is no answer. As says whether messages are JSON in a string.
-func otlpCall(as string, texts ...string) []string {
-	var in, out []string
-	for i, s := range texts {
-		role := []string{"user", "assistant"}[i%2]
-		if as == "string" {
-			m := fmt.Sprintf(`{"role":%q,"parts":[{"type":"text","content":%q}]`, role, s)
-			if i == len(texts)-1 {
-				out = append(out, m+`,"finish_reason":"stop"}`)
-			} else {
-				in = append(in, m+"}")
-			}
-			continue
-		}
-		m := `{"kvlistValue":{"values":[` + otlpText("role", role) + `,{"key":"parts","value":{"arrayValue":{"values":[{"kvlistValue":{"values":[` + otlpText("type", "text") + `,` + otlpText("content", s) + `]}}]}}}]}}`
-		if i == len(texts)-1 {
-			out = append(out, m)
-		} else {
-			in = append(in, m)
-		}
-	}
-	if as == "string" {
-		return []string{otlpText("gen_ai.input.messages", "["+strings.Join(in, ",")+"]"), otlpText("gen_ai.output.messages", "["+strings.Join(out, ",")+"]")}
-	}
-	list := func(key string, ms []string) string {
-		return `{"key":"` + key + `","value":{"arrayValue":{"values":[` + strings.Join(ms, ",") + `]}}}`
-	}
-	return []string{list("gen_ai.input.messages", in), list("gen_ai.output.messages", out)}
-}
-
 func TestOTLP(t *testing.T) {
 	system := otlpText("gen_ai.system_instructions", `[{"type":"text","content":"be kind"}]`)
 	usage := `{"key":"gen_ai.usage.input_tokens","value":{"intValue":"9007199254740991"}},{"key":"gen_ai.usage.output_tokens","value":{"intValue":5}},{"key":"gen_ai.response.model","value":{"stringValue":"m-1"}},{"key":"x.long","value":{"intValue":"9223372036854775807"}}`
@@ -112,7 +70,7 @@ func TestOTLP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, form := range []ChatForm{"", ChatOTel} {
-				steps, losses := readChat(t, c.text, Options{Final: true, Form: form})
+				steps, losses := readChat(t, c.text, Options{Final: true}, form)
 				if d := cmp.Diff(c.want, outlineSteps(steps)); d != "" {
 					t.Errorf("steps (-want +got):\n%s", d)
 				}

@@ -119,7 +119,9 @@ func Results(calls []string, text string) turns.Message {
 	return m
 }
 
-// pairedWriter writes a path paired.
+// PairedWriter returns a writer that gives w the path as [Paired] returns it.
+func PairedWriter(w TranscriptWriter) TranscriptWriter { return &pairedWriter{to: w} }
+
 type pairedWriter struct {
 	pairing
 	to TranscriptWriter

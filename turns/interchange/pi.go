@@ -19,7 +19,7 @@ import (
 
 // piReader is the fold over the entries of a session.
 type piReader struct {
-	Reader
+	Source
 	opt Options
 
 	source     string // the session's id
@@ -139,7 +139,7 @@ func Pi(r io.Reader, opt Options) *Reader {
 	p := &piReader{opt: opt, byID: make(map[string]*piNode), tips: make(map[turns.ID]turns.ID), seen: make(map[string][sha256.Size]byte), equal: make(map[[sha256.Size]byte]int)}
 	p.readLines(r, opt, lineFormat{"pi session", p.entry, p.end})
 	p.torn = p.tornEntry
-	return &p.Reader
+	return p.reader()
 }
 
 // entry reads one entry. The first is the session's header, which has index 0.
@@ -648,4 +648,14 @@ func SniffPi(head []byte) bool {
 		Cwd  jsontext.Value `json:"cwd"`
 	}
 	return decodeLoose(line, &e) == nil && e.Type == "session" && e.ID != "" && e.Cwd != nil
+}
+
+// PiFormat is the format of pi's sessions.
+func PiFormat() Format {
+	return Format{
+		Name: "pi", Version: 1, Sniff: SniffPi, Open: Pi, Lines: Pi,
+		Write: func(s WrittenSession) TranscriptWriter {
+			return &piWriter{s: s, now: s.Time, used: make(map[string]bool), first: make(map[turns.ID]string)}
+		},
+	}
 }

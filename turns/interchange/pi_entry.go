@@ -209,7 +209,7 @@ func piBlocks(v jsontext.Value) (out []piBlock, ok bool) {
 }
 
 // piParts returns the texts and images of a content.
-func piParts(v jsontext.Value, loss *lossReport, line int) (out []turns.Part) {
+func piParts(v jsontext.Value, loss *LossReport, line int) (out []turns.Part) {
 	blocks, ok := piBlocks(v)
 	if !ok {
 		loss.add(line, "repaired", "content of no known form is kept as its JSON", "")

@@ -16,73 +16,9 @@ import (
 	"nexus/turns"
 )
 
-const piV1 = `{"type":"session","id":"s1","timestamp":"2025-12-09T00:53:29.825Z","cwd":"/w","provider":"anthropic","modelId":"m","thinkingLevel":"off","branchedFrom":"/x.jsonl"}
-{"type":"message","timestamp":"2025-12-09T00:54:00Z","message":{"role":"user","content":[{"type":"text","text":"look"}]}}
-{"type":"message","timestamp":"2025-12-09T00:54:01Z","message":{"role":"assistant","content":[{"type":"thinking","thinking":"hm","thinkingSignature":"sig="},{"type":"toolCall","id":"c1","name":"read","arguments":{"n":1.50}}],"api":"anthropic-messages","provider":"anthropic","model":"m2","usage":{"input":1,"output":2,"cacheRead":3,"cacheWrite":4,"totalTokens":10,"cost":{"total":0.1}},"stopReason":"toolUse"}}
-{"type":"message","timestamp":"2025-12-09T00:54:02Z","message":{"role":"toolResult","toolCallId":"c1","toolName":"read","content":[{"type":"text","text":"data"}],"details":{"x":1},"isError":false}}
-{"type":"thinking_level_change","timestamp":"2025-12-09T00:54:03Z","thinkingLevel":"high"}
-{"type":"message","timestamp":"2025-12-09T00:54:04Z","message":{"role":"assistant","content":[],"api":"anthropic-messages","provider":"anthropic","model":"m2","usage":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0},"stopReason":"aborted","errorMessage":"Request was aborted."}}
-{"type":"message","timestamp":"2025-12-09T00:54:05Z","message":{"role":"bashExecution","command":"ls","output":"a","exitCode":0,"cancelled":false,"truncated":false}}
-{"type":"message","timestamp":"2025-12-09T00:54:06Z","message":{"role":"user","content":"go on"}}
-{"type":"message","timestamp":"2025-12-09T00:54:07Z","message":{"role":"assistant","content":[{"type":"text","text":"done"}],"stopReason":"stop"}}
-{"type":"compaction","timestamp":"2025-12-09T00:54:08Z","summary":"it looked","tokensBefore":99,"firstKeptEntryIndex":6}
-{"type":"message","timestamp":"2025-12-09T00:54:09Z","message":{"role":"user","content":"and now?"}}
-`
-
-const piV3 = `{"type":"session","version":3,"id":"s3","timestamp":"2025-12-09T00:53:29.825Z","cwd":"/w"}
-{"type":"message","id":"a1","parentId":null,"timestamp":"2025-12-09T00:54:00Z","message":{"role":"user","content":"one"}}
-{"type":"message","id":"a2","parentId":"a1","timestamp":"2025-12-09T00:54:01Z","message":{"role":"assistant","content":"1"}}
-{"type":"message","id":"a3","parentId":"a2","timestamp":"2025-12-09T00:54:02Z","message":{"role":"user","content":"two"}}
-{"type":"message","id":"a4","parentId":"a3","timestamp":"2025-12-09T00:54:03Z","message":{"role":"assistant","content":"2"}}
-{"type":"branch_summary","id":"b0","parentId":"a2","timestamp":"2025-12-09T00:55:00Z","fromId":"a4","summary":"tried two"}
-{"type":"message","id":"b1","parentId":"b0","timestamp":"2025-12-09T00:55:01Z","message":{"role":"user","content":"three"}}
-{"type":"message","id":"b2","parentId":"b1","timestamp":"2025-12-09T00:55:02Z","message":{"role":"assistant","content":"3"}}
-{"type":"label","id":"l1","parentId":"b2","timestamp":"2025-12-09T00:55:03Z","targetId":"b2"}
-{"type":"message","id":"c1","parentId":"a4","timestamp":"2025-12-09T00:56:00Z","message":{"role":"user","content":"four"}}
-{"type":"message","id":"c2","parentId":"c1","timestamp":"2025-12-09T00:56:01Z","message":{"role":"assistant","content":"4"}}
-{"type":"compaction","id":"k1","parentId":"c2","timestamp":"2025-12-09T00:56:02Z","summary":"all","tokensBefore":5,"firstKeptEntryId":"c1"}
-{"type":"message","id":"d1","parentId":null,"timestamp":"2025-12-09T00:57:00Z","message":{"role":"user","content":"anew"}}
-{"type":"message","id":"d2","parentId":"d1","timestamp":"2025-12-09T00:57:01Z","message":{"role":"assistant","content":"5"}}
-`
-
 func readPi(t testing.TB, text string, final bool) ([]Step, []Loss) {
 	t.Helper()
 	return readAll(t, Pi(strings.NewReader(text), Options{Final: final}))
-}
-
-// outlineSteps is steps in short, with sessions and turns by number.
-func outlineSteps(steps []Step) (out []string) {
-	names := make(map[turns.ID]string)
-	name := func(id turns.ID, kind string) string {
-		if id.IsZero() {
-			return "-"
-		}
-		if names[id] == "" {
-			n := 1
-			for _, v := range names {
-				if strings.HasPrefix(v, kind) {
-					n++
-				}
-			}
-			names[id] = kind + string('0'+rune(n))
-		}
-		return names[id]
-	}
-	for i, s := range steps {
-		switch {
-		case s.Open != nil:
-			out = append(out, "open "+name(s.Open.ID, "S"))
-		case s.Fork != nil:
-			out = append(out, "fork "+name(s.Fork.ID, "S")+" at "+name(s.Fork.At.Turn, "T")+" of "+name(s.Fork.At.Session, "S"))
-		case s.Append != nil:
-			a := s.Append
-			out = append(out, name(a.Session, "S")+" "+name(a.ID, "T")+" after "+name(a.Parent, "T")+strings.TrimPrefix(outline(steps[i : i+1])[0], "turn"))
-		case s.Compaction != nil:
-			k := s.Compaction
-			out = append(out, name(k.Session, "S")+" compaction after "+name(k.Parent, "T")+" keeps "+name(k.FirstKept, "T")+": "+k.Summary)
-		}
-	}
-	return out
 }
 
 func TestPi(t *testing.T) {
@@ -367,14 +303,14 @@ func TestPiSignatures(t *testing.T) {
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s: ext (-want +got):\n%s", c.api, d)
 		}
-		for name, render := range map[string]renderer{"anthropic-messages": Anthropic, "google-vertex": Gemini, "openai": OpenAI} {
+		for name, render := range map[string]func(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error){"anthropic-messages": Anthropic, "google-vertex": Gemini, "openai": OpenAI} {
 			r, err := render(nil, nil, append([]turns.Message{m}, steps[2].Append.Messages...))
 			if err != nil {
 				t.Fatal(err)
 			}
-			sent := bytes.Contains(joined(r), []byte(c.signature)) || bytes.Contains(joined(r), []byte("dGhv"))
+			sent := bytes.Contains(joined(r.Messages), []byte(c.signature)) || bytes.Contains(joined(r.Messages), []byte("dGhv"))
 			if sent != (name == c.api) {
-				t.Errorf("%s, rendered for %s: %s", c.api, name, joined(r))
+				t.Errorf("%s, rendered for %s: %s", c.api, name, joined(r.Messages))
 			}
 		}
 	}

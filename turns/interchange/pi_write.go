@@ -139,7 +139,7 @@ func (w *piWriter) Turn(t WrittenTurn) ([][]byte, error) {
 		l := entry("compaction")
 		kept := w.first[t.FirstKept]
 		l.Summary, l.FirstKept, l.Before = &t.Summary, &kept, &t.TokensBefore
-		return encodedLines(&t, append(out, l))
+		return encodedLines(t.ID, append(out, l))
 	}
 	for i := range t.Messages {
 		var parts []turns.Part
@@ -167,7 +167,7 @@ func (w *piWriter) Turn(t WrittenTurn) ([][]byte, error) {
 	if t.Response != nil {
 		say(w.response(&t))
 	}
-	return encodedLines(&t, out)
+	return encodedLines(t.ID, out)
 }
 
 // End implements [TranscriptWriter].
@@ -176,7 +176,7 @@ func (w *piWriter) End() ([][]byte, error) {
 	if w.s.Title != "" {
 		out = append(out, piTitle{"session_info", w.entryID(w.s.ID, 0), w.last, lineTime(w.now), w.s.Title})
 	}
-	return encodedLines(&WrittenTurn{}, out)
+	return encodedLines(turns.ID{}, out)
 }
 
 func (w *piWriter) head() []any {

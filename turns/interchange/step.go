@@ -1,7 +1,6 @@
 package interchange
 
 import (
-	"strconv"
 	"time"
 
 	"nexus/turns"
@@ -113,20 +112,4 @@ type Loss struct {
 	Record string `json:"record,omitzero"` // the source's own id, where it has one
 
 	Usage *turns.Usage `json:"usage,omitempty,omitzero"` // tokens that the ledger does not count
-}
-
-// plural returns a count with its noun: 1 byte, 2 bytes.
-func plural(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return strconv.Itoa(n) + " " + noun
-}
-
-// countIs returns a count with its noun and verb: 1 byte is, 2 bytes are.
-func countIs(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun + " is"
-	}
-	return plural(n, noun) + " are"
 }

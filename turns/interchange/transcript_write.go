@@ -2,7 +2,6 @@ package interchange
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -69,107 +68,40 @@ type TranscriptWriter interface {
 	End() ([][]byte, error)
 }
 
-// WriterFormats returns the names of the formats that transcripts are written in. They are
-// those of [Formats].
-func WriterFormats() []string { return []string{"claude-code", "codex", "pi", "gemini-cli"} }
-
-// NewTranscriptWriter returns a writer of a format. ok is false for another one than those
-// of [WriterFormats].
-//
-// The path is written as [Paired] returns it: of the calls, those at its end alone may lack
-// a result.
-func NewTranscriptWriter(format string, s WrittenSession) (w TranscriptWriter, ok bool) {
-	switch format {
-	case "claude-code":
-		c := NewClaudeCodeWriter(s.ID)
-		c.cwd, c.branch, c.title, c.resumed = s.Cwd, s.Branch, s.Title, s.Resumed
-		w = c
-	case "codex":
-		w = &codexWriter{s: s, now: s.Time}
-	case "pi":
-		w = &piWriter{s: s, now: s.Time, used: make(map[string]bool), first: make(map[turns.ID]string)}
-	case "gemini-cli":
-		w = &geminiCLIWriter{s: s}
-	default:
-		return nil, false
-	}
-	return &pairedWriter{to: w}, true
-}
-
-// End implements [TranscriptWriter].
-func (w *ClaudeCodeWriter) End() ([][]byte, error) {
-	if w.title == "" {
-		return nil, nil
-	}
-	return encodedLines(&WrittenTurn{}, []claudeTitleLine{{"ai-title", w.title, w.session}})
-}
-
-// encodedLines returns values as JSON, one a line.
-func encodedLines[T any](t *WrittenTurn, out []T) ([][]byte, error) {
+// encodedLines returns values as JSON, one a line. Errors name the turn.
+func encodedLines[T any](turn turns.ID, out []T) ([][]byte, error) {
 	lines := make([][]byte, len(out))
 	for i := range out {
 		b, err := turns.EncodeJSON(&out[i])
 		if err != nil {
-			return nil, fmt.Errorf("write turn %s: %w", t.ID, err)
+			return nil, fmt.Errorf("write turn %s: %w", turn, err)
 		}
 		lines[i] = b
 	}
 	return lines, nil
 }
 
-// lineTime is a time as the lines of transcripts have it.
-func lineTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+// WrittenTurn is a turn or compaction for a [TranscriptWriter]. Its parts hold their
+// content: a Ref is not followed.
+type WrittenTurn struct {
+	ID       turns.ID
+	Time     time.Time
+	Model    string
+	Messages []turns.Message
+	Response *turns.Message
+	Usage    *turns.Usage
+	Details  turns.UsageDetails // what the source counted beside Usage
+	Cost     turns.Raw          // what the source recorded, as [turns.CostOf] reads it; nil: nothing
 
-// writtenResult is a result as text and pictures.
-func writtenResult(p *turns.Part) (text string, pictures []turns.Part) {
-	if p.Ref == nil {
-		if s, ok := p.Response.Text(); ok {
-			return s, nil
-		}
-	}
-	var said []string
-	for _, q := range resultParts(p) {
-		if pic, ok := pictureOf(&q); ok && pic.base64 != "" {
-			pictures = append(pictures, q)
-			continue
-		}
-		said = append(said, textOf(&q))
-	}
-	return strings.Join(said, "\n"), pictures
+	// A compaction has these instead. Summary stands for the turns before it.
+	Compaction   bool
+	Summary      string
+	Automatic    bool
+	TokensBefore uint64
+	FirstKept    turns.ID        // first turn that it kept; zero: none
+	Kept         []turns.Message // what it kept, from there on
 }
 
-// resultText is a result as text, its pictures described.
-func resultText(p *turns.Part) string {
-	text, pictures := writtenResult(p)
-	for i := range pictures {
-		if text != "" {
-			text += "\n"
-		}
-		text += textOf(&pictures[i])
-	}
-	return text
-}
-
-// keptText is what a compaction kept, as text.
-func keptText(kept []turns.Message) string {
-	var b strings.Builder
-	for i := range kept {
-		m := &kept[i]
-		for j := range m.Parts {
-			p := &m.Parts[j]
-			switch p.Type {
-			case turns.Reasoning:
-			case turns.ToolCall:
-				fmt.Fprintf(&b, "\n[%s called %s with %s]\n", m.Role, p.Name, shownArguments(p))
-			case turns.ToolCallResponse:
-				fmt.Fprintf(&b, "\n[it returned]\n%s\n", resultText(p))
-			default:
-				fmt.Fprintf(&b, "\n[%s]\n%s\n", m.Role, textOf(p))
-			}
-		}
-	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return "\n\nWhat was said last, word for word:\n" + b.String()
-}
+// Writer is the version that stands in the lines of a [ClaudeCodeWriter]; their
+// sessionId is the session's ID as a UUID.
+const Writer = "nexus"
