@@ -166,7 +166,7 @@ func (w *openaiWriter) assistant(x *exchange) {
 			switch pic, ok := pictureOf(&p); {
 			case ok:
 				c = append(c, openaiPart{Type: "text", Text: "[image, shown after the tool results]"})
-				shown = append(shown, openaiPart{Type: "text", Text: "[image from the result of " + ids[i] + "]"}, pic.openai())
+				shown = append(shown, openaiPart{Type: "text", Text: "[image from the result of " + ids[i] + "]"}, openaiPicture(pic))
 			case textOf(&p) != "":
 				c = append(c, openaiPart{Type: "text", Text: textOf(&p)})
 			}
@@ -189,7 +189,7 @@ func openaiParts(parts []*turns.Part, images bool) []openaiPart {
 		}
 		if images {
 			if pic, ok := pictureOf(p); ok {
-				out = append(out, pic.openai())
+				out = append(out, openaiPicture(pic))
 				continue
 			}
 		}
@@ -198,7 +198,7 @@ func openaiParts(parts []*turns.Part, images bool) []openaiPart {
 	return out
 }
 
-func (p picture) openai() openaiPart {
+func openaiPicture(p picture) openaiPart {
 	url := p.url
 	if url == "" {
 		url = "data:" + p.mime + ";base64," + p.base64
