@@ -16,8 +16,9 @@ import (
 	"nexus/compactor/summary"
 	"nexus/compactor/view"
 	"nexus/turns"
-	"nexus/turns/interchange"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render"
+
+	"nexus/turns/render/strict"
 	"nexus/turns/tokens"
 )
 
@@ -326,12 +327,12 @@ func TestCutPartsNoCallFromItsResult(t *testing.T) {
 // strictly returns all providers' rules for a request.
 func strictly(ms []turns.Message) error {
 	for _, f := range []struct {
-		render func([]turns.Section, []turns.Raw, []turns.Message) (interchange.Rendered, error)
+		render func([]turns.Section, []turns.Raw, []turns.Message) (render.Rendered, error)
 		check  func(system, messages []byte) error
 	}{
-		{interchange.Anthropic, func(system, ms []byte) error { return strict.Anthropic(system, ms) }},
-		{interchange.OpenAI, func(_, ms []byte) error { return strict.OpenAI(ms) }},
-		{interchange.Gemini, func(system, ms []byte) error { return strict.Gemini(system, ms, strict.Thinking) }},
+		{render.Anthropic, func(system, ms []byte) error { return strict.Anthropic(system, ms) }},
+		{render.OpenAI, func(_, ms []byte) error { return strict.OpenAI(ms) }},
+		{render.Gemini, func(system, ms []byte) error { return strict.Gemini(system, ms, strict.Thinking) }},
 	} {
 		r, err := f.render(nil, nil, ms)
 		if err != nil {

@@ -13,14 +13,16 @@ import (
 	"testing"
 
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/formats"
+
 	"nexus/turns/tokens"
 )
 
 // history is the longest path of a session of a real transcript.
 type history struct {
 	name   string
-	turns  []*interchange.Append
+	turns  []*transcript.Append
 	tokens uint64
 }
 
@@ -63,7 +65,7 @@ func realHistories(t *testing.T, least uint64) (out []history) {
 
 // readHistories returns the longest path of each session of a file; nothing where
 // the file is no transcript.
-func readHistories(name string) ([][]*interchange.Append, error) {
+func readHistories(name string) ([][]*transcript.Append, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -81,7 +83,7 @@ func readHistories(name string) ([][]*interchange.Append, error) {
 	root := make(map[turns.ID]turns.ID) // of each session, the one that its tree begins with
 	above := make(map[turns.ID]turns.ID)
 	depth := make(map[turns.ID]int)
-	appends := make(map[turns.ID]*interchange.Append)
+	appends := make(map[turns.ID]*transcript.Append)
 	deepest := make(map[turns.ID]turns.ID)
 	var order []turns.ID
 	for st, err := range steps {
@@ -103,9 +105,9 @@ func readHistories(name string) ([][]*interchange.Append, error) {
 			}
 		}
 	}
-	var out [][]*interchange.Append
+	var out [][]*transcript.Append
 	for _, tree := range order {
-		var path []*interchange.Append
+		var path []*transcript.Append
 		for id := deepest[tree]; !id.IsZero(); id = above[id] {
 			if a := appends[id]; a != nil && (len(a.Messages) > 0 || a.Response != nil) {
 				path = append(path, a)
@@ -118,10 +120,10 @@ func readHistories(name string) ([][]*interchange.Append, error) {
 }
 
 // stepsOf reads a transcript of any format; nil for none.
-func stepsOf(r io.Reader, head []byte, name string) iter.Seq2[interchange.Step, error] {
-	for _, f := range interchange.Formats() {
+func stepsOf(r io.Reader, head []byte, name string) iter.Seq2[transcript.Step, error] {
+	for _, f := range formats.All() {
 		if f.Sniff(head) {
-			return f.Open(r, interchange.Options{Final: true, Copied: true}).Steps()
+			return f.Open(r, transcript.Options{Final: true, Copied: true}).Steps()
 		}
 	}
 	return nil

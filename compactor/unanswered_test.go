@@ -8,8 +8,9 @@ import (
 	"nexus/compactor/policy"
 	"nexus/compactor/view"
 	"nexus/turns"
-	"nexus/turns/interchange"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render"
+
+	"nexus/turns/render/strict"
 )
 
 // What nobody has answered yet is never covered, however large it is: without
@@ -26,7 +27,7 @@ func TestAnUnansweredQuestionStays(t *testing.T) {
 		}
 		cx, err := view.Render(w.Path(), approx)
 		must(t, err)
-		r, err := interchange.Anthropic(nil, nil, cx.Messages)
+		r, err := render.Anthropic(nil, nil, cx.Messages)
 		must(t, err)
 		b, err := turns.EncodeJSON(r.Messages)
 		must(t, err)
@@ -50,7 +51,7 @@ func TestAllCoveredIsStillAContext(t *testing.T) {
 		}
 		cx, err := view.Render(w.Path(), approx)
 		must(t, err)
-		r, err := interchange.Anthropic(nil, nil, cx.Messages)
+		r, err := render.Anthropic(nil, nil, cx.Messages)
 		must(t, err)
 		b, err := turns.EncodeJSON(r.Messages)
 		must(t, err)

@@ -11,8 +11,9 @@ import (
 	"nexus/compactor/summary"
 	"nexus/compactor/view"
 	"nexus/turns"
-	"nexus/turns/interchange"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render"
+
+	"nexus/turns/render/strict"
 )
 
 // Messages that have no response yet are in the next context, at least by their ends,
@@ -65,7 +66,7 @@ func TestUnseenIsShown(t *testing.T) {
 							t.Errorf("result %d is not shown by its ends; the context has %d tokens of %d", i, cx.Tokens, pol.Budget(w.Limits))
 						}
 					}
-					r, err := interchange.Anthropic(nil, nil, cx.Messages)
+					r, err := render.Anthropic(nil, nil, cx.Messages)
 					must(t, err)
 					b, err := turns.EncodeJSON(r.Messages)
 					must(t, err)
@@ -147,7 +148,7 @@ func TestUnseenOfAnyShapeFits(t *testing.T) {
 				if text := summary.TextOf(&cx.Messages[len(cx.Messages)-1]); !strings.HasSuffix(text, "and the end") {
 					t.Errorf("%s, %s in %d: it ends with %.60q", name, named, window, text)
 				}
-				r, err := interchange.Anthropic(nil, nil, cx.Messages)
+				r, err := render.Anthropic(nil, nil, cx.Messages)
 				must(t, err)
 				b, err := turns.EncodeJSON(r.Messages)
 				must(t, err)

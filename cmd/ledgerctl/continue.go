@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/internal/agents"
-	"nexus/cmd/internal/handover"
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/internal/watch"
@@ -22,15 +21,15 @@ import (
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 func continueCmd(e *env) *cobra.Command {
 	var in, model, dir string
 	c := verb("continue SESSION|TURN", "go on from there with another agent", 1, 1, func(cmd *cobra.Command, args []string) error {
-		agent, ok := handover.Find(in)
+		agent, ok := agents.Find(in)
 		if !ok {
-			return fault.Usage(fmt.Errorf("--in takes one of %s", strings.Join(handover.Names(), ", ")))
+			return fault.Usage(fmt.Errorf("--in takes one of %s", strings.Join(agents.Names(), ", ")))
 		}
 		p, err := e.Find(cmd.Context(), args[0])
 		if err != nil {
@@ -49,7 +48,7 @@ func continueCmd(e *env) *cobra.Command {
 		}
 		id := api.NewID()
 		from := transcripts.WrittenSession(p.Session)
-		to := interchange.WrittenSession{ID: id, Cwd: dir, Branch: from.Branch, Commit: from.Commit}
+		to := transcript.WrittenSession{ID: id, Cwd: dir, Branch: from.Branch, Commit: from.Commit}
 		how := &transcripts.Continued{Format: agent.Format, Model: model}
 		t, err := transcripts.HandedOver(cmd.Context(), p.Client, p.Session.ID, to, at, how)
 		if err != nil {
@@ -103,7 +102,7 @@ func continueCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&in, "in", "", "claude, codex, pi, gemini")
 	c.Flags().StringVar(&model, "model", "", "the model that the agent is to use")
 	c.Flags().StringVar(&dir, "dir", "", "the folder that the agent works in")
-	_ = c.RegisterFlagCompletionFunc("in", cobra.FixedCompletions(handover.Names(), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("in", cobra.FixedCompletions(agents.Names(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

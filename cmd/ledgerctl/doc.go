@@ -2,7 +2,7 @@
 //
 // It is a client like any other: every verb of a ledger goes through package api,
 // and none opens the log or the projections. The importers read transcripts with
-// package interchange; compare replays them without a daemon; quickstart starts a
+// the packages of turns/transcript; compare replays them without a daemon; quickstart starts a
 // daemon of its own.
 //
 // Begin at main.go, which lists the verbs. Each verb has a file of its name or of

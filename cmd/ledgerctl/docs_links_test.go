@@ -78,7 +78,7 @@ func headingAnchors(page string) map[string]bool {
 
 var (
 	quotedPath = regexp.MustCompile("`((?:cmd|ledger|turns|lineage|compactor|fork|projections|docs|\\.ci)/[A-Za-z0-9_./…-]+)`")
-	// stands for what a reader puts in, as FORMAT in turns/interchange/FORMAT.go.
+	// stands for what a reader puts in, as FORMAT in turns/transcript/FORMAT.
 	placeholder = regexp.MustCompile(`(^|[/_-])[A-Z]+(_|[./-]|$)`)
 	ofPackage   = regexp.MustCompile(`\.[A-Z]\w*$`)
 )

@@ -14,6 +14,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
+	"nexus/turns/transcript/formats"
 )
 
 func exportCmd(e *env) *cobra.Command {
@@ -55,13 +56,14 @@ func exportCmd(e *env) *cobra.Command {
 					records = c.ExportBeforeLoss(cmd.Context(), s.ID)
 				}
 				return export.Events(records, w)
-			case "claude-code", "codex", "pi", "gemini-cli":
+			case "html", "markdown":
+				return export.Page(cmd.Context(), c, s, format, shown, w)
+			}
+			if slices.Contains(formats.Written(), format) {
 				if !shown {
 					w = export.Masked(w)
 				}
 				return export.Transcript(cmd.Context(), c, s, format, w)
-			case "html", "markdown":
-				return export.Page(cmd.Context(), c, s, format, shown, w)
 			}
 			if !slices.Contains(export.ContextForms, format) {
 				return fault.Usage(fmt.Errorf("format %q is none of %s", format, strings.Join(export.Forms, ", ")))

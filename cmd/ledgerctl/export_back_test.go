@@ -17,11 +17,12 @@ import (
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/formats"
 )
 
 // exported returns the export of a session, with turns behind it that another program said.
-func exported(ctx context.Context, t *testing.T, c *api.Client, session turns.ID, format string, added ...interchange.WrittenTurn) string {
+func exported(ctx context.Context, t *testing.T, c *api.Client, session turns.ID, format string, added ...transcript.WrittenTurn) string {
 	t.Helper()
 	s, err := c.Session(ctx, session)
 	if err != nil {
@@ -36,7 +37,7 @@ func exported(ctx context.Context, t *testing.T, c *api.Client, session turns.ID
 	}
 	head := transcripts.WrittenSession(s)
 	head.Through = *s.Head
-	w, _ := interchange.NewTranscriptWriter(format, head)
+	w, _ := formats.NewWriter(format, head)
 	var out strings.Builder
 	put := func(lines [][]byte, err error) {
 		if err != nil {
@@ -131,7 +132,7 @@ func TestExportsAreKnownAgain(t *testing.T) {
 					}
 				}
 				unchanged("as it is")
-				more := interchange.WrittenTurn{ID: api.NewID(), Time: time.UnixMilli(1775000000000), Model: "n", Messages: []turns.Message{turns.TextMessage(turns.User, "and on")}, Response: &turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart("on")}}}
+				more := transcript.WrittenTurn{ID: api.NewID(), Time: time.UnixMilli(1775000000000), Model: "n", Messages: []turns.Message{turns.TextMessage(turns.User, "and on")}, Response: &turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart("on")}}}
 				if open {
 					more.Messages = []turns.Message{result, more.Messages[0]}
 				}
@@ -168,7 +169,7 @@ func TestExportsAreKnownAgain(t *testing.T) {
 				again := transcripts.Intake{Importer: &transcripts.Importer{Client: c}, Report: &transcripts.Report{Format: format}}
 				f := must(transcripts.Detect([]byte(further)))(t)
 				n := 0
-				for st, err := range f.Open(strings.NewReader(further), interchange.Options{Final: true}).Steps() {
+				for st, err := range f.Open(strings.NewReader(further), transcript.Options{Final: true}).Steps() {
 					if err == nil && n < 3 {
 						err = again.Resume(ctx, st)
 					} else if err == nil {

@@ -10,7 +10,7 @@ import (
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript/gemini"
 )
 
 const (
@@ -78,7 +78,7 @@ func TestGeminiSubagentKnowsItsSpawner(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if by := interchange.GeminiCLISpawner(f, "another"); by.Session.IsZero() || !by.Turn.IsZero() {
+	if by := gemini.Spawner(f, "another"); by.Session.IsZero() || !by.Turn.IsZero() {
 		t.Errorf("an agent that no call names: %v", by)
 	}
 }

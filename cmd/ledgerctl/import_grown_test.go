@@ -165,7 +165,7 @@ func TestImportOfAGrowingFile(t *testing.T) {
 func TestImportOfEveryPrefix(t *testing.T) {
 	ctx := t.Context()
 	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
-	files, err := filepath.Glob(filepath.Join("..", "..", "turns", "interchange", "testdata", "claudecode-*.jsonl"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "turns", "transcript", "claude", "testdata", "claudecode-*.jsonl"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("no files", err)
 	}

@@ -20,7 +20,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // exchange is a question and its answer, which have the ids and the times of number n.
@@ -328,7 +328,7 @@ func TestReportOfAMillionLossesIsBounded(t *testing.T) {
 	for i := range 1000 {
 		var one transcripts.Report
 		for j := range 1000 {
-			one.Losses = append(one.Losses, interchange.Loss{Line: j + 1, Kind: "skipped", Reason: fmt.Sprintf("reason %d", i*j%3000)})
+			one.Losses = append(one.Losses, transcript.Loss{Line: j + 1, Kind: "skipped", Reason: fmt.Sprintf("reason %d", i*j%3000)})
 		}
 		sum.Add(&one)
 	}

@@ -16,7 +16,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render/strict"
 )
 
 // Every real transcript, of every format that is read: it comes in, again

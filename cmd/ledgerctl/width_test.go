@@ -24,7 +24,7 @@ import (
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 func anID(n byte) (id turns.ID) {
@@ -64,7 +64,7 @@ func TestFitsTheTerminal(t *testing.T) {
 		x.Sums[i] = compare.Sum{Calls: 12_345, Compactions: 123, Elisions: 1234, Rewritten: 123_456_789, Usage: compare.Usage{Read: 123_456_789_012}}
 	}
 	rep := &transcripts.Report{File: strings.Repeat("a-folder/", 12) + "session.jsonl", Format: "claude-code", Sessions: []turns.ID{anID(1)}, Turns: 1234, Forks: 12, Compactions: 3, Stored: 1300, Existing: 12_000,
-		Losses: []interchange.Loss{{Kind: "repaired", Reason: words}, {Kind: "skipped", Reason: "bookkeeping lines: progress", Count: 1234}, {Kind: "skipped", Reason: "bookkeeping lines: mode", Count: 2}}}
+		Losses: []transcript.Loss{{Kind: "repaired", Reason: words}, {Kind: "skipped", Reason: "bookkeeping lines: progress", Count: 1234}, {Kind: "skipped", Reason: "bookkeeping lines: mode", Count: 2}}}
 
 	at := api.Time(time.Unix(0, 0))
 	if l := turnview.Line(&api.Turn{Time: &at, Messages: []turns.Message{turns.TextMessage(turns.User, "why does the build fail")}}, 40); !strings.Contains(l, "why does") || lipgloss.Width(l) > 40 {

@@ -19,7 +19,7 @@ import (
 	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render/strict"
 )
 
 // The agents of docs/examples, against a real daemon and a scripted provider,

@@ -13,7 +13,9 @@ import (
 
 	"nexus/compactor/summary"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/claude"
+
 	"nexus/turns/tokens"
 )
 
@@ -77,11 +79,11 @@ func realSessions(t *testing.T) (out []session) {
 // longestPath returns the halves from the root to the turn with the most turns above it.
 func longestPath(t *testing.T, b []byte) (out []summary.HalfTurn) {
 	t.Helper()
-	byID := make(map[turns.ID]*interchange.Append)
+	byID := make(map[turns.ID]*transcript.Append)
 	above := make(map[turns.ID]turns.ID)
 	depth := make(map[turns.ID]int)
 	var deepest turns.ID
-	for s, err := range interchange.ClaudeCode(bytes.NewReader(b), interchange.Options{Final: true}).Steps() {
+	for s, err := range claude.Read(bytes.NewReader(b), transcript.Options{Final: true}).Steps() {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +98,7 @@ func longestPath(t *testing.T, b []byte) (out []summary.HalfTurn) {
 			depth[s.Compaction.ID] = depth[s.Compaction.Parent]
 		}
 	}
-	var path []*interchange.Append
+	var path []*transcript.Append
 	for id := deepest; !id.IsZero(); id = above[id] {
 		if a := byID[id]; a != nil {
 			path = append(path, a)

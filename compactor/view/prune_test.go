@@ -12,7 +12,7 @@ import (
 	"nexus/compactor/policy"
 	"nexus/compactor/view"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/render"
 )
 
 // S8-4: a result older than 3 assistant turns and over 4,000 characters shows its
@@ -236,7 +236,7 @@ func TestPruneSkipsImageContentBlocks(t *testing.T) {
 		if d := cmp.Diff(string(with(turns.TextPart(c.text), image).Response), string(compactortest.ResultIn(t, cx).Response)); d != "" {
 			t.Fatalf("behind %d (-want +got):\n%s", c.behind, d)
 		}
-		r, err := interchange.Anthropic(nil, nil, cx.Messages)
+		r, err := render.Anthropic(nil, nil, cx.Messages)
 		must(t, err)
 		if b := string(jsonOf(t, r.Messages)); !strings.Contains(b, `"type":"image"`) || !strings.Contains(b, c.text) {
 			t.Errorf("behind %d: the provider sees %.300s", c.behind, b)

@@ -17,7 +17,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/formats"
 )
 
 // stored is what a store takes on the disk for the real transcripts.
@@ -151,7 +152,7 @@ func cleanCopy(report []byte) (lines []cleanLine, source int64, files int, err e
 			return nil, 0, 0, err
 		}
 		err = func() error {
-			for step, err := range format.Open(f, interchange.Options{Final: true}).Steps() {
+			for step, err := range format.Open(f, transcript.Options{Final: true}).Steps() {
 				if err != nil {
 					return err
 				}
@@ -179,13 +180,13 @@ func cleanCopy(report []byte) (lines []cleanLine, source int64, files int, err e
 	return lines, source, files, nil
 }
 
-func formatOf(name string) (interchange.Format, bool) {
-	for _, f := range interchange.Formats() {
+func formatOf(name string) (transcript.Format, bool) {
+	for _, f := range formats.All() {
 		if f.Name == name {
 			return f, true
 		}
 	}
-	return interchange.Format{}, false
+	return transcript.Format{}, false
 }
 
 func zstdSize(b []byte) (int64, error) {

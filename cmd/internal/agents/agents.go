@@ -1,18 +1,28 @@
 package agents
 
 import (
+	"encoding/hex"
 	"fmt"
-	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
+
+// Agent is a coding agent: where it keeps its transcripts and its settings, and how it is
+// told to go on with a transcript.
+type Agent struct {
+	Name   string // as a person types it
+	Format string // of its transcripts, in package formats
+
+	variables   []string                                      // of the environment, that name its folders
+	transcripts func(h Home) []string                         // the folders of its transcripts
+	folder      func(h Home, cwd string, at time.Time) string // the one for a folder of work and a time
+	file        func(s *transcript.WrittenSession) string     // the name of a transcript in it
+	resume      func(id, file, model string) []string         // the command that resumes a transcript
+	hooks       func(h Home) string                           // the file that says what it calls at events; nil: it calls nothing
+}
 
 // The names of the agents, as a person types them.
 const (
@@ -22,152 +32,136 @@ const (
 	Gemini = "gemini"
 )
 
-// Names returns the names of all agents.
-func Names() []string { return []string{Claude, Codex, Pi, Gemini} }
+// All returns all agents. Places and commands are those of Claude Code 2.1, Codex 0.169, pi
+// 0.73 and Gemini CLI 0.61.
+func All() []Agent {
+	return []Agent{
+		{
+			Name: Claude, Format: "claude-code", variables: []string{claudeConfig},
+			transcripts: func(h Home) []string { return []string{filepath.Join(h.claude(), "projects")} },
+			folder: func(h Home, cwd string, _ time.Time) string {
+				return filepath.Join(h.claude(), "projects", notAlphanumeric.ReplaceAllString(cwd, "-"))
+			},
+			file:   func(s *transcript.WrittenSession) string { return s.TranscriptID() + ".jsonl" },
+			resume: func(id, _, model string) []string { return with("--model", model, "claude", "--resume", id) },
+			hooks:  func(h Home) string { return filepath.Join(h.claude(), "settings.json") },
+		},
+		{
+			Name: Codex, Format: "codex", variables: []string{codexHome},
+			transcripts: func(h Home) []string {
+				return []string{filepath.Join(h.codex(), "sessions"), filepath.Join(h.codex(), "archived_sessions")}
+			},
+			folder: func(h Home, _ string, at time.Time) string {
+				return filepath.Join(h.codex(), "sessions", at.Format("2006"), at.Format("01"), at.Format("02"))
+			},
+			file: func(s *transcript.WrittenSession) string {
+				return "rollout-" + s.Time.UTC().Format("2006-01-02T15-04-05") + "-" + s.TranscriptID() + ".jsonl"
+			},
+			resume: func(id, _, model string) []string { return with("--model", model, "codex", "resume", id) },
+			hooks:  func(h Home) string { return filepath.Join(h.codex(), "hooks.json") },
+		},
+		{
+			Name: Pi, Format: "pi", variables: []string{piAgent, piSession},
+			transcripts: func(h Home) []string {
+				if dir := h.piSessions("", filepath.Join(h.pi(), "settings.json")); dir != "" {
+					return []string{dir}
+				}
+				return []string{filepath.Join(h.pi(), "sessions")}
+			},
+			folder: func(h Home, cwd string, _ time.Time) string { return h.piFolder(cwd) },
+			file: func(s *transcript.WrittenSession) string {
+				return strings.NewReplacer(":", "-", ".", "-").Replace(s.Time.UTC().Format("2006-01-02T15:04:05.000Z")) + "_" + s.TranscriptID() + ".jsonl"
+			},
+			resume: func(_, file, model string) []string { return with("--model", model, "pi", "--session", file) },
+			hooks:  func(h Home) string { return filepath.Join(h.pi(), "extensions", "nexus.ts") },
+		},
+		{
+			Name: Gemini, Format: "gemini-cli", variables: []string{geminiHome},
+			transcripts: func(h Home) []string { return []string{filepath.Join(h.gemini(), "tmp")} },
+			folder: func(h Home, cwd string, _ time.Time) string {
+				return filepath.Join(h.gemini(), "tmp", h.geminiProject(cwd), "chats")
+			},
+			file: func(s *transcript.WrittenSession) string {
+				return "session-" + s.Time.UTC().Format("2006-01-02T15-04") + "-" + geminiID(s) + ".json"
+			},
+			resume: func(id, _, model string) []string { return with("--model", model, "gemini", "--resume", id) },
+		},
+	}
+}
 
-const (
-	claudeConfig = "CLAUDE_CONFIG_DIR"
-	codexHome    = "CODEX_HOME"
-	piAgent      = "PI_CODING_AGENT_DIR"
-	piSession    = "PI_CODING_AGENT_SESSION_DIR"
-	geminiHome   = "GEMINI_CLI_HOME"
-)
+// with returns a command with a flag behind it, if the flag has a value.
+func with(flag, value string, command ...string) []string {
+	if value == "" {
+		return command
+	}
+	return append(command, flag, value)
+}
+
+// geminiID is the part of a chat's id in the name of its file. Ids of a day begin with the
+// same digits, so it is the end that tells files apart.
+func geminiID(s *transcript.WrittenSession) string {
+	id := hex.EncodeToString(s.ID[:])
+	return id[len(id)-8:]
+}
+
+// Find returns the agent of a name.
+func Find(name string) (Agent, bool) {
+	for _, a := range All() {
+		if a.Name == name {
+			return a, true
+		}
+	}
+	return Agent{}, false
+}
+
+// Names returns the names of all agents.
+func Names() (out []string) {
+	for _, a := range All() {
+		out = append(out, a.Name)
+	}
+	return out
+}
 
 // Variables returns the environment variables that name folders of agents. A process that
 // a service manager starts does not have those of the user's shell.
-func Variables() []string { return []string{claudeConfig, codexHome, piAgent, piSession, geminiHome} }
-
-// Home is where a user's agents keep their files.
-type Home struct {
-	Dir    string              // the user's home
-	Getenv func(string) string // as that of package os
-}
-
-// OfUser returns the home of the user who runs this process.
-func OfUser() (Home, error) {
-	dir, err := os.UserHomeDir()
-	return Home{dir, os.Getenv}, err
-}
-
-// folder returns the folder that a variable names, else one below the home.
-func (h Home) folder(variable string, below ...string) string {
-	if dir := h.Getenv(variable); dir != "" {
-		return dir
+func Variables() (out []string) {
+	for _, a := range All() {
+		out = append(out, a.variables...)
 	}
-	return filepath.Join(append([]string{h.Dir}, below...)...)
+	return out
 }
 
-// expanded returns a path as pi reads it: ~ is the home.
-func (h Home) expanded(path string) string {
-	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || rest[0] == '/') {
-		return filepath.Join(h.Dir, rest)
-	}
-	return path
+// Folder returns the folder in which the agent looks for the transcripts of a folder of
+// work, cwd, that begin at a time.
+func (a Agent) Folder(h Home, cwd string, at time.Time) string { return a.folder(h, cwd, at) }
+
+// File returns where the agent looks for the transcript of a session.
+func (a Agent) File(h Home, s *transcript.WrittenSession) string {
+	return filepath.Join(a.folder(h, s.Cwd, s.Time.UTC()), a.file(s))
 }
 
-func (h Home) claude() string { return h.folder(claudeConfig, ".claude") }
+// Command returns the words of the command that resumes a transcript, to be run in its
+// folder. model may be empty.
+func (a Agent) Command(s *transcript.WrittenSession, file, model string) []string {
+	return a.resume(s.TranscriptID(), file, model)
+}
 
-func (h Home) codex() string { return h.folder(codexHome, ".codex") }
-
-func (h Home) pi() string { return h.expanded(h.folder(piAgent, ".pi", "agent")) }
-
-func (h Home) gemini() string { return filepath.Join(h.folder(geminiHome), ".gemini") }
-
-// piSessions returns the one folder that pi keeps all sessions in, by its variable or the
-// settings in these files, the first that has one; "" where it has a folder for each
-// folder of work. A relative path is one in the folder of work, which cwd is.
-func (h Home) piSessions(cwd string, settings ...string) string {
-	dir := h.Getenv(piSession)
-	for _, file := range settings {
-		var s struct {
-			Dir string `json:"sessionDir"`
-		}
-		if b, err := os.ReadFile(file); err == nil && json.Unmarshal(b, &s) == nil && dir == "" {
-			dir = s.Dir
+// Hooked returns the names of the agents that call a program at events.
+func Hooked() (out []string) {
+	for _, a := range All() {
+		if a.hooks != nil {
+			out = append(out, a.Name)
 		}
 	}
-	if dir = h.expanded(dir); dir == "" || filepath.IsAbs(dir) {
-		return dir
-	}
-	if cwd == "" {
-		return ""
-	}
-	return filepath.Join(cwd, dir)
+	return out
 }
-
-// Folder is a folder of transcripts, with those below it.
-type Folder struct {
-	Agent string
-	Dir   string
-}
-
-// Transcripts returns the folders in which the agents keep their transcripts. A folder need
-// not be there. One that pi's settings of a project name is not among them.
-func (h Home) Transcripts() []Folder {
-	pi := h.piSessions("", filepath.Join(h.pi(), "settings.json"))
-	if pi == "" {
-		pi = filepath.Join(h.pi(), "sessions")
-	}
-	return []Folder{
-		{Claude, filepath.Join(h.claude(), "projects")},
-		{Codex, filepath.Join(h.codex(), "sessions")},
-		{Codex, filepath.Join(h.codex(), "archived_sessions")},
-		{Pi, pi},
-		{Gemini, filepath.Join(h.gemini(), "tmp")},
-	}
-}
-
-var notAlphanumeric = regexp.MustCompile(`[^a-zA-Z0-9]`)
-
-// TranscriptsOf returns the folder in which an agent looks for the transcripts of a folder
-// of work, cwd, that begin at a time.
-func (h Home) TranscriptsOf(agent, cwd string, at time.Time) string {
-	switch agent {
-	case Claude:
-		return filepath.Join(h.claude(), "projects", notAlphanumeric.ReplaceAllString(cwd, "-"))
-	case Codex:
-		return filepath.Join(h.codex(), "sessions", at.Format("2006"), at.Format("01"), at.Format("02"))
-	case Pi:
-		if dir := h.piSessions(cwd, filepath.Join(cwd, ".pi", "settings.json"), filepath.Join(h.pi(), "settings.json")); dir != "" {
-			return dir
-		}
-		name := strings.NewReplacer("/", "-", `\`, "-", ":", "-").Replace(strings.TrimLeft(cwd, `/\`))
-		return filepath.Join(h.pi(), "sessions", "--"+name+"--")
-	}
-	return filepath.Join(h.gemini(), "tmp", h.geminiProject(cwd), "chats")
-}
-
-// geminiProject returns the name of a folder of work among those of Gemini CLI: the one in
-// its list, else the hash that older versions use, which newer ones move.
-func (h Home) geminiProject(cwd string) string {
-	var list struct {
-		Projects map[string]string `json:"projects"`
-	}
-	if b, err := os.ReadFile(filepath.Join(h.gemini(), "projects.json")); err == nil && json.Unmarshal(b, &list) == nil {
-		if name := list.Projects[cwd]; name != "" && filepath.Base(name) == name {
-			return name
-		}
-	}
-	return interchange.ProjectHash(cwd)
-}
-
-// Hooked returns the agents that call a program at events.
-func Hooked() []string { return []string{Claude, Codex, Pi} }
 
 // HooksFile returns the file of an agent that says what it calls at events: settings of
 // Claude Code and Codex, an extension of pi.
 func (h Home) HooksFile(agent string) (string, error) {
-	switch agent {
-	case Claude:
-		return filepath.Join(h.claude(), "settings.json"), nil
-	case Codex:
-		return filepath.Join(h.codex(), "hooks.json"), nil
-	case Pi:
-		return filepath.Join(h.pi(), "extensions", "nexus.ts"), nil
+	if a, ok := Find(agent); ok && a.hooks != nil {
+		return a.hooks(h), nil
 	}
 	have := Hooked()
 	return "", fmt.Errorf("agent %q has no hooks; %s and %s have", agent, strings.Join(have[:len(have)-1], ", "), have[len(have)-1])
 }
-
-// IsName reports whether an agent has this name.
-func IsName(name string) bool { return slices.Contains(Names(), name) }

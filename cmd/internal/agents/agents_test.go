@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nexus/turns/interchange"
+	"nexus/turns/transcript/gemini"
 )
 
 // homeOf returns a home with variables and files.
@@ -27,6 +27,12 @@ func homeOf(t *testing.T, env, files map[string]string) Home {
 	return h
 }
 
+// folderOf is the folder of an agent's transcripts of a folder of work.
+func folderOf(agent string, h Home, cwd string, at time.Time) string {
+	a, _ := Find(agent)
+	return a.Folder(h, cwd, at)
+}
+
 // Each agent's variables and settings name the folder that is followed, and the one that a
 // session is written into: both are the same place.
 func TestFoldersFollowVariablesAndSettings(t *testing.T) {
@@ -39,7 +45,7 @@ func TestFoldersFollowVariablesAndSettings(t *testing.T) {
 		"none": {
 			follow: []string{".claude/projects", ".codex/sessions", ".codex/archived_sessions", ".pi/agent/sessions", ".gemini/tmp"},
 			write: map[string]string{Claude: ".claude/projects/-w-my-shop", Codex: ".codex/sessions/2026/03/04", Pi: ".pi/agent/sessions/--w-my.shop--",
-				Gemini: ".gemini/tmp/" + interchange.ProjectHash("/w/my.shop") + "/chats"},
+				Gemini: ".gemini/tmp/" + gemini.ProjectHash("/w/my.shop") + "/chats"},
 		},
 		"variables": {
 			env:    map[string]string{claudeConfig: "/c", codexHome: "/x", piAgent: "~/p", geminiHome: "/g"},
@@ -87,7 +93,7 @@ func TestFoldersFollowVariablesAndSettings(t *testing.T) {
 				t.Error(d)
 			}
 			for agent, p := range x.write {
-				if got := h.TranscriptsOf(agent, "/w/my.shop", at); got != full(p) {
+				if got := folderOf(agent, h, "/w/my.shop", at); got != full(p) {
 					t.Errorf("%s: %s, not %s", agent, got, full(p))
 				}
 			}
@@ -98,7 +104,7 @@ func TestFoldersFollowVariablesAndSettings(t *testing.T) {
 // A name in the list of Gemini CLI that leads out of its folder is not used.
 func TestNameThatLeadsOutIsNotUsed(t *testing.T) {
 	h := homeOf(t, nil, map[string]string{".gemini/projects.json": `{"projects":{"/w":"../x"}}`})
-	if got := h.TranscriptsOf(Gemini, "/w", time.Time{}); filepath.Dir(filepath.Dir(got)) != filepath.Join(h.Dir, ".gemini", "tmp") {
+	if got := folderOf(Gemini, h, "/w", time.Time{}); filepath.Dir(filepath.Dir(got)) != filepath.Join(h.Dir, ".gemini", "tmp") {
 		t.Error(got)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render/strict"
 	"nexus/turns/seal"
 )
 

@@ -14,7 +14,7 @@ import (
 	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render/strict"
 )
 
 // The rows of the GSV design that need a session.

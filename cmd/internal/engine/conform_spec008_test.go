@@ -18,7 +18,7 @@ import (
 	"nexus/compactor/view"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render/strict"
 )
 
 // The rows of SPEC-008 that are a session's, and the integration tests that it

@@ -13,7 +13,7 @@ import (
 	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render/strict"
 	"nexus/turns/tokens"
 )
 

@@ -11,7 +11,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render/strict"
 )
 
 func TestAppendAndRead(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/projections"
 	"nexus/turns"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render/strict"
 )
 
 // Any sequence of legal appends, results in any order and late, interruptions,

@@ -10,8 +10,10 @@ import (
 	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/turns"
-	"nexus/turns/interchange"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/claude"
+
+	"nexus/turns/render/strict"
 )
 
 // transcripts are the real Claude Code sessions in ../shared/data next to the checkout.
@@ -39,7 +41,7 @@ func replay(t *testing.T, e *Engine, file string, window uint64, policy string, 
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for st, err := range interchange.ClaudeCode(f, interchange.Options{Final: true}).Steps() {
+	for st, err := range claude.Read(f, transcript.Options{Final: true}).Steps() {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render/strict"
 )
 
 // recalled returns the sources of a context that a query brought back, and their tokens.

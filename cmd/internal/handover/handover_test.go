@@ -16,14 +16,16 @@ import (
 
 	"nexus/cmd/internal/agents"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/formats"
+	"nexus/turns/transcript/gemini"
 )
 
 func id(n byte) turns.ID { return turns.ID{0: 1, 5: 1, 15: n} }
 
 // turnOf is a turn in which something is asked and answered, with a call if name is not "".
-func turnOf(n byte, asked, answered, call string) interchange.WrittenTurn {
-	t := interchange.WrittenTurn{ID: id(n), Time: time.UnixMilli(int64(n) * 1000), Model: "claude-opus-4-5", Response: &turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart(answered)}}}
+func turnOf(n byte, asked, answered, call string) transcript.WrittenTurn {
+	t := transcript.WrittenTurn{ID: id(n), Time: time.UnixMilli(int64(n) * 1000), Model: "claude-opus-4-5", Response: &turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart(answered)}}}
 	if asked != "" {
 		t.Messages = append(t.Messages, turns.TextMessage(turns.User, asked))
 	}
@@ -34,33 +36,33 @@ func turnOf(n byte, asked, answered, call string) interchange.WrittenTurn {
 }
 
 // answer puts the result of a call before what a turn says.
-func answer(call string, t interchange.WrittenTurn) interchange.WrittenTurn {
+func answer(call string, t transcript.WrittenTurn) transcript.WrittenTurn {
 	t.Messages = append([]turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: call, Response: turns.RawText("ok")}}}}, t.Messages...)
 	return t
 }
 
-func path() []interchange.WrittenTurn {
-	return []interchange.WrittenTurn{turnOf(1, "one", "1", ""), turnOf(2, "two", "2", "c1"), answer("c1", turnOf(3, "", "3", "")), turnOf(4, "four", "4", "c2"), answer("c2", turnOf(5, "five", "5", ""))}
+func path() []transcript.WrittenTurn {
+	return []transcript.WrittenTurn{turnOf(1, "one", "1", ""), turnOf(2, "two", "2", "c1"), answer("c1", turnOf(3, "", "3", "")), turnOf(4, "four", "4", "c2"), answer("c2", turnOf(5, "five", "5", ""))}
 }
 
-func formats() (out []string) {
-	for _, a := range Agents() {
+func formatNames() (out []string) {
+	for _, a := range agents.All() {
 		out = append(out, a.Format)
 	}
 	return out
 }
 
-func transcript(format string, path []interchange.WrittenTurn) *Transcript {
-	return &Transcript{Format: format, Session: interchange.WrittenSession{ID: id(100), Time: time.UnixMilli(5), Cwd: "/w"}, Path: path}
+func transcriptOf(format string, path []transcript.WrittenTurn) *Transcript {
+	return &Transcript{Format: format, Session: transcript.WrittenSession{ID: id(100), Time: time.UnixMilli(5), Cwd: "/w"}, Path: path}
 }
 
-func read(t *testing.T, format string, r io.Reader) (out []interchange.Step) {
+func read(t *testing.T, format string, r io.Reader) (out []transcript.Step) {
 	t.Helper()
-	for _, f := range interchange.Formats() {
+	for _, f := range formats.All() {
 		if f.Name != format {
 			continue
 		}
-		for st, err := range f.Open(r, interchange.Options{Final: true}).Steps() {
+		for st, err := range f.Open(r, transcript.Options{Final: true}).Steps() {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +73,7 @@ func read(t *testing.T, format string, r io.Reader) (out []interchange.Step) {
 }
 
 // sinceHandover returns the steps that a grown transcript adds.
-func sinceHandover(t *testing.T, before, grown *Transcript) (out []interchange.Step, own int, err error) {
+func sinceHandover(t *testing.T, before, grown *Transcript) (out []transcript.Step, own int, err error) {
 	t.Helper()
 	j, err := NewJoint(before)
 	if err != nil {
@@ -96,8 +98,8 @@ func sinceHandover(t *testing.T, before, grown *Transcript) (out []interchange.S
 }
 
 func TestWhatComesBackGoesOntoTheFork(t *testing.T) {
-	for _, format := range formats() {
-		added, own, err := sinceHandover(t, transcript(format, path()[:3]), transcript(format, path()))
+	for _, format := range formatNames() {
+		added, own, err := sinceHandover(t, transcriptOf(format, path()[:3]), transcriptOf(format, path()))
 		if err != nil || own == 0 || len(added) != 2 {
 			t.Fatalf("%s: %d added, %d own, %v", format, len(added), own, err)
 		}
@@ -114,9 +116,9 @@ func TestWhatComesBackGoesOntoTheFork(t *testing.T) {
 // A transcript that did not grow adds nothing but, at most, the results that were put in for
 // open calls.
 func TestTranscriptThatDidNotGrowAddsNothing(t *testing.T) {
-	for _, format := range formats() {
+	for _, format := range formatNames() {
 		for n := 1; n <= 5; n++ {
-			x := transcript(format, path()[:n])
+			x := transcriptOf(format, path()[:n])
 			added, _, err := sinceHandover(t, x, x)
 			open := n == 2 || n == 4
 			if err != nil || !open && len(added) != 0 || len(added) > 1 || len(added) == 1 && added[0].Append.Response != nil {
@@ -129,20 +131,20 @@ func TestTranscriptThatDidNotGrowAddsNothing(t *testing.T) {
 // Calls that are open where an agent goes on have a result in its transcript, and that comes
 // back with what is said next.
 func TestOpenCallsHaveAResult(t *testing.T) {
-	for _, format := range formats() {
-		before := transcript(format, path()[:2])
+	for _, format := range formatNames() {
+		before := transcriptOf(format, path()[:2])
 		var text bytes.Buffer
 		if err := before.Write(&text); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Count(text.String(), interchange.NoResult) != 1 {
+		if strings.Count(text.String(), transcript.NoResult) != 1 {
 			t.Errorf("%s: %s", format, text.String())
 		}
 		end := before.openCalls()
 		next := turnOf(9, "go on", "9", "")
 		next.Messages = slices.Concat(end.Messages, next.Messages)
-		grown := slices.Concat(path()[:2], []interchange.WrittenTurn{*end, turnOf(9, "go on", "9", "")})
-		added, _, err := sinceHandover(t, before, transcript(format, grown))
+		grown := slices.Concat(path()[:2], []transcript.WrittenTurn{*end, turnOf(9, "go on", "9", "")})
+		added, _, err := sinceHandover(t, before, transcriptOf(format, grown))
 		if err != nil || len(added) == 0 {
 			t.Fatalf("%s: %v", format, err)
 		}
@@ -158,7 +160,7 @@ func TestOpenCallsHaveAResult(t *testing.T) {
 				}
 			}
 		}
-		if d := cmp.Diff([]string{interchange.NoResult, "go on"}, said); d != "" || added[0].Append.Parent != id(2) {
+		if d := cmp.Diff([]string{transcript.NoResult, "go on"}, said); d != "" || added[0].Append.Parent != id(2) {
 			t.Errorf("%s: parent %s\n%s", format, added[0].Append.Parent, d)
 		}
 	}
@@ -169,7 +171,7 @@ func TestOpenCallsHaveAResult(t *testing.T) {
 func TestResultOfAnOpenCallIsOfTheHandover(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for _, c := range []struct{ forked, want time.Time }{{at, at}, {time.UnixMilli(5), path()[1].Time}} {
-		before := transcript("claude-code", path()[:2])
+		before := transcriptOf("claude-code", path()[:2])
 		before.Session.Time = c.forked
 		if end := before.openCalls(); !end.Time.Equal(c.want) {
 			t.Errorf("%s, want %s", end.Time, c.want)
@@ -182,7 +184,7 @@ func TestResultOfAnOpenCallIsOfTheHandover(t *testing.T) {
 func TestGeminiTranscriptIsAsNewAsItsFork(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for _, c := range []struct{ forked, want time.Time }{{at, at}, {time.UnixMilli(5), path()[4].Time}} {
-		x := transcript("gemini-cli", path())
+		x := transcriptOf("gemini-cli", path())
 		x.Session.Time = c.forked
 		var text bytes.Buffer
 		if err := x.Write(&text); err != nil {
@@ -199,7 +201,7 @@ func TestGeminiTranscriptIsAsNewAsItsFork(t *testing.T) {
 
 func TestSaveNeverWritesOverAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "below", "it.jsonl")
-	x := transcript("pi", path())
+	x := transcriptOf("pi", path())
 	if err := x.Save(file); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +209,7 @@ func TestSaveNeverWritesOverAFile(t *testing.T) {
 	if err != nil || len(was) == 0 {
 		t.Fatal(err)
 	}
-	if err := transcript("pi", path()[:1]).Save(file); !errors.Is(err, ErrExists) {
+	if err := transcriptOf("pi", path()[:1]).Save(file); !errors.Is(err, ErrExists) {
 		t.Errorf("%v", err)
 	}
 	if now, _ := os.ReadFile(file); !bytes.Equal(now, was) {
@@ -222,7 +224,7 @@ func TestSaveNeverWritesOverAFile(t *testing.T) {
 
 // Each agent finds its transcript where it looks for its own.
 func TestTranscriptIsWhereItsAgentLooks(t *testing.T) {
-	s := interchange.WrittenSession{ID: id(100), Time: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Cwd: "/home/me/my.shop"}
+	s := transcript.WrittenSession{ID: id(100), Time: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Cwd: "/home/me/my.shop"}
 	set := map[string]string{"CODEX_HOME": "/c"}
 	home := agents.Home{Dir: t.TempDir(), Getenv: func(k string) string { return set[k] }}
 	if err := os.MkdirAll(filepath.Join(home.Dir, ".gemini"), 0o700); err != nil {
@@ -238,7 +240,7 @@ func TestTranscriptIsWhereItsAgentLooks(t *testing.T) {
 		"pi":     {home.Dir + "/.pi/agent/sessions/--home-me-my.shop--/2026-03-04T05-06-07-000Z_" + uuid + ".jsonl", "pi --session F --model m"},
 		"gemini": {home.Dir + "/.gemini/tmp/my-shop/chats/session-2026-03-04T05-06-00000064.json", "gemini --resume " + uuid + " --model m"},
 	} {
-		a, ok := Find(name)
+		a, ok := agents.Find(name)
 		if !ok {
 			t.Fatal(name)
 		}
@@ -250,8 +252,8 @@ func TestTranscriptIsWhereItsAgentLooks(t *testing.T) {
 		}
 	}
 	s.Cwd = "/other" // a name that would lead out of the folder
-	a, _ := Find("gemini")
-	if got := a.File(home, &s); !strings.HasPrefix(got, home.Dir+"/.gemini/tmp/"+interchange.ProjectHash("/other")) {
+	a, _ := agents.Find("gemini")
+	if got := a.File(home, &s); !strings.HasPrefix(got, home.Dir+"/.gemini/tmp/"+gemini.ProjectHash("/other")) {
 		t.Error(got)
 	}
 }

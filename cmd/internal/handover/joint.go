@@ -6,7 +6,8 @@ import (
 	"slices"
 
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/formats"
 )
 
 // ErrRewound says that a transcript goes on from a turn whose place in the ledger is not
@@ -29,12 +30,11 @@ func NewJoint(t *Transcript) (*Joint, error) {
 	if err := t.Write(&text); err != nil {
 		return nil, err
 	}
-	formats := interchange.Formats()
-	i := slices.IndexFunc(formats, func(f interchange.Format) bool { return f.Name == t.Format })
+	format, _ := formats.Find(t.Format) // it was written in it
 	j := &Joint{fork: t.Session.ID, own: make(map[turns.ID]bool), turn: make(map[turns.ID]turns.ID)}
 	var answered []turns.ID
 	var last turns.ID // the turn after the last answer; zero: none
-	for st, err := range formats[i].Open(&text, interchange.Options{Final: true}).Steps() {
+	for st, err := range format.Open(&text, transcript.Options{Final: true}).Steps() {
 		if err != nil {
 			return nil, err
 		}
@@ -75,7 +75,7 @@ func (j *Joint) Onto(session turns.ID) { j.fork = session }
 
 // Step returns a step of the grown transcript as one of the ledger's session. own says that
 // the step was written when the session was handed over, and is stored already.
-func (j *Joint) Step(st interchange.Step) (out interchange.Step, own bool, err error) {
+func (j *Joint) Step(st transcript.Step) (out transcript.Step, own bool, err error) {
 	if j.own[st.ID()] {
 		return st, true, nil
 	}
@@ -98,11 +98,11 @@ func (j *Joint) Step(st interchange.Step) (out interchange.Step, own bool, err e
 	case st.Append != nil:
 		a := *st.Append
 		a.Session, a.Parent = session(a.Session), turn(a.Parent)
-		return interchange.Step{Append: &a}, false, err
+		return transcript.Step{Append: &a}, false, err
 	case st.Fork != nil:
 		f := *st.Fork
 		f.At = turns.Ref{Session: session(f.At.Session), Turn: turn(f.At.Turn)}
-		return interchange.Step{Fork: &f}, false, err
+		return transcript.Step{Fork: &f}, false, err
 	case st.Compaction != nil:
 		k := *st.Compaction
 		k.Session, k.Parent = session(k.Session), turn(k.Parent)
@@ -115,7 +115,7 @@ func (j *Joint) Step(st interchange.Step) (out interchange.Step, own bool, err e
 				k.Cleared[i].Turn = at
 			}
 		}
-		return interchange.Step{Compaction: &k}, false, err
+		return transcript.Step{Compaction: &k}, false, err
 	}
 	return st, false, nil
 }

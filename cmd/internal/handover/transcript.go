@@ -10,16 +10,18 @@ import (
 	"slices"
 
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/render"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/formats"
 )
 
 // Transcript is a session as another agent gets it.
 type Transcript struct {
 	Format  string
-	Session interchange.WrittenSession // with Through: an export, which is not for an agent to go on with
-	Path    []interchange.WrittenTurn  // from the root to the turn where the agent goes on
-	Model   string                     // that the agent is to use; "": that of the last response
-	Results []turns.Part               // of calls that are open at the end of the path, as they were stored behind it
+	Session transcript.WrittenSession // with Through: an export, which is not for an agent to go on with
+	Path    []transcript.WrittenTurn  // from the root to the turn where the agent goes on
+	Model   string                    // that the agent is to use; "": that of the last response
+	Results []turns.Part              // of calls that are open at the end of the path, as they were stored behind it
 }
 
 // Write writes the transcript. Calls that are open at its end get their result if it is
@@ -30,7 +32,7 @@ type Transcript struct {
 func (t *Transcript) Write(to io.Writer) error {
 	s := t.Session
 	s.Resumed = !t.isExport()
-	w, ok := interchange.NewTranscriptWriter(t.Format, s)
+	w, ok := formats.NewWriter(t.Format, s)
 	if !ok {
 		return fmt.Errorf("no transcripts of format %q are written", t.Format)
 	}
@@ -46,7 +48,7 @@ func (t *Transcript) Write(to io.Writer) error {
 		if end := t.openCalls(); end != nil {
 			path = append(path[:len(path):len(path)], *end)
 		}
-		path = t.readable(interchange.Paired(path))
+		path = t.readable(transcript.Paired(path))
 	}
 	for i, x := range path {
 		if x.Compaction {
@@ -63,7 +65,7 @@ func (t *Transcript) Write(to io.Writer) error {
 }
 
 // readable returns a path without the signatures that the agent's model can't read.
-func (t *Transcript) readable(path []interchange.WrittenTurn) []interchange.WrittenTurn {
+func (t *Transcript) readable(path []transcript.WrittenTurn) []transcript.WrittenTurn {
 	model := t.Model
 	for i := len(path) - 1; i >= 0 && model == ""; i-- {
 		if path[i].Model != turns.Synthetic {
@@ -73,7 +75,7 @@ func (t *Transcript) readable(path []interchange.WrittenTurn) []interchange.Writ
 	path = slices.Clone(path)
 	for i := range path {
 		if r := path[i].Response; r != nil {
-			m := interchange.WithoutForeignSignatures(*r, path[i].Model, model)
+			m := render.WithoutForeignSignatures(*r, path[i].Model, model)
 			path[i].Response = &m
 		}
 	}
@@ -83,8 +85,8 @@ func (t *Transcript) readable(path []interchange.WrittenTurn) []interchange.Writ
 func (t *Transcript) isExport() bool { return !t.Session.Through.IsZero() }
 
 // kept returns the messages from a turn on.
-func kept(path []interchange.WrittenTurn, first turns.ID) (out []turns.Message) {
-	from := slices.IndexFunc(path, func(t interchange.WrittenTurn) bool { return t.ID == first })
+func kept(path []transcript.WrittenTurn, first turns.ID) (out []turns.Message) {
+	from := slices.IndexFunc(path, func(t transcript.WrittenTurn) bool { return t.ID == first })
 	if first.IsZero() || from < 0 {
 		return nil
 	}
@@ -118,20 +120,20 @@ func (t *Transcript) OpenCalls() (open []string) {
 // openCalls returns a turn with results for the calls that are open at the end, nil if there
 // are none. Its time is that of the handover, when the results were put in: readers take
 // the age of a session, and of what is said next, from it.
-func (t *Transcript) openCalls() *interchange.WrittenTurn {
+func (t *Transcript) openCalls() *transcript.WrittenTurn {
 	open := t.OpenCalls()
 	if len(open) == 0 {
 		return nil
 	}
 	last := &t.Path[len(t.Path)-1]
-	end := interchange.WrittenTurn{ID: turns.DeriveID(last.ID.Time(), "handover", last.ID.String()), Time: last.Time}
+	end := transcript.WrittenTurn{ID: turns.DeriveID(last.ID.Time(), "handover", last.ID.String()), Time: last.Time}
 	if t.Session.Time.After(end.Time) {
 		end.Time = t.Session.Time
 	}
 	for _, id := range open {
 		i := slices.IndexFunc(t.Results, func(p turns.Part) bool { return p.Type == turns.ToolCallResponse && p.ID == id })
 		if i < 0 {
-			end.Messages = append(end.Messages, interchange.Results([]string{id}, interchange.NoResult))
+			end.Messages = append(end.Messages, transcript.Results([]string{id}, transcript.NoResult))
 			continue
 		}
 		end.Messages = append(end.Messages, turns.Message{Role: turns.Tool, Parts: []turns.Part{t.Results[i]}})

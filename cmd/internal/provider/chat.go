@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/render"
 )
 
 // chat is OpenAI's chat completions, which most servers speak.
@@ -32,7 +32,7 @@ const (
 )
 
 func (d chat) body(r *Request) ([]byte, error) {
-	rendered, err := interchange.OpenAI(sections(r.System), nil, plainResults(r.Messages))
+	rendered, err := render.OpenAI(sections(r.System), nil, plainResults(r.Messages))
 	if err != nil {
 		return nil, err
 	}

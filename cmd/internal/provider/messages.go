@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/render"
 )
 
 // messages is Anthropic's messages.
@@ -30,7 +30,7 @@ var budgets = map[string]uint64{"low": 4096, "medium": 12_000, "high": 24_000, "
 const minAnswer = 1024
 
 func (d messages) body(r *Request) ([]byte, error) {
-	rendered, err := interchange.Anthropic(sections(r.System), nil, plainResults(withoutForeign(r.Messages, extAnthropic, d.row)))
+	rendered, err := render.Anthropic(sections(r.System), nil, plainResults(withoutForeign(r.Messages, extAnthropic, d.row)))
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // clock is the latest time that is known of each session of a transcript, by the source's
@@ -15,7 +15,7 @@ import (
 type clock map[turns.ID]time.Time
 
 // boundTime returns a step in which each turn and compaction has a time.
-func (im *Importer) boundTime(st interchange.Step) interchange.Step {
+func (im *Importer) boundTime(st transcript.Step) transcript.Step {
 	if im.clock == nil {
 		im.clock = make(clock)
 	}
@@ -27,11 +27,11 @@ func (im *Importer) boundTime(st interchange.Step) interchange.Step {
 	case st.Append != nil:
 		a := *st.Append
 		a.Time, a.Meta = im.clock.tick(a.Session, a.Time, a.Meta)
-		return interchange.Step{Append: &a}
+		return transcript.Step{Append: &a}
 	default:
 		k := *st.Compaction
 		k.Time, k.Meta = im.clock.tick(k.Session, k.Time, k.Meta)
-		return interchange.Step{Compaction: &k}
+		return transcript.Step{Compaction: &k}
 	}
 	return st
 }

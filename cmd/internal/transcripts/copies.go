@@ -7,7 +7,7 @@ import (
 
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // A source whose turns have the same ids in all files says a turn more than once: as the
@@ -16,7 +16,7 @@ import (
 
 // copyOf returns the turn id of a session if it says the same as a, but for what one of them
 // does not state.
-func (im *Importer) copyOf(ctx context.Context, session, id turns.ID, a *interchange.Append) (t *api.Turn, ok bool) {
+func (im *Importer) copyOf(ctx context.Context, session, id turns.ID, a *transcript.Append) (t *api.Turn, ok bool) {
 	t, err := im.Client.Turn(ctx, session, id)
 	if err != nil || im.fetchContent(ctx, session, t) != nil {
 		return nil, false
@@ -48,7 +48,7 @@ func (im *Importer) fetchContent(ctx context.Context, session turns.ID, t *api.T
 
 // isCopy reports whether a stored turn and a say the same, but for what one of them does not
 // state.
-func isCopy(t *api.Turn, a *interchange.Append) bool {
+func isCopy(t *api.Turn, a *transcript.Append) bool {
 	if t.Type != "normal" || !slices.EqualFunc(t.Messages, a.Messages, sameSaid) || (t.Response == nil) != (a.Response == nil) {
 		return false
 	}
@@ -75,7 +75,7 @@ func sameSaid(a, b turns.Message) bool {
 
 // noteLateUsage puts the usage of a call whose turn was stored without it, from a history,
 // into the session's meta, where cost finds it.
-func (im *Importer) noteLateUsage(ctx context.Context, t *api.Turn, a *interchange.Append, rep *Report) error {
+func (im *Importer) noteLateUsage(ctx context.Context, t *api.Turn, a *transcript.Append, rep *Report) error {
 	if t.Usage != nil || a.Usage == nil {
 		return nil
 	}

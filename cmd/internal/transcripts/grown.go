@@ -9,7 +9,7 @@ import (
 
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // splitTurns maps a turn of the source to the turns of the ledger that hold it, if that is
@@ -32,7 +32,7 @@ func (p splitTurns) last(id turns.ID) turns.ID {
 }
 
 // turnOfResult returns the turn of the ledger that holds a tool result of the source.
-func (im *Importer) turnOfResult(ctx context.Context, session turns.ID, x interchange.ClearedResult) (turns.ID, error) {
+func (im *Importer) turnOfResult(ctx context.Context, session turns.ID, x transcript.ClearedResult) (turns.ID, error) {
 	p, split := im.splits[x.Turn]
 	for at := p.last; split && at != p.first; {
 		t, err := im.Client.Turn(ctx, session, at)
@@ -58,7 +58,7 @@ const maxPieces = 64
 // append does an append. dup says that it was done before. If the ledger holds the
 // beginning of the turn, append adds the rest to that. It adds to the losses of rep the
 // usage that no turn of the ledger can take.
-func (im *Importer) append(ctx context.Context, a *interchange.Append, rep *Report) (dup bool, err error) {
+func (im *Importer) append(ctx context.Context, a *transcript.Append, rep *Report) (dup bool, err error) {
 	parent := im.splits.last(a.Parent)
 	head, err := im.otherHead(ctx, a)
 	if head.IsZero() && err == nil {
@@ -126,7 +126,7 @@ func (im *Importer) append(ctx context.Context, a *interchange.Append, rep *Repo
 // otherHead returns the head of a session that has turns, but not the first turn a; zero
 // for any other session or turn. The append of a first turn names no parent, so the
 // ledger would put it after that head.
-func (im *Importer) otherHead(ctx context.Context, a *interchange.Append) (head turns.ID, err error) {
+func (im *Importer) otherHead(ctx context.Context, a *transcript.Append) (head turns.ID, err error) {
 	if !a.Parent.IsZero() || a.Continues {
 		return turns.ID{}, nil
 	}
@@ -180,7 +180,7 @@ func (im *Importer) storedPieces(ctx context.Context, session, tip, parent turns
 // restOf returns what of a the stored turns do not hold, nil if they hold all of it. more
 // says that they hold more, since a is of an older copy. ok is false if they hold
 // something else.
-func restOf(stored []*api.Turn, a *interchange.Append) (rest *interchange.Append, more, ok bool) {
+func restOf(stored []*api.Turn, a *transcript.Append) (rest *transcript.Append, more, ok bool) {
 	out := *a
 	out.Usage = laterUsage(stored, a)
 	var answer []turns.Part // the stored parts of the response
@@ -236,7 +236,7 @@ func storedUsage(stored []*api.Turn) (sum *turns.Usage) {
 // laterUsage returns the usage of a turn that holds the rest of a, nil for none. Of a call
 // whose usage is stored it is the output that came since. The input of a call is in one
 // turn only: the ledger takes it for the size of the context.
-func laterUsage(stored []*api.Turn, a *interchange.Append) *turns.Usage {
+func laterUsage(stored []*api.Turn, a *transcript.Append) *turns.Usage {
 	had := storedUsage(stored)
 	if had == nil || a.Usage == nil {
 		return a.Usage
@@ -249,7 +249,7 @@ func laterUsage(stored []*api.Turn, a *interchange.Append) *turns.Usage {
 
 // lostUsage returns the part of a's usage that neither the stored turns have nor the
 // rest, which may be nil: usage without content makes no turn.
-func lostUsage(stored []*api.Turn, a, rest *interchange.Append) turns.Usage {
+func lostUsage(stored []*api.Turn, a, rest *transcript.Append) turns.Usage {
 	var all, had turns.Usage
 	if a.Usage != nil {
 		all = *a.Usage
@@ -279,7 +279,7 @@ func sameMessage(a, b turns.Message) bool {
 
 // changedFileError adds to a conflict what to do about it: another turn stands in the
 // place of a.
-func changedFileError(err error, a *interchange.Append) error {
+func changedFileError(err error, a *transcript.Append) error {
 	if !coded(err, api.Conflict) {
 		return err
 	}

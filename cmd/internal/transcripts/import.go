@@ -17,26 +17,26 @@ import (
 	"nexus/cmd/internal/handover"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // Report is what the import of one file did.
 type Report struct {
-	File        string             `json:"file"`
-	Format      string             `json:"format"`
-	Sessions    []turns.ID         `json:"sessions"`
-	Turns       int                `json:"turns"`
-	Split       int                `json:"split,omitzero"` // of the turns: several turns of the ledger hold each
-	Forks       int                `json:"forks"`
-	Compactions int                `json:"compactions"`
-	Stored      int                `json:"stored"`
-	Existing    int                `json:"existing"`
-	KeptFirst   int                `json:"kept_first"`
-	Older       int                `json:"older_reader,omitzero"` // sessions that an older reader read, or one that left no version
-	Renewed     int                `json:"renewed,omitzero"`      // by a refresh: sessions that read differently, and have a successor now
-	Same        int                `json:"same,omitzero"`         // by a refresh: sessions of an older reader that read the same
-	Losses      []interchange.Loss `json:"losses"`
-	Error       string             `json:"error,omitzero"` // why it ended before the end of the file
+	File        string            `json:"file"`
+	Format      string            `json:"format"`
+	Sessions    []turns.ID        `json:"sessions"`
+	Turns       int               `json:"turns"`
+	Split       int               `json:"split,omitzero"` // of the turns: several turns of the ledger hold each
+	Forks       int               `json:"forks"`
+	Compactions int               `json:"compactions"`
+	Stored      int               `json:"stored"`
+	Existing    int               `json:"existing"`
+	KeptFirst   int               `json:"kept_first"`
+	Older       int               `json:"older_reader,omitzero"` // sessions that an older reader read, or one that left no version
+	Renewed     int               `json:"renewed,omitzero"`      // by a refresh: sessions that read differently, and have a successor now
+	Same        int               `json:"same,omitzero"`         // by a refresh: sessions of an older reader that read the same
+	Losses      []transcript.Loss `json:"losses"`
+	Error       string            `json:"error,omitzero"` // why it ended before the end of the file
 
 	// Unacknowledged is set where the import was stopped and a request of it had no reply: it
 	// may be stored.
@@ -101,7 +101,7 @@ func (r *Report) countRecord(id turns.ID, of func(*Report) *int) {
 func (r *Report) Clear() { r.Stored, r.Losses, r.kinds = 0, nil, nil }
 
 // lose adds a loss. Those after the first [maxLosses] are counted by what they are.
-func (r *Report) lose(l interchange.Loss) {
+func (r *Report) lose(l transcript.Loss) {
 	if len(r.Losses) < maxLosses {
 		r.Losses = append(r.Losses, l)
 		return
@@ -110,7 +110,7 @@ func (r *Report) lose(l interchange.Loss) {
 }
 
 // count adds a loss to the others of its kind and reason.
-func (r *Report) count(l interchange.Loss) {
+func (r *Report) count(l transcript.Loss) {
 	if r.kinds == nil {
 		r.kinds = make(map[lossKind]int)
 	}
@@ -126,14 +126,14 @@ func (r *Report) count(l interchange.Loss) {
 		return
 	}
 	r.kinds[k] = len(r.Losses)
-	r.Losses = append(r.Losses, interchange.Loss{Kind: l.Kind, Reason: l.Reason, Count: max(l.Count, 1), Usage: l.Usage})
+	r.Losses = append(r.Losses, transcript.Loss{Kind: l.Kind, Reason: l.Reason, Count: max(l.Count, 1), Usage: l.Usage})
 }
 
 // AddUncounted adds to the losses the usage of a turn that came after the turn was stored.
 // None is not a loss.
 func (r *Report) AddUncounted(turn turns.ID, u turns.Usage) {
 	if u != (turns.Usage{}) {
-		r.lose(interchange.Loss{Kind: "kept_first", Reason: "usage that came after its turn was stored is not counted", Record: turn.String(), Usage: &u})
+		r.lose(transcript.Loss{Kind: "kept_first", Reason: "usage that came after its turn was stored is not counted", Record: turn.String(), Usage: &u})
 	}
 }
 
@@ -221,7 +221,7 @@ func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, er
 		return nil, err
 	}
 	defer in.Close()
-	r := &Report{File: how.name, Format: in.Format.Name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
+	r := &Report{File: how.name, Format: in.Format.Name, Sessions: []turns.ID{}, Losses: []transcript.Loss{}}
 	if in.Format.Open == nil {
 		return r, ImportExport(ctx, im.Client, in.Reader, r)
 	}
@@ -232,7 +232,7 @@ func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, er
 			return r, err
 		}
 	}
-	if err := im.steps(ctx, in.Format.Open(in, ReadOptions(how.name, in.Format.Name, interchange.Options{Final: how.final, Copied: how.copied})), how.grown || isStream(how.name), how.copied, r); err != nil {
+	if err := im.steps(ctx, in.Format.Open(in, ReadOptions(how.name, in.Format.Name, transcript.Options{Final: how.final, Copied: how.copied})), how.grown || isStream(how.name), how.copied, r); err != nil {
 		return r, err
 	}
 	return r, im.renew(ctx, r, current)
@@ -247,7 +247,7 @@ var ErrGrown = errors.New("an export of this ledger, with more in it")
 // steps does the steps of a transcript in order. Those before an error stay; doing them
 // again stores nothing. all says to store an export of this ledger too, which otherwise is
 // not stored a second time; copied, that the transcript has what it copied of other sessions.
-func (im *Importer) steps(ctx context.Context, r *interchange.Reader, all, copied bool, rep *Report) error {
+func (im *Importer) steps(ctx context.Context, r *transcript.Reader, all, copied bool, rep *Report) error {
 	in := Intake{Importer: im, Report: rep, All: all}
 	graced, done := withGrace(ctx)
 	defer done()
@@ -318,7 +318,7 @@ type Intake struct {
 // the ledger has it; zero: there was none.
 func (in *Intake) Last() turns.Ref { return in.last }
 
-func (in *Intake) noteLast(st interchange.Step) {
+func (in *Intake) noteLast(st transcript.Step) {
 	if a := st.Append; a != nil && a.Response != nil {
 		in.last = turns.Ref{Session: in.placed.of(a.ID, a.Session), Turn: in.splits.last(a.ID)}
 	}
@@ -333,14 +333,14 @@ func (in *Intake) endOwn() {
 	in.Report.lose(ownExport(in.own))
 }
 
-func ownExport(session turns.ID) interchange.Loss {
-	return interchange.Loss{Kind: "skipped", Reason: "an export of a session of this ledger, which holds all of it", Record: session.String()}
+func ownExport(session turns.ID) transcript.Loss {
+	return transcript.Loss{Kind: "skipped", Reason: "an export of a session of this ledger, which holds all of it", Record: session.String()}
 }
 
 // Resume takes a step that an earlier intake did, before those of [Intake.Step], and stores
 // nothing. The earlier intake may have stored other turns than the steps name, which Step
 // then answers with an error.
-func (in *Intake) Resume(ctx context.Context, st interchange.Step) error {
+func (in *Intake) Resume(ctx context.Context, st transcript.Step) error {
 	if err := in.findJoint(ctx, st); err != nil {
 		return err
 	}
@@ -373,7 +373,7 @@ func (in *Intake) Resume(ctx context.Context, st interchange.Step) error {
 }
 
 // findJoint finds where a transcript that "continue" wrote goes on, at its first step.
-func (in *Intake) findJoint(ctx context.Context, st interchange.Step) (err error) {
+func (in *Intake) findJoint(ctx context.Context, st transcript.Step) (err error) {
 	if !in.begun && st.Open != nil {
 		in.joint, err = in.jointOf(ctx, in.Report.Format, st.Open.Meta, in.Report)
 		if err == nil && in.joint == nil && !in.All {
@@ -389,7 +389,7 @@ func (in *Intake) findJoint(ctx context.Context, st interchange.Step) (err error
 // addedStep returns a step that came after what was written, as one of the ledger; written
 // says that the step is no such one. The fork for what was added to an export is made
 // first.
-func (in *Intake) addedStep(ctx context.Context, st interchange.Step) (out interchange.Step, written bool, err error) {
+func (in *Intake) addedStep(ctx context.Context, st transcript.Step) (out transcript.Step, written bool, err error) {
 	out, written, err = in.joint.Step(st)
 	if in.fork == nil || written {
 		return out, written, err
@@ -407,9 +407,9 @@ func (in *Intake) addedStep(ctx context.Context, st interchange.Step) (out inter
 }
 
 // Step does one step. A step that was done before is counted, and no error. The errors
-// [ErrNoParent] and [ErrGrown] say to begin again: with [interchange.Options].Copied, or
+// [ErrNoParent] and [ErrGrown] say to begin again: with [transcript.Options].Copied, or
 // with All.
-func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
+func (in *Intake) Step(ctx context.Context, st transcript.Step) (err error) {
 	rep := in.Report
 	if err := in.findJoint(ctx, st); err != nil {
 		return err
@@ -440,7 +440,7 @@ func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
 	}
 	st, refused := withoutExcess(st)
 	if refused != nil {
-		rep.lose(interchange.Loss{Kind: "skipped", Reason: "usage with a count that is larger than any call has", Record: st.ID().String(), Usage: refused})
+		rep.lose(transcript.Loss{Kind: "skipped", Reason: "usage with a count that is larger than any call has", Record: st.ID().String(), Usage: refused})
 	}
 	st, shared, err := in.rename(ctx, in.boundTime(st))
 	if err != nil {
@@ -464,7 +464,7 @@ func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
 		return tooLargeTurn(st.Append, rep.Turns, err)
 	case coded(err, api.IDReused):
 		rep.KeptFirst++
-		rep.lose(interchange.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: st.ID().String()})
+		rep.lose(transcript.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: st.ID().String()})
 	case err != nil:
 		return err
 	case dup:
@@ -478,7 +478,7 @@ func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
 // withoutExcess returns a step without a usage that no event can hold: one such number
 // would end the import of its file. refused is not nil where it had one, and has none of
 // its counts.
-func withoutExcess(st interchange.Step) (out interchange.Step, refused *turns.Usage) {
+func withoutExcess(st transcript.Step) (out transcript.Step, refused *turns.Usage) {
 	isExcess := func(u *turns.Usage) bool {
 		return u != nil && max(u.InputTokens, u.OutputTokens, u.CacheRead, u.CacheCreation) > turns.MaxCount
 	}
@@ -486,17 +486,17 @@ func withoutExcess(st interchange.Step) (out interchange.Step, refused *turns.Us
 	case st.Append != nil && isExcess(st.Append.Usage):
 		a := *st.Append
 		a.Usage = nil
-		return interchange.Step{Append: &a}, new(turns.Usage)
+		return transcript.Step{Append: &a}, new(turns.Usage)
 	case st.Compaction != nil && isExcess(st.Compaction.Usage):
 		k := *st.Compaction
 		k.Usage = nil
-		return interchange.Step{Compaction: &k}, new(turns.Usage)
+		return transcript.Step{Compaction: &k}, new(turns.Usage)
 	}
 	return st, nil
 }
 
 // isSuperseded reports whether the session that a step goes to has a successor.
-func (im *Importer) isSuperseded(ctx context.Context, st interchange.Step) bool {
+func (im *Importer) isSuperseded(ctx context.Context, st transcript.Step) bool {
 	id := turns.ID{}
 	switch {
 	case st.Append != nil:
@@ -514,7 +514,7 @@ func (im *Importer) isSuperseded(ctx context.Context, st interchange.Step) bool 
 
 // tooLargeTurn says which turn of a file is larger than a turn may be. What follows it in
 // the file is not stored either, since it would follow another turn. n counts from 1.
-func tooLargeTurn(a *interchange.Append, n int, err error) error {
+func tooLargeTurn(a *transcript.Append, n int, err error) error {
 	largest := 0
 	messages := a.Messages
 	if a.Response != nil {
@@ -546,7 +546,7 @@ type writerMeta struct {
 // wrote the transcript from; zero for any other transcript.
 func (im *Importer) exportedSession(ctx context.Context, meta turns.Raw) (turns.ID, error) {
 	var by writerMeta
-	if err := json.Unmarshal(meta, &by); err != nil || by.Version != interchange.Writer {
+	if err := json.Unmarshal(meta, &by); err != nil || by.Version != transcript.WriterName {
 		return turns.ID{}, nil
 	}
 	u, err := uuid.Parse(by.Session)
@@ -560,7 +560,7 @@ func (im *Importer) exportedSession(ctx context.Context, meta turns.Raw) (turns.
 }
 
 // isOwnStep reports whether export wrote a step, not another program.
-func isOwnStep(st interchange.Step) bool {
+func isOwnStep(st transcript.Step) bool {
 	var meta turns.Raw
 	switch {
 	case st.Append != nil:
@@ -572,7 +572,7 @@ func isOwnStep(st interchange.Step) bool {
 	}
 	var by writerMeta
 	err := json.Unmarshal(meta, &by)
-	return len(meta) == 0 || err == nil && (by.Version == "" || by.Version == interchange.Writer)
+	return len(meta) == 0 || err == nil && (by.Version == "" || by.Version == transcript.WriterName)
 }
 
 // Titles stores the titles of sessions in their meta, at the end: a transcript states
@@ -619,7 +619,7 @@ func (im *Importer) Titles(ctx context.Context, titles map[turns.ID]string, rep 
 }
 
 // step does one step. dup says that it was done before.
-func (im *Importer) step(ctx context.Context, st interchange.Step, rep *Report) (dup bool, err error) {
+func (im *Importer) step(ctx context.Context, st transcript.Step, rep *Report) (dup bool, err error) {
 	switch {
 	case st.Open != nil:
 		return im.open(ctx, st.Open, rep)
@@ -641,7 +641,7 @@ func (im *Importer) step(ctx context.Context, st interchange.Step, rep *Report) 
 }
 
 // countStep counts what a step is, but for the opening of a session.
-func (*Importer) countStep(st interchange.Step, rep *Report) {
+func (*Importer) countStep(st transcript.Step, rep *Report) {
 	switch {
 	case st.Fork != nil:
 		rep.countRecord(st.Fork.ID, forksOf)
@@ -689,7 +689,7 @@ func (im *Importer) has(ctx context.Context, id turns.ID) (bool, error) {
 
 // open opens a session. had says that the ledger has it, or that it is not opened yet: see
 // joined.go.
-func (im *Importer) open(ctx context.Context, o *interchange.Open, rep *Report) (had bool, err error) {
+func (im *Importer) open(ctx context.Context, o *transcript.Open, rep *Report) (had bool, err error) {
 	if had, ok, err := im.openRenewed(ctx, o, rep.Format); ok {
 		rep.Sessions = append(rep.Sessions, o.ID)
 		return had, im.ownID(ctx, o.ID, err)
@@ -698,13 +698,13 @@ func (im *Importer) open(ctx context.Context, o *interchange.Open, rep *Report) 
 	if err != nil {
 		return false, err
 	}
-	if l.had == nil && !l.renamed && isNamedEverywhere(rep.Format) {
+	if l.had == nil && !l.renamed && sharesIDs(rep.Format) {
 		im.delay(o)
 		return true, nil
 	}
 	rep.Sessions = append(rep.Sessions, o.ID)
 	if l.had != nil {
-		if l.had.ForkedFrom != nil && l.before == nil && isNamedEverywhere(rep.Format) {
+		if l.had.ForkedFrom != nil && l.before == nil && sharesIDs(rep.Format) {
 			im.join(o.ID, new(joined))
 		}
 		if done, err := im.openStandIn(ctx, o, rep.Format); done || err != nil {
@@ -717,7 +717,7 @@ func (im *Importer) open(ctx context.Context, o *interchange.Open, rep *Report) 
 }
 
 // create creates the session of a step.
-func (im *Importer) create(ctx context.Context, o *interchange.Open, rep *Report) (*api.Session, error) {
+func (im *Importer) create(ctx context.Context, o *transcript.Open, rep *Report) (*api.Session, error) {
 	r := api.CreateSession{ID: o.ID, SpawnedBy: spawnedBy(o.SpawnedBy)}
 	r.Meta, r.Model = im.ofRenewal(o.ID, withReader(o.Meta, rep.Format)), &o.Model
 	if len(o.System) > 0 {
@@ -764,7 +764,7 @@ func claimedTime(t time.Time) *api.Time {
 	return (*api.Time)(&t)
 }
 
-func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, rep *Report) (dup bool, err error) {
+func (im *Importer) compaction(ctx context.Context, k *transcript.Compaction, rep *Report) (dup bool, err error) {
 	r := api.RecordCompaction{ID: k.ID, Parent: im.splits.last(k.Parent), Time: claimedTime(k.Time), Trigger: k.Trigger, Model: k.Model, Usage: k.Usage, Replacement: k.Replacement, Summary: k.Summary,
 		FirstKept: im.splits.first(k.FirstKept), TokensBefore: k.TokensBefore, Dropped: k.Dropped, Meta: k.Meta}
 	for _, x := range k.Cleared {
@@ -806,7 +806,7 @@ func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, r
 		return true, nil
 	case k.Parent.IsZero() && im.isFirst(ctx, k, err):
 		if k.Usage != nil {
-			rep.lose(interchange.Loss{Kind: "skipped", Reason: "usage of a compaction, which is stored as a turn", Record: k.ID.String(), Usage: k.Usage})
+			rep.lose(transcript.Loss{Kind: "skipped", Reason: "usage of a compaction, which is stored as a turn", Record: k.ID.String(), Usage: k.Usage})
 		}
 		return im.append(ctx, replacementTurn(k), rep)
 	case coded(err, api.IDReused) && im.isBounded(ctx, k, rep):
@@ -819,6 +819,6 @@ func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, r
 		return false, err
 	}
 	im.addSplit(k.ID, r.Parent, r.Parent) // what follows it follows its parent
-	rep.lose(interchange.Loss{Kind: "skipped", Reason: reason, Record: k.ID.String()})
+	rep.lose(transcript.Loss{Kind: "skipped", Reason: reason, Record: k.ID.String()})
 	return true, nil
 }

@@ -6,7 +6,8 @@ import (
 
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/formats"
 )
 
 // Files of Claude Code copy turns of each other, with the ids that they have there: the file of a
@@ -21,16 +22,19 @@ import (
 
 // joined is a session of which the ledger has the first turns in others.
 type joined struct {
-	open *interchange.Open // nil: the session is there
-	at   turns.Ref         // the last of those turns; zero: none yet
+	open *transcript.Open // nil: the session is there
+	at   turns.Ref        // the last of those turns; zero: none yet
 }
 
-// isNamedEverywhere reports whether the turns of a format have the same ids in each file that
-// has them, and another event never has those.
-func isNamedEverywhere(format string) bool { return format == "claude-code" }
+// sharesIDs reports whether the turns of a format have the same ids in each file that has
+// them, and another event never has those.
+func sharesIDs(format string) bool {
+	f, _ := formats.Find(format)
+	return f.SharesIDs
+}
 
 // delay notes a session that may begin with turns of another: it is not opened yet.
-func (im *Importer) delay(o *interchange.Open) { im.join(o.ID, &joined{open: o}) }
+func (im *Importer) delay(o *transcript.Open) { im.join(o.ID, &joined{open: o}) }
 
 func (im *Importer) join(session turns.ID, j *joined) {
 	if im.joined == nil {
@@ -41,7 +45,7 @@ func (im *Importer) join(session turns.ID, j *joined) {
 
 // isInherited reports whether a step is a turn or compaction of a joined session which another
 // session has. For the first other one it makes the session.
-func (im *Importer) isInherited(ctx context.Context, st interchange.Step, rep *Report) (bool, error) {
+func (im *Importer) isInherited(ctx context.Context, st transcript.Step, rep *Report) (bool, error) {
 	switch {
 	case st.Open != nil:
 		return false, im.openJoined(ctx, st.Open.SpawnedBy.Session, rep)
@@ -82,7 +86,7 @@ func (im *Importer) isInherited(ctx context.Context, st interchange.Step, rep *R
 }
 
 // turnOf returns the session, the id and the parent of a step that is a turn or compaction.
-func turnOf(st interchange.Step) (session, id, parent turns.ID) {
+func turnOf(st transcript.Step) (session, id, parent turns.ID) {
 	if a := st.Append; a != nil {
 		return a.Session, a.ID, a.Parent
 	}
@@ -165,9 +169,9 @@ func (im *Importer) openJoined(ctx context.Context, session turns.ID, rep *Repor
 
 // resumeJoined finds the turns of other sessions that a session begins with, for a step that an
 // earlier intake did. isDelayed says that the step opens a session which is not there yet.
-func (im *Importer) resumeJoined(ctx context.Context, st interchange.Step, rep *Report) (isDelayed bool, err error) {
+func (im *Importer) resumeJoined(ctx context.Context, st transcript.Step, rep *Report) (isDelayed bool, err error) {
 	switch {
-	case !isNamedEverywhere(rep.Format) || st.Fork != nil:
+	case !sharesIDs(rep.Format) || st.Fork != nil:
 		return false, nil
 	case st.Open != nil:
 		l, err := im.sessionOf(ctx, st.Open.ID)
@@ -218,7 +222,7 @@ func (im *Importer) endJoined(ctx context.Context, copied bool, rep *Report) err
 // session's own turns, while the session is itself a fork at a later turn. Its file is read
 // again with what it copied, all of which goes to the session: it can't become a fork. The error
 // is [ErrNoParent] then.
-func (im *Importer) noteShortCopy(ctx context.Context, l *line, f *interchange.Fork) error {
+func (im *Importer) noteShortCopy(ctx context.Context, l *line, f *transcript.Fork) error {
 	if l.had == nil || l.had.ForkedFrom != nil || l.renamed || f.First.IsZero() || isStandIn(l.had.Meta) {
 		return nil
 	}
@@ -235,7 +239,7 @@ func (im *Importer) noteShortCopy(ctx context.Context, l *line, f *interchange.F
 
 // intoOwn returns a step with the sessions that noteShortCopy noted in place of those that they
 // copied from.
-func (im *Importer) intoOwn(st interchange.Step) interchange.Step {
+func (im *Importer) intoOwn(st transcript.Step) transcript.Step {
 	to := func(s *turns.ID) {
 		if own, ok := im.into[*s]; ok {
 			*s = own

@@ -6,7 +6,7 @@ import (
 
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // An agent writes a file anew, and an old copy of it (a backup) is imported after the newer
@@ -106,7 +106,7 @@ func (im *Importer) olderPlace(ctx context.Context, session, id turns.ID, at tim
 }
 
 // resumeOlder finds the session of an older copy that an earlier import made for a step.
-func (im *Importer) resumeOlder(ctx context.Context, st interchange.Step, rep *Report) error {
+func (im *Importer) resumeOlder(ctx context.Context, st transcript.Step, rep *Report) error {
 	var session, id turns.ID
 	switch {
 	case st.Append != nil && st.Append.Parent.IsZero():
@@ -162,7 +162,7 @@ func (im *Importer) before(ctx context.Context, session turns.ID, at time.Time) 
 
 // beginsLater reports whether a session begins with a turn that is newer than a, which is not
 // the session's.
-func (im *Importer) beginsLater(ctx context.Context, a *interchange.Append) bool {
+func (im *Importer) beginsLater(ctx context.Context, a *transcript.Append) bool {
 	if !turns.IsTimeKnown(a.Time) || turns.TimeBoundOf(a.Meta) == turns.TimeNotAfter {
 		return false
 	}
@@ -186,7 +186,7 @@ func (im *Importer) noteOlder(session, to turns.ID, rep *Report) turns.ID {
 }
 
 func (im *Importer) newOlder(session, to turns.ID, rep *Report) turns.ID {
-	rep.lose(interchange.Loss{Kind: "stored", Reason: "the file is an older copy: what the session lacked of it is in one beside it, and the session stays as it was", Record: to.String()})
+	rep.lose(transcript.Loss{Kind: "stored", Reason: "the file is an older copy: what the session lacked of it is in one beside it, and the session stays as it was", Record: to.String()})
 	return im.noteOlder(session, to, rep)
 }
 
@@ -201,6 +201,6 @@ func bounded(storedMeta, statedMeta turns.Raw, stored, stated *turns.Usage) bool
 // noteBound reports a time that the ledger has as a bound, since a copy brought the turn first.
 func noteBound(storedMeta, statedMeta turns.Raw, rep *Report) {
 	if turns.TimeBoundOf(storedMeta) != "" && turns.TimeBoundOf(statedMeta) == "" {
-		rep.count(interchange.Loss{Kind: "skipped", Reason: "exact times of turns that a fork's copy brought first: the ledger has bounds of them"})
+		rep.count(transcript.Loss{Kind: "skipped", Reason: "exact times of turns that a fork's copy brought first: the ledger has bounds of them"})
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"nexus/ledger/jetstream/backup"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/formats"
 )
 
 // ExportPrefix begins an export of raw events.
@@ -31,7 +32,7 @@ const gzipPrefix = "\x1f\x8b"
 // FormatNames returns the names that [Importer] takes as a format, as a list for people.
 func FormatNames() string {
 	names := []string{"auto"}
-	for _, f := range interchange.Formats() {
+	for _, f := range formats.All() {
 		names = append(names, f.Name)
 	}
 	return strings.Join(append(names, "jsonl"), ", ")
@@ -131,7 +132,7 @@ func isStream(name string) bool {
 // Transcript is an open file, and the format that it is in.
 type Transcript struct {
 	*bufio.Reader
-	Format interchange.Format
+	Format transcript.Format
 	file   *os.File // nil: standard input
 	unzip  func()   // ends the decompression; nil: there is none
 }
@@ -241,39 +242,39 @@ const maxWindow = 256 << 20
 
 // Detect returns the format of a file that begins with head; an error if none recognizes
 // it, or if it is an export.
-func Detect(head []byte) (interchange.Format, error) {
-	for _, f := range interchange.Formats() {
+func Detect(head []byte) (transcript.Format, error) {
+	for _, f := range formats.All() {
 		if f.Sniff(head) {
 			return f, nil
 		}
 	}
-	return interchange.Format{}, UsageError{UnknownFormat{}}
+	return transcript.Format{}, UsageError{UnknownFormat{}}
 }
 
 // detect returns the format of the name, and for auto the first that recognizes the
 // beginning of br. The format jsonl has no Open: an export holds events, not steps.
-func detect(br *bufio.Reader, name string) (interchange.Format, error) {
+func detect(br *bufio.Reader, name string) (transcript.Format, error) {
 	head, err := br.Peek(64 << 10)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
-		return interchange.Format{}, err
+		return transcript.Format{}, err
 	}
 	if strings.HasPrefix(string(head), ArchivePrefix) {
-		return interchange.Format{}, UsageError{errors.New("the archive of a compaction has a part of a session; import the archive of the whole session, or an export")}
+		return transcript.Format{}, UsageError{errors.New("the archive of a compaction has a part of a session; import the archive of the whole session, or an export")}
 	}
 	auto := name == "auto"
 	if auto && len(head) == 0 {
-		return interchange.Format{}, UsageError{UnknownFormat{Empty: true}}
+		return transcript.Format{}, UsageError{UnknownFormat{Empty: true}}
 	}
 	if name == "jsonl" || auto && strings.HasPrefix(string(head), ExportPrefix) {
-		return interchange.Format{Name: "jsonl"}, nil
+		return transcript.Format{Name: "jsonl"}, nil
 	}
-	for _, f := range interchange.Formats() {
+	for _, f := range formats.All() {
 		if f.Name == name || auto && f.Sniff(head) {
 			return f, nil
 		}
 	}
 	if err := CheckFormat(name); err != nil {
-		return interchange.Format{}, err
+		return transcript.Format{}, err
 	}
-	return interchange.Format{}, UsageError{UnknownFormat{}}
+	return transcript.Format{}, UsageError{UnknownFormat{}}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // A transcript that an editor wrote again, with a byte order mark and CRLF, reads as the one it was.
@@ -27,7 +27,7 @@ func TestAByteOrderMarkIsNoPartOfATranscript(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		r := f.Format.Open(f.Reader, interchange.Options{Final: true})
+		r := f.Format.Open(f.Reader, transcript.Options{Final: true})
 		for {
 			s, err := r.Next()
 			if errors.Is(err, io.EOF) {

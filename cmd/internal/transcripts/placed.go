@@ -8,7 +8,7 @@ import (
 
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // placement is where the ledger has turns and sessions of a source that names turns by
@@ -43,7 +43,7 @@ func (p *placement) record(turn, from, to turns.ID) {
 
 // place does an append in the session that has its parent. If another turn follows the
 // parent there, the turn begins a fork.
-func (im *Importer) place(ctx context.Context, a *interchange.Append, rep *Report) (dup bool, err error) {
+func (im *Importer) place(ctx context.Context, a *transcript.Append, rep *Report) (dup bool, err error) {
 	if a.Branch.IsZero() {
 		return im.appendBeside(ctx, a, rep)
 	}
@@ -73,7 +73,7 @@ func (im *Importer) place(ctx context.Context, a *interchange.Append, rep *Repor
 	}
 	rep.Sessions = append(rep.Sessions, a.Branch)
 	if lookup == nil && len(rep.Losses) < maxPlaced {
-		rep.Losses = append(rep.Losses, interchange.Loss{Kind: "repaired", Reason: "another turn follows its parent in the ledger; it begins a fork there", Record: a.ID.String()})
+		rep.Losses = append(rep.Losses, transcript.Loss{Kind: "repaired", Reason: "another turn follows its parent in the ledger; it begins a fork there", Record: a.ID.String()})
 	}
 	b.Session = a.Branch
 	im.placed.record(a.ID, a.Session, a.Branch)
@@ -81,7 +81,7 @@ func (im *Importer) place(ctx context.Context, a *interchange.Append, rep *Repor
 }
 
 // appendBeside does an append in the session of an older copy, if that is what the file is.
-func (im *Importer) appendBeside(ctx context.Context, a *interchange.Append, rep *Report) (dup bool, err error) {
+func (im *Importer) appendBeside(ctx context.Context, a *transcript.Append, rep *Report) (dup bool, err error) {
 	b := *a
 	if b.Session, err = im.beside(ctx, a.Session, a.ID); err != nil {
 		return false, err
@@ -116,7 +116,7 @@ func branchMeta(meta turns.Raw) turns.Raw {
 }
 
 // fork makes a fork where the ledger has its turn. had says that it was there.
-func (im *Importer) fork(ctx context.Context, f *interchange.Fork, rep *Report) (had bool, err error) {
+func (im *Importer) fork(ctx context.Context, f *transcript.Fork, rep *Report) (had bool, err error) {
 	l, err := im.sessionOf(ctx, f.ID)
 	if err != nil {
 		return false, err
@@ -182,7 +182,7 @@ func ownOf(standIn turns.ID) turns.ID {
 
 // openStandIn opens a session that a fork's copy stands in for, or that one stood in for.
 // done is false for any other.
-func (im *Importer) openStandIn(ctx context.Context, o *interchange.Open, format string) (done bool, err error) {
+func (im *Importer) openStandIn(ctx context.Context, o *transcript.Open, format string) (done bool, err error) {
 	s, err := im.Client.Session(ctx, o.ID)
 	switch {
 	case err != nil:

@@ -11,17 +11,13 @@ import (
 
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript/formats"
 )
 
-// versionOf returns the version of the reader of a format.
+// versionOf returns the version of the reader of a format, 0 for none.
 func versionOf(format string) int {
-	for _, f := range interchange.Formats() {
-		if f.Name == format {
-			return f.Version
-		}
-	}
-	return 0
+	f, _ := formats.Find(format)
+	return f.Version
 }
 
 // readerMark is the member "reader" of the meta of the sessions that a format's reader read.

@@ -12,7 +12,7 @@ import (
 
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // An import with Refresh compares what the present reader reads in a file with what the
@@ -87,7 +87,7 @@ func (im *Importer) findChanged(ctx context.Context, how transcriptSource, forma
 	c := comparer{im: &probe, format: format, all: make(map[turns.ID]*comparison), responses: make(map[[sha256.Size]byte]bool),
 		placed: make(map[turns.ID]*comparison), branches: make(map[turns.ID]*comparison)}
 	first := true
-	for st, err := range in.Format.Open(in, ReadOptions(how.name, in.Format.Name, interchange.Options{Final: how.final, Copied: how.copied})).Steps() {
+	for st, err := range in.Format.Open(in, ReadOptions(how.name, in.Format.Name, transcript.Options{Final: how.final, Copied: how.copied})).Steps() {
 		if err != nil {
 			return nil, err
 		}
@@ -210,7 +210,7 @@ type comparer struct {
 	branches  map[turns.ID]*comparison   // by session: those that hold such turns; nil: none
 }
 
-func (c *comparer) step(ctx context.Context, st interchange.Step, format string) error {
+func (c *comparer) step(ctx context.Context, st transcript.Step, format string) error {
 	switch {
 	case st.Open != nil:
 		_, err := c.begin(ctx, st.Open.ID, nil)
@@ -224,7 +224,7 @@ func (c *comparer) step(ctx context.Context, st interchange.Step, format string)
 }
 
 // begin begins the comparison of a session.
-func (c *comparer) begin(ctx context.Context, source turns.ID, f *interchange.Fork) (*comparison, error) {
+func (c *comparer) begin(ctx context.Context, source turns.ID, f *transcript.Fork) (*comparison, error) {
 	l, err := c.im.lineOf(ctx, source)
 	if err != nil {
 		return nil, err
@@ -245,16 +245,16 @@ func (c *comparer) begin(ctx context.Context, source turns.ID, f *interchange.Fo
 // isElsewhere reports whether the ledger has a session begin otherwise than its file: not as a
 // fork, or as one. Where turns have the same ids in all files, it is in no other place if it
 // has the same turns before it: another file brought them. See joined.go.
-func (c *comparer) isElsewhere(ctx context.Context, x *comparison, f *interchange.Fork) (bool, error) {
+func (c *comparer) isElsewhere(ctx context.Context, x *comparison, f *transcript.Fork) (bool, error) {
 	had := x.line.had
 	if (f == nil) == (had.ForkedFrom == nil) {
 		return false, nil
 	}
 	if f == nil {
-		x.joined = isNamedEverywhere(c.format) && !x.line.renamed
+		x.joined = sharesIDs(c.format) && !x.line.renamed
 		return !x.joined, nil
 	}
-	if !isNamedEverywhere(c.format) && !isStandIn(had.Meta) {
+	if !sharesIDs(c.format) && !isStandIn(had.Meta) {
 		return true, nil
 	}
 	at, err := c.im.turnIn(ctx, x.line, f.At.Turn)
@@ -268,7 +268,7 @@ func (c *comparer) isElsewhere(ctx context.Context, x *comparison, f *interchang
 	return false, err
 }
 
-func (c *comparer) fork(ctx context.Context, f *interchange.Fork) error {
+func (c *comparer) fork(ctx context.Context, f *transcript.Fork) error {
 	if up := c.all[f.At.Session]; up != nil && !f.First.IsZero() && up.turns[f.First] != nil {
 		c.all[f.ID] = up // the ledger has its turns there, and no fork was needed
 		return nil
@@ -294,7 +294,7 @@ func (c *comparer) fork(ctx context.Context, f *interchange.Fork) error {
 // forkPoint returns the session that has the turn of a fork, and the turn's id there. A fork
 // of a session that this file has needs no look: its turn may be one that the ledger lacks.
 // Errors: [ErrNoParent].
-func (c *comparer) forkPoint(ctx context.Context, f *interchange.Fork) (parent *line, at turns.ID, err error) {
+func (c *comparer) forkPoint(ctx context.Context, f *transcript.Fork) (parent *line, at turns.ID, err error) {
 	for _, ref := range append([]turns.Ref{f.At}, f.Else...) {
 		if parent, err = c.im.lineOf(ctx, ref.Session); err != nil {
 			return nil, at, err
@@ -446,7 +446,7 @@ func sumOf(values ...any) [sha256.Size]byte {
 }
 
 // turn compares a turn.
-func (c *comparer) turn(ctx context.Context, a *interchange.Append) error {
+func (c *comparer) turn(ctx context.Context, a *transcript.Append) error {
 	response := responseSum(a.Response)
 	c.responses[response] = true
 	x := c.all[a.Session]
@@ -513,7 +513,7 @@ func (c *comparer) turn(ctx context.Context, a *interchange.Append) error {
 
 // place returns the session that has a turn of x in the ledger, where another turn followed
 // its parent and it began a fork: see [Importer.place]. Nil: none has it.
-func (c *comparer) place(ctx context.Context, x *comparison, a *interchange.Append, id, parent turns.ID) (*comparison, error) {
+func (c *comparer) place(ctx context.Context, x *comparison, a *transcript.Append, id, parent turns.ID) (*comparison, error) {
 	if a.Branch.IsZero() {
 		return nil, nil
 	}
@@ -593,7 +593,7 @@ func (c *comparer) missing(x *comparison, parent turns.ID) error {
 }
 
 // inPieces reports whether the ledger holds a turn in several: see grown.go.
-func (c *comparer) inPieces(ctx context.Context, x *comparison, a *interchange.Append, id, parent turns.ID) (bool, error) {
+func (c *comparer) inPieces(ctx context.Context, x *comparison, a *transcript.Append, id, parent turns.ID) (bool, error) {
 	first := x.turns[id]
 	if x.above(first.parent) != x.above(parent) || !first.normal {
 		return false, nil
@@ -621,7 +621,7 @@ func (c *comparer) inPieces(ctx context.Context, x *comparison, a *interchange.A
 	return true, nil
 }
 
-func (c *comparer) compaction(ctx context.Context, k *interchange.Compaction) error {
+func (c *comparer) compaction(ctx context.Context, k *transcript.Compaction) error {
 	x := c.all[k.Session]
 	if x == nil || x.line.had == nil {
 		return nil
@@ -698,7 +698,7 @@ func (im *Importer) renew(ctx context.Context, rep *Report, current []*api.Sessi
 		rep.Same++
 	}
 	for _, id := range im.lacking {
-		rep.lose(interchange.Loss{Kind: "kept_first", Reason: "the file has less of this session than the ledger, or what another file replaced; nothing was made of it", Record: id.String()})
+		rep.lose(transcript.Loss{Kind: "kept_first", Reason: "the file has less of this session than the ledger, or what another file replaced; nothing was made of it", Record: id.String()})
 	}
 	for source, r := range im.renewing {
 		for _, old := range append([]*api.Session{r.old}, r.also...) {
@@ -748,7 +748,7 @@ func (im *Importer) supersede(ctx context.Context, r *renewal, old *api.Session,
 
 // openRenewed makes the session of a step the fork that goes on from the old one, where the
 // file has lost turns; ok is false for another step.
-func (im *Importer) openRenewed(ctx context.Context, o *interchange.Open, format string) (had, ok bool, err error) {
+func (im *Importer) openRenewed(ctx context.Context, o *transcript.Open, format string) (had, ok bool, err error) {
 	for _, r := range im.renewing {
 		if r.id != o.ID || r.point.IsZero() {
 			continue

@@ -6,12 +6,12 @@ import (
 
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // isFirst reports whether a compaction, which its transcript begins with, was refused because
 // its session holds nothing that it replaced, or because it was stored as a turn for that.
-func (im *Importer) isFirst(ctx context.Context, k *interchange.Compaction, refused error) bool {
+func (im *Importer) isFirst(ctx context.Context, k *transcript.Compaction, refused error) bool {
 	if errors.Is(refused, api.ErrNothing) {
 		return true
 	}
@@ -24,14 +24,14 @@ func (im *Importer) isFirst(ctx context.Context, k *interchange.Compaction, refu
 
 // hasCompaction reports whether the ledger has a compaction, which the transcript begins with,
 // after the turns that it replaced: another file of the session has them.
-func (im *Importer) hasCompaction(ctx context.Context, k *interchange.Compaction) bool {
+func (im *Importer) hasCompaction(ctx context.Context, k *transcript.Compaction) bool {
 	t, err := im.Client.Turn(ctx, k.Session, k.ID)
 	return err == nil && t.Type == "compaction"
 }
 
 // isBounded reports whether the ledger has a compaction with the same summary, and differs in
 // nothing but a bound: see [bounded].
-func (im *Importer) isBounded(ctx context.Context, k *interchange.Compaction, rep *Report) bool {
+func (im *Importer) isBounded(ctx context.Context, k *transcript.Compaction, rep *Report) bool {
 	t, err := im.Client.Turn(ctx, k.Session, k.ID)
 	if err != nil || t.Compaction == nil || t.Compaction.Summary != nil && *t.Compaction.Summary != k.Summary || !bounded(t.Meta, k.Meta, t.Usage, k.Usage) {
 		return false
@@ -42,8 +42,8 @@ func (im *Importer) isBounded(ctx context.Context, k *interchange.Compaction, re
 
 // replacementTurn returns the turn that stands for a compaction where the ledger has nothing
 // of what it replaced: what the agent saw instead.
-func replacementTurn(k *interchange.Compaction) *interchange.Append {
-	a := &interchange.Append{Session: k.Session, ID: k.ID, Time: k.Time, Messages: k.Replacement, Meta: k.Meta}
+func replacementTurn(k *transcript.Compaction) *transcript.Append {
+	a := &transcript.Append{Session: k.Session, ID: k.ID, Time: k.Time, Messages: k.Replacement, Meta: k.Meta}
 	if len(a.Messages) == 0 {
 		a.Messages = []turns.Message{turns.TextMessage(turns.User, k.Summary)}
 	}

@@ -12,23 +12,33 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/claude"
+	"nexus/turns/transcript/gemini"
 )
 
-// ReadOptions returns how a file is read, beyond what a caller asks: of a sub-agent of
-// Claude Code or Gemini CLI, who started it. See [claudeSpawner] for Claude Code. Its file stands in a folder that has the name of the session
-// which started it, next to that session's own file, and says nothing of it itself.
-func ReadOptions(name, format string, opt interchange.Options) interchange.Options {
-	if format == "claude-code" && !isStream(name) {
-		opt.SpawnedBy = claudeSpawner(name)
-		return opt
+// spawners say, by format, how the files beside one tell who started the sub-agent that it is
+// of.
+var spawners = map[string]func(name string, opt *transcript.Options){
+	"claude-code": func(name string, opt *transcript.Options) { opt.SpawnedBy = claudeSpawner(name) },
+	"gemini-cli":  geminiSpawner,
+}
+
+// ReadOptions returns how a file is read, beyond what a caller asks: of a sub-agent, who
+// started it.
+func ReadOptions(name, format string, opt transcript.Options) transcript.Options {
+	if find := spawners[format]; find != nil && !isStream(name) {
+		find(name, &opt)
 	}
-	if format != "gemini-cli" || isStream(name) {
-		return opt
-	}
+	return opt
+}
+
+// geminiSpawner finds who started the sub-agent of a file of Gemini CLI: the file may say it,
+// or stand in a folder that has the name of the session which started it.
+func geminiSpawner(name string, opt *transcript.Options) {
 	h, ok := geminiHead(name)
 	if !ok || !h.Subagent {
-		return opt
+		return
 	}
 	dir := filepath.Dir(name)
 	for _, try := range []struct{ session, dir string }{
@@ -39,17 +49,16 @@ func ReadOptions(name, format string, opt interchange.Options) interchange.Optio
 		}
 		if f := geminiChat(try.dir, try.session, name); f != "" {
 			if in, err := os.Open(f); err == nil {
-				opt.SpawnedBy = interchange.GeminiCLISpawner(bufio.NewReader(in), h.Session)
+				opt.SpawnedBy = gemini.Spawner(bufio.NewReader(in), h.Session)
 				in.Close()
 			}
 			opt.Spawner = try.session
-			return opt
+			return
 		}
 	}
 	if parent := filepath.Base(filepath.Dir(dir)); parent == "chats" {
 		opt.Spawner = filepath.Base(dir)
 	}
-	return opt
 }
 
 // geminiChat returns the file in a folder that is the chat of a session, not a sub-agent's
@@ -73,18 +82,18 @@ func geminiChat(dir, session, except string) string {
 }
 
 // geminiHead reads the beginning of a chat of Gemini CLI.
-func geminiHead(name string) (interchange.GeminiCLIHead, bool) {
+func geminiHead(name string) (gemini.Head, bool) {
 	f, err := os.Open(name)
 	if err != nil {
-		return interchange.GeminiCLIHead{}, false
+		return gemini.Head{}, false
 	}
 	defer f.Close()
 	head := make([]byte, 64<<10)
 	n, err := io.ReadFull(f, head)
 	if err != nil && err != io.ErrUnexpectedEOF {
-		return interchange.GeminiCLIHead{}, false
+		return gemini.Head{}, false
 	}
-	return interchange.ReadGeminiCLIHead(head[:n])
+	return gemini.ReadHead(head[:n])
 }
 
 // claudeSpawner returns the turn that started the sub-agent of a file of Claude Code; zero
@@ -113,7 +122,7 @@ func claudeSpawner(name string) (by turns.Ref) {
 		if err != nil {
 			continue
 		}
-		by = interchange.ClaudeCodeSpawner(bufio.NewReader(in), meta.Call, agent)
+		by = claude.Spawner(bufio.NewReader(in), meta.Call, agent)
 		in.Close()
 		if !by.IsZero() {
 			return by

@@ -8,7 +8,7 @@ import (
 
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // A session that an import stored may have a successor, which holds what a later reading
@@ -176,7 +176,7 @@ var ErrSuperseded = errors.New("another import has read the transcript anew mean
 
 // rename returns a step with the ids that its session and turns have in the ledger. shared
 // says that the turn of the step is one that a successor shares with the session before it.
-func (im *Importer) rename(ctx context.Context, st interchange.Step) (out interchange.Step, shared bool, err error) {
+func (im *Importer) rename(ctx context.Context, st transcript.Step) (out transcript.Step, shared bool, err error) {
 	st = im.intoOwn(st)
 	switch {
 	case st.Open != nil:
@@ -187,10 +187,10 @@ func (im *Importer) rename(ctx context.Context, st interchange.Step) (out interc
 		}
 		o.ID = l.id
 		o.SpawnedBy, err = im.refIn(ctx, o.SpawnedBy)
-		return interchange.Step{Open: &o}, false, err
+		return transcript.Step{Open: &o}, false, err
 	case st.Fork != nil:
 		f, err := im.renameFork(ctx, st.Fork)
-		return interchange.Step{Fork: f}, false, err
+		return transcript.Step{Fork: f}, false, err
 	case st.Append != nil:
 		a := *st.Append
 		l, err := im.lineOf(ctx, a.Session)
@@ -201,7 +201,7 @@ func (im *Importer) rename(ctx context.Context, st interchange.Step) (out interc
 			shared, err = im.renameOwn(ctx, l, &a.ID)
 		}
 		a.Session = l.id
-		return interchange.Step{Append: &a}, shared, err
+		return transcript.Step{Append: &a}, shared, err
 	}
 	k := *st.Compaction
 	l, err := im.lineOf(ctx, k.Session)
@@ -211,7 +211,7 @@ func (im *Importer) rename(ctx context.Context, st interchange.Step) (out interc
 	if k.Parent, err = im.turnIn(ctx, l, k.Parent); err == nil {
 		k.FirstKept, err = im.turnIn(ctx, l, k.FirstKept)
 	}
-	k.Cleared = append([]interchange.ClearedResult(nil), k.Cleared...)
+	k.Cleared = append([]transcript.ClearedResult(nil), k.Cleared...)
 	for i := range k.Cleared {
 		if err == nil {
 			k.Cleared[i].Turn, err = im.turnIn(ctx, l, k.Cleared[i].Turn)
@@ -221,7 +221,7 @@ func (im *Importer) rename(ctx context.Context, st interchange.Step) (out interc
 		shared, err = im.renameOwn(ctx, l, &k.ID)
 	}
 	k.Session = l.id
-	return interchange.Step{Compaction: &k}, shared, err
+	return transcript.Step{Compaction: &k}, shared, err
 }
 
 // renameOwn replaces the id of a turn of l. shared says that the turn is not l's, but of
@@ -245,7 +245,7 @@ func (im *Importer) renameOwn(ctx context.Context, l *line, id *turns.ID) (share
 
 // renameFork returns a fork as the ledger has it. One that the ledger has stays where it is,
 // though its parent has a successor since.
-func (im *Importer) renameFork(ctx context.Context, f *interchange.Fork) (*interchange.Fork, error) {
+func (im *Importer) renameFork(ctx context.Context, f *transcript.Fork) (*transcript.Fork, error) {
 	l, err := im.lineOf(ctx, f.ID)
 	if err != nil {
 		return nil, err

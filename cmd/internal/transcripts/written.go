@@ -12,11 +12,11 @@ import (
 	"nexus/cmd/internal/handover"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // WrittenSession returns a session as the writer of a transcript takes it.
-func WrittenSession(s *api.Session) interchange.WrittenSession {
+func WrittenSession(s *api.Session) transcript.WrittenSession {
 	var m struct {
 		Title  turns.Raw `json:"title"`
 		Cwd    string    `json:"cwd"`
@@ -28,13 +28,13 @@ func WrittenSession(s *api.Session) interchange.WrittenSession {
 	}
 	_ = json.Unmarshal(s.Meta, &m) // the client's meta may be anything
 	title, _ := m.Title.Text()
-	return interchange.WrittenSession{ID: s.ID, Title: title, Time: time.Time(s.Created), Cwd: m.Cwd, Branch: cmp.Or(m.Branch, m.Git.Branch), Commit: m.Git.Commit}
+	return transcript.WrittenSession{ID: s.ID, Title: title, Time: time.Time(s.Created), Cwd: m.Cwd, Branch: cmp.Or(m.Branch, m.Git.Branch), Commit: m.Git.Commit}
 }
 
 // WrittenTurn returns a turn as the writer of a transcript takes it, with the content
 // of its blobs.
-func WrittenTurn(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (interchange.WrittenTurn, error) {
-	out := interchange.WrittenTurn{ID: t.ID, Time: time.Time(t.Recorded), Model: t.Model, Messages: t.Messages, Response: t.Response, Usage: t.Usage, Details: turns.UsageDetailsOf(t.Meta)}
+func WrittenTurn(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (transcript.WrittenTurn, error) {
+	out := transcript.WrittenTurn{ID: t.ID, Time: time.Time(t.Recorded), Model: t.Model, Messages: t.Messages, Response: t.Response, Usage: t.Usage, Details: turns.UsageDetailsOf(t.Meta)}
 	var m struct {
 		Cost turns.Raw `json:"cost"`
 	}
@@ -90,7 +90,7 @@ type TurnOf struct {
 
 // HandedOver returns the transcript that an agent gets of a session: the path to a turn, as
 // the reader of a session finds it. The transcript's session is s.
-func HandedOver(ctx context.Context, c *api.Client, reader turns.ID, s interchange.WrittenSession, at turns.ID, how *Continued) (*handover.Transcript, error) {
+func HandedOver(ctx context.Context, c *api.Client, reader turns.ID, s transcript.WrittenSession, at turns.ID, how *Continued) (*handover.Transcript, error) {
 	t := &handover.Transcript{Format: how.Format, Session: s, Model: how.Model}
 	t.Session.Time = s.ID.Time() // known before the session is made
 	if err := readPath(ctx, c, t, reader, at); err != nil {

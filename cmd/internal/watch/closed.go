@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // closedWithin is how long ago a transcript was written to at most when its folder is what
@@ -53,7 +53,7 @@ func (w *Watcher) closed(ctx context.Context, f *file, info fs.FileInfo) {
 }
 
 // noteStored keeps what was seen after the turn of a step, now that the ledger has it.
-func (f *file) noteStored(ctx context.Context, l *live, s interchange.Step) {
+func (f *file) noteStored(ctx context.Context, l *live, s transcript.Step) {
 	if s.Append == nil || s.Append.Response == nil {
 		return
 	}

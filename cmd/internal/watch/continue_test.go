@@ -12,7 +12,7 @@ import (
 	"nexus/cmd/internal/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // What an agent adds to a transcript that continue wrote goes onto the fork, while the
@@ -21,7 +21,7 @@ func TestContinuedTranscriptComesBackOntoTheFork(t *testing.T) {
 	for i, agent := range agents.Names() {
 		t.Run(agent, func(t *testing.T) {
 			l, home := openLedger(t), t.TempDir()
-			rel, lines := transcript(agent, 900+i, 2)
+			rel, lines := transcriptFile(agent, 900+i, 2)
 			write(t, filepath.Join(home, rel), strings.Join(lines, ""))
 			once(t, l, home)
 			fork := forkOfAll(t, l.client, formatOf(t, lines[0]))
@@ -97,7 +97,7 @@ func continued(t *testing.T, c *api.Client, fork *api.Session, format string, n 
 	x.Path = x.Path[:fork.Depth]
 	for i := range n {
 		at := time.Date(2027, 1, 1, 0, 0, i, 0, time.UTC)
-		x.Path = append(x.Path, interchange.WrittenTurn{ID: turns.DeriveID(at, "more"), Time: at, Model: "m",
+		x.Path = append(x.Path, transcript.WrittenTurn{ID: turns.DeriveID(at, "more"), Time: at, Model: "m",
 			Messages: []turns.Message{turns.TextMessage(turns.User, "go on")}, Response: &turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart("more")}}})
 	}
 	var text bytes.Buffer

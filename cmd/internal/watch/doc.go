@@ -3,7 +3,7 @@
 //
 // ledgerctl watch runs it, and nexusd where its configuration names folders. It stores through package transcripts, as ledgerctl import
 // does, so what it stores has the ids that an import gives, and storing it again stores
-// nothing. It may import turns, interchange, transcripts and the client of the ledger.
+// nothing. It may import turns, transcripts and the client of the ledger.
 //
 // What is kept beside the ledger is a cache (state.go): for each file, how far its lines
 // are in the ledger, with a hash of them. A crash leaves:

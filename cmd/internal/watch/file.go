@@ -19,7 +19,7 @@ import (
 	"nexus/cmd/internal/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // headSize is how much of a file tells its format, in bytes.
@@ -30,8 +30,8 @@ const tailSize = 4 << 10
 
 // live is the reading of a file that is in work: lines go in, steps come out.
 type live struct {
-	format   interchange.Format
-	follower *interchange.Follower
+	format   transcript.Format
+	follower *transcript.Follower
 	intake   transcripts.Intake
 	offset   int64     // lines up to here were fed
 	sum      hash.Hash // of them
@@ -161,7 +161,7 @@ func (w *Watcher) whole(ctx context.Context, f *file, st FileState, in *os.File,
 }
 
 // follow feeds the lines that a file has got since the last reading.
-func (w *Watcher) follow(ctx context.Context, f *file, st FileState, in *os.File, info fs.FileInfo, format interchange.Format, ended bool) error {
+func (w *Watcher) follow(ctx context.Context, f *file, st FileState, in *os.File, info fs.FileInfo, format transcript.Format, ended bool) error {
 	all := false // do all steps, also those that an earlier reading did
 	if what := w.changed(f, &st, in, info); what != "" {
 		w.event(what, f.path, "what the ledger has of it stays; it is read again from its beginning")
@@ -237,7 +237,7 @@ func (w *Watcher) changed(f *file, st *FileState, in *os.File, info fs.FileInfo)
 }
 
 // lines does the steps of the lines after st.Offset, and commits what was done.
-func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File, info fs.FileInfo, format interchange.Format, all, ended, everything bool) error {
+func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File, info fs.FileInfo, format transcript.Format, all, ended, everything bool) error {
 	if f.live == nil {
 		l, err := w.begin(ctx, f, st, in, format, all, everything)
 		if err != nil {
@@ -257,7 +257,7 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 	l.scanned = info.Size()
 	if end > l.offset {
 		l.follower.Feed(io.TeeReader(io.NewSectionReader(in, l.offset, end-l.offset), w.taps(l)))
-		if err := l.drain(func(s interchange.Step) error {
+		if err := l.drain(func(s transcript.Step) error {
 			w.step("read")
 			if err := l.intake.Step(ctx, s); err != nil {
 				return err
@@ -282,7 +282,7 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 	}
 	final := false
 	if ended && !l.intake.Own() {
-		if err := w.end(ctx, l, in, format, transcripts.ReadOptions(f.path, format.Name, interchange.Options{Copied: st.Copied})); err != nil {
+		if err := w.end(ctx, l, in, format, transcripts.ReadOptions(f.path, format.Name, transcript.Options{Copied: st.Copied})); err != nil {
 			return err
 		}
 		final = true
@@ -319,14 +319,14 @@ func rewrittenError(n int) error {
 
 // begin returns a reading of a file. Without all, the steps of the first st.Offset bytes
 // are read and not done: the ledger has them.
-func (w *Watcher) begin(ctx context.Context, f *file, st *FileState, in *os.File, format interchange.Format, all, everything bool) (*live, error) {
-	l := &live{format: format, sum: sha256.New(), follower: format.Follow(transcripts.ReadOptions(f.path, format.Name, interchange.Options{Copied: st.Copied}))}
+func (w *Watcher) begin(ctx context.Context, f *file, st *FileState, in *os.File, format transcript.Format, all, everything bool) (*live, error) {
+	l := &live{format: format, sum: sha256.New(), follower: format.Follow(transcripts.ReadOptions(f.path, format.Name, transcript.Options{Copied: st.Copied}))}
 	l.intake = transcripts.Intake{Importer: &transcripts.Importer{Client: w.client, Format: "auto"}, Report: &transcripts.Report{Format: format.Name}, All: everything}
 	if all || st.Offset == 0 {
 		return l, nil
 	}
 	l.resumed = true
-	resume := func(s interchange.Step) error {
+	resume := func(s transcript.Step) error {
 		err := l.intake.Resume(ctx, s)
 		f.noteStored(ctx, l, s)
 		return err
@@ -353,7 +353,7 @@ func (w *Watcher) taps(l *live) io.Writer {
 }
 
 // drain calls do with the steps of the lines that were fed.
-func (l *live) drain(do func(interchange.Step) error) error {
+func (l *live) drain(do func(transcript.Step) error) error {
 	for {
 		s, err := l.follower.Next()
 		if err == io.EOF {
@@ -371,9 +371,9 @@ func (l *live) drain(do func(interchange.Step) error) error {
 // end does the steps that a file has because it has ended: turns without a response, a
 // last line without its line break. They are those of a reading with Final which one
 // without it does not give.
-func (w *Watcher) end(ctx context.Context, l *live, in *os.File, format interchange.Format, opt interchange.Options) error {
+func (w *Watcher) end(ctx context.Context, l *live, in *os.File, format transcript.Format, opt transcript.Options) error {
 	done := make(map[[sha256.Size]byte]bool)
-	sum := func(s interchange.Step) (sum [sha256.Size]byte, err error) {
+	sum := func(s transcript.Step) (sum [sha256.Size]byte, err error) {
 		b, err := turns.EncodeJSON(s)
 		return sha256.Sum256(b), err
 	}

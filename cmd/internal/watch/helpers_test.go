@@ -26,7 +26,7 @@ import (
 	"nexus/cmd/internal/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 var everyKill = flag.Bool("kills", false, "kill the watch at each of its steps, not at some")
@@ -296,7 +296,7 @@ func checkStored(t *testing.T, c *api.Client, paths ...string) {
 			t.Fatal(path, err)
 		}
 		n := 0 // turns
-		for s, err := range format.Open(bytes.NewReader(b), interchange.Options{}).Steps() {
+		for s, err := range format.Open(bytes.NewReader(b), transcript.Options{}).Steps() {
 			if err != nil {
 				t.Fatal(path, err)
 			}
@@ -339,8 +339,8 @@ func checkStored(t *testing.T, c *api.Client, paths ...string) {
 	}
 }
 
-// transcript returns the lines of a session of some turns, and where its agent keeps it.
-func transcript(agent string, n int, exchanges int) (path string, lines []string) {
+// transcriptFile returns the lines of a session of some turns, and where its agent keeps it.
+func transcriptFile(agent string, n int, exchanges int) (path string, lines []string) {
 	id := fmt.Sprintf("019d7d08-46c9-7f73-a%03d-%012d", len(agent), n)
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)+"\n") }
 	at := func(i int) string {

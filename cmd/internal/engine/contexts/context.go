@@ -21,7 +21,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/render"
 )
 
 // Context is context.get: the exact messages of the next model call at a turn.
@@ -268,29 +268,29 @@ func (cx *Contexts) squeeze(ctx context.Context, v *contextView) (*contextView, 
 }
 
 // renderFunc renders a context in the format of a provider, after an earlier one.
-type renderFunc func(*interchange.Memo, []turns.Section, []turns.Raw, []turns.Message) (interchange.Rendered, error)
+type renderFunc func(*render.Memo, []turns.Section, []turns.Raw, []turns.Message) (render.Rendered, error)
 
 // renderer returns the renderFunc of a format.
 func renderer(format string) (renderFunc, error) {
 	switch format {
 	case "", "otel":
-		return (*interchange.Memo).OTel, nil
+		return (*render.Memo).OTel, nil
 	case "openai":
-		return (*interchange.Memo).OpenAI, nil
+		return (*render.Memo).OpenAI, nil
 	case "anthropic":
-		return (*interchange.Memo).Anthropic, nil
+		return (*render.Memo).Anthropic, nil
 	case "gemini":
-		return (*interchange.Memo).Gemini, nil
+		return (*render.Memo).Gemini, nil
 	}
 	return nil, api.FieldErrorf("/format", "%q is not one of otel, openai, anthropic, gemini", format)
 }
 
 // renderContext renders a view as the contract shows it, all pages together.
-func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextView, req api.GetContext) (*api.Context, error) {
+func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextView, req api.GetContext) (*api.Context, error) {
 	name := renderedKey{v.path.Session, v.policy.Digest(), req.Format}
 	before, ok := cx.rendered.Get(name)
 	if !ok {
-		before = &rendered{memo: new(interchange.Memo)}
+		before = &rendered{memo: new(render.Memo)}
 	}
 	shared := before.shared(v.context.Messages)
 	if err := cx.paths.CheckWhole(v.context.Messages[shared:]); err != nil {
@@ -298,7 +298,7 @@ func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextVie
 	}
 	preamble := v.set.Preamble
 	preamble.System = append(slices.Clip(preamble.System), v.added.Sections...)
-	r, err := render(before.memo, preamble.System, preamble.Tools, v.readable(v.caller(req)))
+	r, err := format(before.memo, preamble.System, preamble.Tools, v.readable(v.caller(req)))
 	if err != nil {
 		return nil, err
 	}

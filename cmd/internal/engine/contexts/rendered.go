@@ -4,7 +4,7 @@ import (
 	"nexus/cmd/internal/engine/content"
 	"nexus/compactor/view"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/render"
 )
 
 // A context repeats the context before it, and has a few messages more. So the messages
@@ -22,7 +22,7 @@ type renderedKey struct {
 type rendered struct {
 	messages     []turns.Message
 	fingerprints []view.Fingerprint // of messages[:i+1]
-	memo         *interchange.Memo
+	memo         *render.Memo
 	size         int // about how many bytes of memory it takes, without memo
 }
 

@@ -7,7 +7,7 @@ import (
 	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/render"
 )
 
 // caller returns the model that is sent the context, and that signatures must be of; "" if
@@ -58,7 +58,7 @@ func (v *contextView) readable(model string) []turns.Message {
 	for i, m := range v.context.Messages {
 		src := v.context.Sources[v.context.Origins[i]]
 		if src.Half == turns.ResponseHalf {
-			m = interchange.WithoutForeignSignatures(m, signers[src.Turn], model)
+			m = render.WithoutForeignSignatures(m, signers[src.Turn], model)
 		}
 		out[i] = m
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render/strict"
 )
 
 // chat is OpenAI's chat completions.

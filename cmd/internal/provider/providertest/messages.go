@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"nexus/turns/interchange/strict"
+	"nexus/turns/render/strict"
 )
 
 // messages is Anthropic's messages.

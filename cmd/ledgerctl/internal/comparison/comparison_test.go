@@ -19,7 +19,8 @@ import (
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/claude"
 )
 
 // A replay does what a daemon does for an agent that appends what it sends, asks
@@ -28,7 +29,7 @@ import (
 // has made it by then: a replay makes none, and none of its compactions waits.
 func TestNXS11ReplayIsWhatADaemonDoes(t *testing.T) {
 	const window = 20_000
-	paths, err := longestPaths(interchange.ClaudeCode(bytes.NewReader(quickstart.Transcript), interchange.Options{Final: true}).Steps())
+	paths, err := longestPaths(claude.Read(bytes.NewReader(quickstart.Transcript), transcript.Options{Final: true}).Steps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,13 +102,13 @@ func TestNXS11ReplayIsWhatADaemonDoes(t *testing.T) {
 
 func id(n byte) turns.ID { return turns.ID{0: 1, 15: n} }
 
-func said(s turns.ID, n, above byte, text string) interchange.Step {
+func said(s turns.ID, n, above byte, text string) transcript.Step {
 	m := turns.TextMessage(turns.Assistant, text)
-	a := &interchange.Append{Session: s, ID: id(n), Messages: []turns.Message{turns.TextMessage(turns.User, "?")}, Response: &m}
+	a := &transcript.Append{Session: s, ID: id(n), Messages: []turns.Message{turns.TextMessage(turns.User, "?")}, Response: &m}
 	if above > 0 {
 		a.Parent = id(above)
 	}
-	return interchange.Step{Append: a}
+	return transcript.Step{Append: a}
 }
 
 // Of a session with forks the longest path counts, with the compactions recorded on
@@ -116,26 +117,26 @@ func TestLongestPaths(t *testing.T) {
 	main, fork, other := id(101), id(102), id(103)
 	six := said(fork, 6, 5, "six")
 	six.Append.Usage = &turns.Usage{InputTokens: 70}
-	steps := []interchange.Step{
-		{Open: &interchange.Open{ID: main, System: []turns.Section{{Content: strings.Repeat("x", 37)}}, Tools: []turns.Raw{turns.Raw(`{}`)}}},
+	steps := []transcript.Step{
+		{Open: &transcript.Open{ID: main, System: []turns.Section{{Content: strings.Repeat("x", 37)}}, Tools: []turns.Raw{turns.Raw(`{}`)}}},
 		said(main, 1, 0, "one"), said(main, 2, 1, "two"), said(main, 3, 2, "three"),
-		{Fork: &interchange.Fork{ID: fork, At: turns.Ref{Session: main, Turn: id(1)}}},
+		{Fork: &transcript.Fork{ID: fork, At: turns.Ref{Session: main, Turn: id(1)}}},
 		said(fork, 4, 1, "four"),
-		{Compaction: &interchange.Compaction{Session: fork, ID: id(5), Parent: id(4), FirstKept: id(4), Summary: "s"}},
-		{Compaction: &interchange.Compaction{Session: main, ID: id(9), Parent: id(1), Summary: "of another branch"}},
-		six, {Compaction: &interchange.Compaction{Session: fork, ID: id(10), Parent: id(6), Summary: "t"}}, said(fork, 7, 6, "seven"),
-		{Open: &interchange.Open{ID: other}},
+		{Compaction: &transcript.Compaction{Session: fork, ID: id(5), Parent: id(4), FirstKept: id(4), Summary: "s"}},
+		{Compaction: &transcript.Compaction{Session: main, ID: id(9), Parent: id(1), Summary: "of another branch"}},
+		six, {Compaction: &transcript.Compaction{Session: fork, ID: id(10), Parent: id(6), Summary: "t"}}, said(fork, 7, 6, "seven"),
+		{Open: &transcript.Open{ID: other}},
 		said(other, 8, 0, "eight"),
 	}
-	all := func(steps []interchange.Step, end error) iter.Seq2[interchange.Step, error] {
-		return func(yield func(interchange.Step, error) bool) {
+	all := func(steps []transcript.Step, end error) iter.Seq2[transcript.Step, error] {
+		return func(yield func(transcript.Step, error) bool) {
 			for _, s := range steps {
 				if !yield(s, nil) {
 					return
 				}
 			}
 			if end != nil {
-				yield(interchange.Step{}, end)
+				yield(transcript.Step{}, end)
 			}
 		}
 	}

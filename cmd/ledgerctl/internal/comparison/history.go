@@ -17,7 +17,8 @@ import (
 	"nexus/compactor/compare"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
+
 	"nexus/turns/tokens"
 )
 
@@ -41,7 +42,7 @@ func Histories(ctx context.Context, term *terminal.Terminal, name string, read f
 		return exportedHistories(ctx, term, in.Reader, name)
 	}
 	// A forked session's own file holds what it copied from its parent.
-	paths, err := longestPaths(in.Format.Open(in, interchange.Options{Final: true, Copied: true}).Steps())
+	paths, err := longestPaths(in.Format.Open(in, transcript.Options{Final: true, Copied: true}).Steps())
 	if err != nil {
 		return nil, err
 	}
@@ -73,14 +74,14 @@ type pathTurn struct {
 	above      turns.ID
 	session    turns.ID
 	depth      int
-	compaction *interchange.Compaction // nil: a turn
+	compaction *transcript.Compaction // nil: a turn
 	model      string
 	reported   uint64 // input tokens of the call; 0: the source does not say
 }
 
 // longestPaths is, of each session that begins in some steps, with its forks,
 // the path with the most turns; of equal ones the first.
-func longestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err error) {
+func longestPaths(steps iter.Seq2[transcript.Step, error]) (out []path, err error) {
 	root := make(map[turns.ID]turns.ID) // of each session, the one that its tree begins with
 	overhead := make(map[turns.ID]uint64)
 	deepest := make(map[turns.ID]turns.ID) // of each tree, the turn with the most above it
@@ -148,7 +149,7 @@ func longestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err err
 
 // recordedAt returns a recorded compaction before turn number before. at holds the
 // indexes of the turns above it.
-func recordedAt(k *interchange.Compaction, before int, at map[turns.ID]int) compare.Recorded {
+func recordedAt(k *transcript.Compaction, before int, at map[turns.ID]int) compare.Recorded {
 	r := compare.Recorded{Before: before, FirstKept: -1, Replacement: k.Replacement, Summary: k.Summary, Dropped: k.Dropped}
 	if i, ok := at[k.FirstKept]; ok {
 		r.FirstKept = i
@@ -162,7 +163,7 @@ func recordedAt(k *interchange.Compaction, before int, at map[turns.ID]int) comp
 }
 
 // overheadOf is the tokens of a session's system and tools, as the daemon counts them.
-func overheadOf(o *interchange.Open) (n uint64) {
+func overheadOf(o *transcript.Open) (n uint64) {
 	for _, s := range o.System {
 		n += 4 + (tokens.Approx{}).Text(s.Name) + (tokens.Approx{}).Text(s.Content)
 	}

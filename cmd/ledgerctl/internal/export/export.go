@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 
 	"nexus/cmd/internal/page"
 	"nexus/cmd/internal/transcripts"
@@ -13,7 +14,8 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript/formats"
+
 	"nexus/turns/secrets"
 )
 
@@ -21,7 +23,7 @@ import (
 var ContextForms = []string{"otel", "openai", "anthropic", "gemini"}
 
 // Forms lists the values of --format for an export.
-var Forms = append([]string{"jsonl", "html", "markdown", "claude-code", "codex", "pi", "gemini-cli"}, ContextForms...)
+var Forms = slices.Concat([]string{"jsonl", "html", "markdown"}, formats.Written(), ContextForms)
 
 // Masked returns a writer to w that masks the credentials in each line. A write is a line.
 func Masked(w io.Writer) io.Writer { return masker{w} }
@@ -106,7 +108,7 @@ func Transcript(ctx context.Context, c *api.Client, s *api.Session, format strin
 	if s.Head != nil {
 		list.At, to.Through = *s.Head, *s.Head
 	}
-	lines, ok := interchange.NewTranscriptWriter(format, to)
+	lines, ok := formats.NewWriter(format, to)
 	if !ok {
 		return fmt.Errorf("no transcripts of format %q are written", format)
 	}

@@ -11,7 +11,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
 )
 
 // Report prints the files of an import: a line each, and the losses of all at the
@@ -88,7 +88,7 @@ func (a *Report) Fail(name string, r *transcripts.Report, err error, why string)
 		return nil
 	}
 	if r == nil {
-		r = &transcripts.Report{File: name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
+		r = &transcripts.Report{File: name, Sessions: []turns.ID{}, Losses: []transcript.Loss{}}
 	}
 	r.Error = why
 	return a.Terminal.Print(r)
@@ -278,7 +278,7 @@ type lossKind struct{ what, reason string }
 
 // PrintKinds prints the number of losses of each kind, repaired ones first and skipped
 // ones last. Bookkeeping of all types is one kind.
-func PrintKinds(term *terminal.Terminal, losses []interchange.Loss) {
+func PrintKinds(term *terminal.Terminal, losses []transcript.Loss) {
 	var order []lossKind
 	count := make(map[lossKind]int)
 	types := make(map[lossKind][]string)
@@ -317,7 +317,7 @@ func PrintKinds(term *terminal.Terminal, losses []interchange.Loss) {
 }
 
 // printEach prints every loss with its line.
-func printEach(term *terminal.Terminal, losses []interchange.Loss) {
+func printEach(term *terminal.Terminal, losses []transcript.Loss) {
 	const most = 1000
 	var rows [][]string
 	for i, l := range losses {

@@ -11,7 +11,8 @@ import (
 
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/interchange"
+	"nexus/turns/transcript"
+	"nexus/turns/transcript/pi"
 )
 
 // Request is what pi tells of a compaction that is due.
@@ -97,7 +98,7 @@ func leaf(r io.Reader, path []string) (at turns.Ref, entries map[turns.ID]entrie
 		on[id] = true
 	}
 	entries = make(map[turns.ID]entriesOf)
-	for st, err := range interchange.Pi(r, interchange.Options{}).Steps() {
+	for st, err := range pi.Read(r, transcript.Options{}).Steps() {
 		if err != nil {
 			return at, nil, err
 		}

@@ -1,0 +1,123 @@
+package render
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"nexus/turns"
+)
+
+var memoFormats = map[string]func(*Memo, []turns.Section, []turns.Raw, []turns.Message) (Rendered, error){
+	"otel": (*Memo).OTel, "openai": (*Memo).OpenAI, "anthropic": (*Memo).Anthropic, "gemini": (*Memo).Gemini,
+}
+
+// A context that grows, is cut, or changes anywhere renders to the same bytes after any
+// earlier renderings as after none. Earlier memos stay what they were.
+func TestMemoChangesNoRendering(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		memos := []*Memo{new(Memo)}
+		var closed []turns.Message // pairs are closed
+		for range rapid.IntRange(1, 12).Draw(t, "renderings") {
+			switch rapid.SampledFrom([]string{"grow", "grow", "grow", "cut", "change"}).Draw(t, "step") {
+			case "grow":
+				closed = append(slices.Clip(closed), drawHistory(t, false)...)
+			case "cut":
+				closed = nil
+			case "change": // the text of one message, its role and calls stay
+				if len(closed) == 0 {
+					continue
+				}
+				i := rapid.IntRange(0, len(closed)-1).Draw(t, "message")
+				closed = slices.Clone(closed)
+				closed[i].Parts = append(slices.Clip(closed[i].Parts), turns.TextPart(drawText(t)))
+			}
+			ms := closed
+			if rapid.Bool().Draw(t, "open") {
+				ms = append(slices.Clip(closed), drawHistory(t, true)...)
+			}
+			format := rapid.SampledFrom([]string{"otel", "openai", "anthropic", "anthropic", "anthropic", "gemini"}).Draw(t, "format")
+			render := memoFormats[format]
+			var system []turns.Section
+			for range rapid.IntRange(0, 2).Draw(t, "sections") {
+				system = append(system, turns.Section{Content: drawText(t)})
+			}
+			memo := memos[len(memos)-1-rapid.IntRange(0, min(2, len(memos)-1)).Draw(t, "memo")]
+			want, werr := render(nil, system, nil, ms)
+			got, err := render(memo, system, nil, ms)
+			if (err == nil) != (werr == nil) || err != nil && err.Error() != werr.Error() {
+				t.Fatalf("after a memo %v, without %v", err, werr)
+			}
+			if err != nil {
+				return
+			}
+			if d := cmp.Diff(texts(want), texts(got)); d != "" {
+				t.Fatalf("%s (-without, +after a memo):\n%s", format, d)
+			}
+			memos = append(memos, got.Memo())
+		}
+	})
+}
+
+func texts(r Rendered) []string {
+	out := []string{string(r.System)}
+	for _, m := range r.Messages {
+		out = append(out, string(m))
+	}
+	return out
+}
+
+// The next rendering of a context that grew converts its end only.
+func TestARenderingContinuesTheOneBefore(t *testing.T) {
+	for format, render := range memoFormats {
+		if format == "otel" {
+			continue // it converts nothing
+		}
+		memo := new(Memo)
+		var ms []turns.Message
+		for n := range 100 {
+			ms = append(ms, turns.TextMessage(turns.User, "q"), turns.TextMessage(turns.Assistant, "a"))
+			r, err := render(memo, nil, nil, ms)
+			if err != nil {
+				t.Fatal(err)
+			}
+			memo = r.Memo()
+			if last := memo.points[len(memo.points)-1].read; n > 2 && last < len(ms)-2 {
+				t.Fatalf("%s: of %d messages the memo continues after %d", format, len(ms), last)
+			}
+			if len(memo.points) > maxPoints {
+				t.Fatalf("%s: %d points", format, len(memo.points))
+			}
+			if first := memo.points; n > 20 && (first[0].read > len(ms)-pointSpan || first[0].read < len(ms)-3*pointSpan) {
+				t.Fatalf("%s: of %d messages the first point is after %d", format, len(ms), first[0].read)
+			}
+		}
+	}
+}
+
+// BenchmarkMemo renders a context of 200 exchanges with calls after it grew by one.
+func BenchmarkMemo(b *testing.B) {
+	for format, render := range memoFormats {
+		b.Run(format, func(b *testing.B) {
+			var ms []turns.Message
+			text := string(make([]byte, 500))
+			for range 200 {
+				ms = append(ms, turns.TextMessage(turns.User, text), turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart(text),
+					{Type: turns.ToolCall, ID: "c", Name: "read", Arguments: turns.Raw(`{"path":"x"}`)}}},
+					turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "c", Response: turns.RawText(text)}}})
+			}
+			r, err := render(new(Memo), nil, nil, ms[:len(ms)-3])
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := render(r.Memo(), nil, nil, ms); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
