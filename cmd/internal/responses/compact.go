@@ -44,14 +44,6 @@ type compaction struct {
 	Nexus     *Nexus `json:"nexus"`
 }
 
-type compactionItem struct {
-	Type      string `json:"type"`
-	ID        string `json:"id"`
-	Encrypted string `json:"encrypted_content"`
-}
-
-const compactionPrefix = "cmp_"
-
 // waitForSummary is how long one call of the service waits for a summarizer, in
 // milliseconds. The request goes on waiting.
 const waitForSummary = 20_000
@@ -75,7 +67,7 @@ func (d *Door) postCompact(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Door) compact(ctx context.Context, c web.Caller, body []byte) (*compaction, error) {
-	if d.sealer.Key == nil {
+	if d.places.Sealer.Key == nil {
 		return nil, &Error{Status: http.StatusNotImplemented, Type: invalidRequest, Code: "unsupported", Message: "This server makes no compaction items.", Final: true}
 	}
 	var req compactRequest
@@ -90,17 +82,17 @@ func (d *Door) compact(ctx context.Context, c web.Caller, body []byte) (*compact
 		return nil, err
 	}
 	defer release()
-	b := &beginning{door: d, caller: c, client: d.client(c), request: &CreateRequest{Model: req.Model, PreviousResponseID: req.PreviousResponseID}}
+	b := d.places.place(c, d.client(c), &CreateRequest{Model: req.Model, PreviousResponseID: req.PreviousResponseID})
 	if err := b.target(ctx); err != nil {
 		return nil, err
 	}
-	in, err := parseInput(req.Input, b.resolver(ctx))
+	in, err := parseInput(req.Input, d.resolver(ctx, b))
 	if err != nil {
 		return nil, err
 	}
 	ask := window.Request{Model: req.Model, Input: in.messages, Wait: waitForSummary}
-	if !b.session.IsZero() {
-		ask.From = turns.Ref{Session: b.session, Turn: b.parent}
+	if !b.Session.IsZero() {
+		ask.From = turns.Ref{Session: b.Session, Turn: b.Parent}
 	}
 	if req.Instructions != nil && *req.Instructions != "" {
 		ask.System = []string{*req.Instructions}
@@ -117,7 +109,7 @@ func (d *Door) compact(ctx context.Context, c web.Caller, body []byte) (*compact
 
 // compacted is the reply for a window.
 func (d *Door) compacted(c web.Caller, made *window.Result) (*compaction, error) {
-	sealed, err := d.sealer.Seal(c.Tenant, c.Agent, made.Window)
+	sealed, err := d.places.Sealer.Seal(c.Tenant, c.Agent, made.Window)
 	if err != nil {
 		return nil, err
 	}
@@ -138,29 +130,6 @@ func (d *Door) compacted(c web.Caller, made *window.Result) (*compaction, error)
 	}
 	out.Output = append(out.Output, encode(compactionItem{"compaction", compactionPrefix + place, sealed}))
 	return out, nil
-}
-
-// errItem is the one answer to a compaction item that this server did not make for the
-// caller, and to one whose session is gone.
-func errItem() *Error {
-	return withCode("invalid_compaction_item", invalid("input", "The encrypted content of the compaction item could not be verified."))
-}
-
-// unseal returns the messages that a compaction item stands for, and whether it stands for all
-// that is before it.
-func (d *Door) unseal(ctx context.Context, c web.Caller, sealed string) (ms []turns.Message, alone bool, err error) {
-	w, ok, err := d.sealer.Open(c.Tenant, c.Agent, sealed)
-	if err != nil {
-		return nil, false, err
-	}
-	if !ok {
-		return nil, false, errItem()
-	}
-	ms, err = window.Expand(ctx, d.client(c), w)
-	if ofCode(err, api.NotFound, api.Erased) {
-		return nil, false, errItem()
-	}
-	return ms, w.Users == window.Alone, err
 }
 
 // postInputTokens is POST /v1/responses/input_tokens: about how many tokens the model would
@@ -188,16 +157,16 @@ func (d *Door) inputTokens(ctx context.Context, c web.Caller, body []byte) (n ui
 	if err != nil {
 		return 0, err
 	}
-	b := &beginning{door: d, caller: c, client: d.client(c), request: req}
+	b := d.places.place(c, d.client(c), req)
 	if err := b.target(ctx); err != nil {
 		return 0, err
 	}
-	in, err := parseInput(req.Input, b.resolver(ctx))
+	in, err := parseInput(req.Input, d.resolver(ctx, b))
 	if err != nil {
 		return 0, err
 	}
-	if !b.session.IsZero() {
-		cx, err := b.client.Context(ctx, b.session, api.GetContext{At: b.parent, Recorded: !b.parent.IsZero() && !req.mayDrop()})
+	if !b.Session.IsZero() {
+		cx, err := b.client.Context(ctx, b.Session, api.GetContext{At: b.Parent, Recorded: !b.Parent.IsZero() && !req.mayDrop()})
 		if err != nil {
 			return 0, err
 		}

@@ -54,10 +54,10 @@ func aloneDoor(t *testing.T, change func(*Config)) *Door {
 // ask makes a flight of a response that is not recorded, for an agent.
 func (d *Door) ask(agent string, m modelFunc) *flight {
 	store := false
-	b := &beginning{door: d, caller: web.Caller{Tenant: "default", Agent: agent}, request: &CreateRequest{Model: "m", Store: &store}, provider: m}
+	r := &CreateRequest{Model: "m", Store: &store}
 	ref := turns.Ref{Session: api.NewID(), Turn: api.NewID()}
-	f := b.newFlight(ref, toolChoice{}, &provider.Request{Model: "m"})
-	f.echo = b.request.echo(responseID(ref), d.cfg.Now())
+	f := d.runs.open(&flight{owner: ownerOf(web.Caller{Tenant: "default", Agent: agent}), request: r, provider: m, ref: ref, ask: &provider.Request{Model: "m"}, stepBack: func() {}})
+	f.echo = r.echo(responseID(ref), d.cfg.Now())
 	return f
 }
 
@@ -79,7 +79,7 @@ func (c *childContexts) AfterFunc(func()) (stop func() bool) {
 func TestAResponseLeavesNoContext(t *testing.T) {
 	d := aloneDoor(t, nil)
 	children := &childContexts{Context: context.Background()}
-	d.ctx = children
+	d.runs.ctx = children
 	for range 10 {
 		f := d.ask("a", says("hello"))
 		if children.n.Load() == 0 {
@@ -93,7 +93,7 @@ func TestAResponseLeavesNoContext(t *testing.T) {
 		}
 	}
 	d.ask("a", says("")).drop()
-	d.work.Wait()
+	d.runs.work.Wait()
 	if n := children.n.Load(); n != 0 {
 		t.Errorf("%d contexts stay", n)
 	}
@@ -107,9 +107,9 @@ func TestAClosedDoorLaunchesNothing(t *testing.T) {
 	}
 	f := d.ask("a", says("hello"))
 	released := 0
-	_, err := f.request.launched(func() { released++ }, func() (*flight, error) { return f, nil })
-	if !errors.Is(err, errClosing) || released != 1 || len(d.flights) != 0 {
-		t.Errorf("%v, %d released, %d flights", err, released, len(d.flights))
+	_, err := launched(f.request, func() { released++ }, func() (*flight, error) { return f, nil })
+	if !errors.Is(err, errClosing) || released != 1 || len(d.runs.flights) != 0 {
+		t.Errorf("%v, %d released, %d flights", err, released, len(d.runs.flights))
 	}
 	if context.Cause(f.ctx) == nil {
 		t.Error("its context stays")
@@ -145,7 +145,7 @@ func TestAPanicEndsItsResponse(t *testing.T) {
 			f, released := d.ask("a", tc.model), false
 			f.release = func() { released = true }
 			if tc.twice {
-				f.recorded = true // without a ledger
+				f.recorded, f.stepBack = true, func() { panic("secret") }
 			}
 			if err := f.launch(); err != nil {
 				t.Fatal(err)
@@ -153,7 +153,7 @@ func TestAPanicEndsItsResponse(t *testing.T) {
 			var events []Event
 			ferr := f.follow(t.Context(), -1, func(e Event) error { events = append(events, e); return nil }, nil)
 			res, err := f.wait(t.Context())
-			d.work.Wait()
+			d.runs.work.Wait()
 			e := asError(err)
 			id := strings.Fields(e.Message)[len(strings.Fields(e.Message))-1]
 			if e.Code != "internal_error" || !strings.Contains(log.String(), id) {
@@ -169,7 +169,7 @@ func TestAPanicEndsItsResponse(t *testing.T) {
 			if strings.Contains(log.String(), "secret") {
 				t.Errorf("the log has the text of the panic: %s", &log)
 			}
-			if !released || len(d.flights) != 0 {
+			if !released || len(d.runs.flights) != 0 {
 				t.Error("the place of the response is not given back")
 			}
 		})

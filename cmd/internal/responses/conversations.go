@@ -173,8 +173,8 @@ func (d *Door) parseItems(r *http.Request, client *api.Client, items []turns.Raw
 	if len(items) == 0 {
 		return new(input), nil
 	}
-	b := &beginning{door: d, caller: caller(r), client: client, request: new(CreateRequest)}
-	return parseInput(encode(items), b.resolver(r.Context()))
+	b := d.places.place(caller(r), client, new(CreateRequest))
+	return parseInput(encode(items), d.resolver(r.Context(), b))
 }
 
 // addItems appends items as a turn, and returns them as a client reads them.

@@ -66,35 +66,22 @@ const (
 	defaultStreams     = 256 << 20
 	defaultAnswer      = 4 << 20
 	maxMessage         = 8 << 20 // of a WebSocket
-	// maxGeneration bounds the call of a model. A response without an answer and without a
-	// file on this daemon is another daemon's for so long; then it is lost.
-	maxGeneration = time.Hour
-	// commitTime bounds how long an answer is tried to be stored.
-	commitTime = 5 * time.Minute
-	// callTime bounds a call of the service.
-	callTime = time.Minute
 )
 
 // Door serves the responses of all agents. Safe for concurrent use.
 type Door struct {
 	cfg     Config
 	sockets *socket.Server
-	sealer  window.Sealer // without a key there are no compaction items
 	log     *slog.Logger
 	room    *room
-	memory  *budget
 	spools  *spools
-	ctx     context.Context // of the calls of models
-	cancel  context.CancelCauseFunc
-	work    sync.WaitGroup
+	places  *Service
+	runs    *runner
 	keeper  sync.WaitGroup // removes old files
 
-	id      turns.ID // of the door, through all its restarts
-	mu      sync.Mutex
-	closing bool               // no more work begins
-	flights map[string]*flight // by the id of the response
-	busy    map[[2]string]int  // generations by tenant and agent
-	locks   map[turns.ID]*lock
+	mu    sync.Mutex
+	busy  map[[2]string]int // generations by tenant and agent
+	locks map[turns.ID]*lock
 }
 
 // New makes a door. It creates the folder of its files.
@@ -157,12 +144,13 @@ func New(c Config) (*Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Door{id: id, cfg: c, log: c.Logger, room: newRoom(c.Memory), memory: newBudget(c.Streams), spools: files, flights: make(map[string]*flight), busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock)}
-	d.ctx, d.cancel = context.WithCancelCause(context.Background())
-	d.keeper.Go(d.expireFiles(d.ctx))
+	runs := newRunner(runnerConfig{log: c.Logger, now: c.Now, after: c.After, keepAlive: c.KeepAlive, maxAnswer: c.MaxAnswer, streams: c.Streams})
+	d := &Door{cfg: c, log: c.Logger, room: newRoom(c.Memory), runs: runs, spools: files, busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock)}
+	d.places = &Service{ID: id, Budget: c.Budget, Now: c.Now, Log: c.Logger, Base: runs.ctx, Lock: d.lock, Find: d.earlier}
+	d.keeper.Go(d.expireFiles(runs.ctx))
 	d.sockets = socket.New(socket.Config{MaxMessage: min(c.MaxBody, maxMessage), Expired: socket.Limit.Event(), TooLarge: socket.Large.Event(), NoRoom: failure(errNoRoom).Event(), Take: d.room.take, Give: d.room.give})
 	if c.Key != nil {
-		d.sealer = window.Sealer{Key: c.Key}
+		d.places.Sealer = window.Sealer{Key: c.Key}
 	}
 	return d, nil
 }
@@ -176,7 +164,7 @@ type Usage struct {
 
 // Usage returns what the door uses now. Safe for concurrent use.
 func (d *Door) Usage() (u Usage) {
-	u.Memory, u.Evicted = d.memory.state()
+	u.Memory, u.Evicted = d.runs.memory.state()
 	u.Spool = d.spools.size()
 	return u
 }
@@ -202,15 +190,12 @@ func (d *Door) expireFiles(ctx context.Context) func() {
 // Close ends the calls of models that are under way, and waits until they ended or ctx
 // does. Their responses are what a kill of the process would leave.
 func (d *Door) Close(ctx context.Context) error {
-	d.mu.Lock()
-	d.closing = true
-	d.mu.Unlock()
-	d.cancel(errClosing)
+	d.runs.close()
 	if err := d.sockets.Close(ctx); err != nil {
 		return err
 	}
 	done := make(chan struct{})
-	go func() { d.work.Wait(); d.keeper.Wait(); close(done) }()
+	go func() { d.runs.wait(); d.keeper.Wait(); close(done) }()
 	select {
 	case <-done:
 		return nil
@@ -385,18 +370,6 @@ func (d *Door) lock(ctx context.Context, id turns.ID) (unlock func(), err error)
 		leave()
 		return nil, ctx.Err()
 	}
-}
-
-// flight returns the response that is under way, and nil if it has ended: then the ledger or
-// its file has it.
-func (d *Door) flight(id string) *flight {
-	d.mu.Lock()
-	f := d.flights[id]
-	d.mu.Unlock()
-	if f == nil || f.hasEnded() {
-		return nil
-	}
-	return f
 }
 
 // model is a model as a client reads it.

@@ -221,3 +221,12 @@ func reply(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	_, _ = w.Write(b)
 }
+
+// writeTimeout bounds the write of an event: a client that reads nothing for so long is gone.
+const writeTimeout = 30 * time.Second
+
+// allowWrite lets the next write take its time: the listener's own bound is for whole
+// replies, and streams are longer.
+func allowWrite(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+}

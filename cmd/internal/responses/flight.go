@@ -7,34 +7,33 @@ import (
 	"time"
 
 	"nexus/cmd/internal/provider"
-	"nexus/cmd/internal/web"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
 // flight is a response from its beginning to its end.
 type flight struct {
-	door      *Door
-	caller    web.Caller
-	client    *api.Client
-	request   *CreateRequest
-	beginning *beginning
-	provider  provider.Client
-	ask       *provider.Request
-	ref       turns.Ref
-	choice    toolChoice
-	recorded  bool
-	meta      *requestMeta
-	echo      *Response
-	context   *api.Context
-	depth     uint64
-	lost      int
-	sealed    string // of its compaction item; "": none
-	spool     *spool
-	quiet     bool // the file has no events
-	release   func()
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
+	runs     *runner
+	owner    string // the agent, for the memory that all share
+	client   *api.Client
+	request  *CreateRequest
+	stepBack func() // makes the head what it was before the request
+	provider provider.Client
+	ask      *provider.Request
+	ref      turns.Ref
+	choice   toolChoice
+	recorded bool
+	meta     *requestMeta
+	echo     *Response
+	context  *api.Context
+	depth    uint64
+	lost     int
+	sealed   string // of its compaction item; "": none
+	spool    *spool
+	quiet    bool // the file has no events
+	release  func()
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
 
 	memory *share
 
@@ -58,11 +57,11 @@ type flight struct {
 	queued  bool
 }
 
-func (b *beginning) newFlight(ref turns.Ref, choice toolChoice, ask *provider.Request) *flight {
-	f := &flight{door: b.door, caller: b.caller, client: b.client, request: b.request, beginning: b, provider: b.provider, ask: ask, ref: ref, choice: choice,
-		grew: make(chan struct{}), users: 1, queued: b.request.inBackground(), release: func() {}}
-	f.ctx, f.cancel = context.WithCancelCause(b.door.ctx)
-	f.memory = b.door.memory.open(ownerOf(b.caller), func() { f.cancel(errMemory) })
+// open makes f, of which the first fields are set, a flight that can be launched, and returns it.
+func (rs *runner) open(f *flight) *flight {
+	f.runs, f.grew, f.users, f.queued, f.release = rs, make(chan struct{}), 1, f.request.inBackground(), func() {}
+	f.ctx, f.cancel = context.WithCancelCause(rs.ctx)
+	f.memory = rs.memory.open(f.owner, func() { f.cancel(errMemory) })
 	return f
 }
 
@@ -76,25 +75,25 @@ func (f *flight) use(cx *api.Context) (err error) {
 }
 
 // launch starts the call. From here on a retry finds the response. Error: errClosing, of a
-// door that ends: then nothing runs, and the turn is as a kill leaves it.
+// runner that ends: then nothing runs, and the turn is as a kill leaves it.
 func (f *flight) launch() error {
-	d := f.door
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closing {
+	rs := f.runs
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.closing {
 		return errClosing
 	}
-	d.flights[f.echo.ID] = f
-	d.work.Add(1)
+	rs.flights[f.echo.ID] = f
+	rs.work.Add(1)
 	go func() {
-		defer d.work.Done()
+		defer rs.work.Done()
 		defer f.release()
-		defer f.cancel(nil) // else the door's context keeps a child of each response
+		defer f.cancel(nil) // else the runner's context keeps a child of each response
 		f.run()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.flights[f.echo.ID] == f { // a retry may have begun another one
-			delete(d.flights, f.echo.ID)
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		if rs.flights[f.echo.ID] == f { // a retry may have begun another one
+			delete(rs.flights, f.echo.ID)
 		}
 	}()
 	return nil
@@ -105,7 +104,7 @@ func (f *flight) drop() {
 	f.cancel(nil)
 	f.memory.close()
 	if err := f.spool.close(false); err != nil {
-		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
+		f.runs.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
 	}
 }
 
@@ -150,7 +149,7 @@ func (f *flight) emit(e Event) error {
 		if err := f.spool.line(e.Data); err != nil && !f.ending {
 			return err
 		} else if err != nil { // a client reads how its response ended, also of a disk that is full
-			f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
+			f.runs.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
 		}
 	}
 	f.mu.Lock()
@@ -163,8 +162,8 @@ func (f *flight) emit(e Event) error {
 // take passes on what a provider sent, and counts what is kept of it.
 func (f *flight) take(em *emitter, ev provider.Event) error {
 	n := int64(len(ev.Text))
-	if f.text += n; f.text > f.door.cfg.MaxAnswer {
-		return errAnswerSize(f.door.cfg.MaxAnswer)
+	if f.text += n; f.text > f.runs.maxAnswer {
+		return errAnswerSize(f.runs.maxAnswer)
 	}
 	if err := f.memory.take(n + n/4); err != nil { // a text that grows has room to grow
 		return err
@@ -194,7 +193,7 @@ func (f *flight) dropEvents() {
 		err = f.spool.line(events[i].whole().Data)
 	}
 	if err != nil {
-		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
+		f.runs.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
 	}
 }
 
@@ -238,7 +237,7 @@ func (f *flight) await(ctx context.Context, grew <-chan struct{}, idle func() er
 		var quiet <-chan time.Time
 		free := func() bool { return true }
 		if idle != nil {
-			quiet, free = f.door.cfg.After(f.door.cfg.KeepAlive)
+			quiet, free = f.runs.after(f.runs.keepAlive)
 		}
 		var err error
 		isQuiet := false

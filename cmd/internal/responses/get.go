@@ -66,7 +66,7 @@ func (d *Door) load(ctx context.Context, client *api.Client, id string, what int
 		}
 		return nil, err
 	}
-	v.live, v.mine = d.flight(id), v.meta.Door == d.id
+	v.live, v.mine = d.runs.find(id), v.meta.Door == d.places.ID
 	v.answer, err = client.Turn(ctx, ref.Session, answerID(ref.Turn))
 	switch {
 	case err == nil:
@@ -87,6 +87,26 @@ func (d *Door) load(ctx context.Context, client *api.Client, id string, what int
 		}
 	}
 	return v, v.repeat(ctx, client)
+}
+
+// earlier is what a request that follows a response has to know of it.
+func (d *Door) earlier(ctx context.Context, client *api.Client, id string, all bool) (e Earlier, err error) {
+	what := loadWhole
+	if all {
+		what = loadAny
+	}
+	v, err := d.load(ctx, client, id, what)
+	if err != nil {
+		return e, err
+	}
+	e = Earlier{Session: v.ref.Session, Here: v.live != nil, Began: time.Time(v.turn.Recorded)}
+	if v.answer != nil {
+		e.Answer = v.answer.ID
+		return e, nil
+	}
+	status := v.status()
+	e.Open = status == inProgress || status == queued
+	return e, nil
 }
 
 // repeat fills in the members of the request that were too large for the turn's meta.
@@ -211,7 +231,7 @@ func (v *view) rest(sink func(Event) error) error {
 
 // finished is the flight of a response that has ended.
 func (d *Door) finished(owner string, v *view) (*flight, error) {
-	f := &flight{door: d, memory: d.memory.open(owner, func() {}), recorded: true, quiet: true, echo: v.echo, ref: v.ref, grew: make(chan struct{}), ended: true, final: v.response(false), users: 1}
+	f := &flight{runs: d.runs, memory: d.runs.memory.open(owner, func() {}), recorded: true, quiet: true, echo: v.echo, ref: v.ref, grew: make(chan struct{}), ended: true, final: v.response(false), users: 1}
 	err := v.follow(context.Background(), -1, false, f.emit, nil)
 	if err != nil {
 		f.memory.close()

@@ -376,3 +376,27 @@ func (in *input) reasoning(at string, raw turns.Raw, it *inputItem) error {
 	in.add(turns.Assistant, mark{Type: "reasoning", ID: it.ID, Sum: summaries}, p)
 	return nil
 }
+
+// itemsOf is an input as a list of items.
+func itemsOf(input turns.Raw) (items []turns.Raw, err error) {
+	switch {
+	case isNull(input):
+		return nil, nil
+	case input.Kind() == '"':
+		return []turns.Raw{encode(map[string]any{"type": "message", "role": "user", "content": input})}, nil
+	case input.Kind() != '[' || json.Unmarshal(input, &items) != nil:
+		return nil, withCode("invalid_type", invalid("input", "input is a text or a list of items."))
+	}
+	return items, nil
+}
+
+// sizeOf is about how many bytes messages take.
+func sizeOf(ms []turns.Message) (n int64) {
+	for i := range ms {
+		for j := range ms[i].Parts {
+			p := &ms[i].Parts[j]
+			n += int64(len(p.Content) + len(p.Data) + len(p.Arguments) + len(p.Response) + len(p.Ext))
+		}
+	}
+	return n
+}

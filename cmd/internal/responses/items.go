@@ -1,9 +1,12 @@
 package responses
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/go-json-experiment/json"
 
@@ -332,4 +335,19 @@ func openExt(s string) (turns.Raw, bool) {
 	}
 	var m map[string]turns.Raw
 	return b, json.Unmarshal(b, &m) == nil
+}
+
+type compactionItem struct {
+	Type      string `json:"type"`
+	ID        string `json:"id"`
+	Encrypted string `json:"encrypted_content"`
+}
+
+const compactionPrefix = "cmp_"
+
+// withoutSpace is b without white space between its values.
+func withoutSpace(b []byte) ([]byte, error) {
+	v := jsontext.Value(bytes.Clone(b))
+	err := v.Compact()
+	return v, err
 }

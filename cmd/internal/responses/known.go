@@ -3,7 +3,6 @@ package responses
 import (
 	"bytes"
 	"context"
-	"slices"
 
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -13,60 +12,26 @@ import (
 // name a session, the ledger has most of it: what is here finds how much, so that a turn has
 // what is new, and stands where the client went on.
 
-// How a request gives its input to a session that it names: the header x-nexus-input.
-const (
-	inputWhole = "whole" // all that the model shall read
-	inputNew   = "new"   // what comes after the session's head
-)
-
 // maxTips bounds the ends of other paths of a session that a turn remembers.
 const maxTips = 8
 
-// sendsWhole reports whether the input is the whole conversation. Where the request does not
-// say so, one that stores nothing and repeats answers means it (sure); else only an input that
-// begins with what the session has, answers too, is taken for it.
-func (r *CreateRequest) sendsWhole(in *input) (whole, sure bool) {
-	if r.InputMode != "" && r.after.IsZero() {
-		return r.InputMode == inputWhole, true
-	}
-	answers := slices.ContainsFunc(in.messages, func(m turns.Message) bool { return m.Role == turns.Assistant })
-	return answers || !r.after.IsZero(), answers && !r.stored() || !r.after.IsZero()
-}
-
-// place finds the turn of a named session that the request follows, and returns what of its
+// match finds the turn of a named session that the request follows, and returns what of its
 // input is new. The caller holds the lock of the session and has called follow.
-func (b *beginning) place(ctx context.Context, in *input) (*input, error) {
-	whole, sure := b.request.sendsWhole(in)
-	b.whole = whole && sure && b.request.Session != ""
-	if b.request.Session == "" || b.request.PreviousResponseID != nil && b.request.after.IsZero() || !whole || b.parent.IsZero() && len(b.tips) == 0 {
-		return in, nil
-	}
-	best := known{at: b.request.after}
-	if best.at.IsZero() {
+func (b *placing) match(ctx context.Context, in *input) (*input, error) {
+	m := match{named: b.request.Session != "", after: b.request.after, previous: b.request.PreviousResponseID != nil}
+	m.whole, m.sure = b.request.sendsWhole(in)
+	if b.Plan.compares(m) {
 		var err error
-		if best, err = b.longest(ctx, in.items); err != nil {
+		if m.known, err = b.longest(ctx, in.items); err != nil {
 			return nil, err
 		}
-		if !sure && !best.answered {
-			return in, nil
-		}
-		in = in.from(best.items)
 	}
-	if best.at != b.parent {
-		b.leave(best.at)
+	plan, items := b.Plan.matched(m)
+	b.Plan = plan
+	if items > 0 {
+		in = in.from(items)
 	}
 	return in, nil
-}
-
-// leave makes the request follow another turn than the head.
-func (b *beginning) leave(to turns.ID) {
-	tips := make([]turns.ID, 0, maxTips)
-	for _, t := range append([]turns.ID{b.parent}, b.tips...) {
-		if !t.IsZero() && t != to && len(tips) < maxTips && !slices.Contains(tips, t) {
-			tips = append(tips, t)
-		}
-	}
-	b.left, b.moves, b.parent, b.tips = b.parent, true, to, tips
 }
 
 // known is how much of an input a path has.
@@ -78,13 +43,13 @@ type known struct {
 
 // longest finds the path that has most of an input, among that of the head and those that end
 // at the tips.
-func (b *beginning) longest(ctx context.Context, items []item) (best known, err error) {
+func (b *placing) longest(ctx context.Context, items []item) (best known, err error) {
 	compaction, after, err := b.compactedBy(items)
 	if err != nil {
 		return best, err
 	}
 	for {
-		for i, tip := range append([]turns.ID{b.parent}, b.tips...) {
+		for i, tip := range append([]turns.ID{b.Parent}, b.Tips...) {
 			if tip.IsZero() {
 				continue
 			}
@@ -95,7 +60,7 @@ func (b *beginning) longest(ctx context.Context, items []item) (best known, err 
 			if k.items += after; err == nil && !k.at.IsZero() && k.items > best.items {
 				best = k
 			}
-			if best.at == b.parent && !best.at.IsZero() {
+			if best.at == b.Parent && !best.at.IsZero() {
 				return best, nil // nothing is longer
 			}
 		}
@@ -108,17 +73,17 @@ func (b *beginning) longest(ctx context.Context, items []item) (best known, err 
 
 // compactedBy finds the last item of an input that stands for a compaction of this session, and
 // returns its turn and how many items it ends.
-func (b *beginning) compactedBy(items []item) (at turns.ID, n int, err error) {
+func (b *placing) compactedBy(items []item) (at turns.ID, n int, err error) {
 	for i := len(items) - 1; i >= 0; i-- {
 		m := &items[i].mark
 		if m.Type != "compaction" || m.Said == nil {
 			continue
 		}
-		w, ok, err := b.door.sealer.Open(b.caller.Tenant, b.caller.Agent, *m.Said)
+		w, ok, err := b.svc.Sealer.Open(b.caller.Tenant, b.caller.Agent, *m.Said)
 		if err != nil {
 			return at, 0, err
 		}
-		if ok && w.At.Session == b.session {
+		if ok && w.At.Session == b.Session {
 			return w.At.Turn, i + 1, nil
 		}
 	}
@@ -127,10 +92,10 @@ func (b *beginning) compactedBy(items []item) (at turns.ID, n int, err error) {
 
 // known compares items with the path of a turn, or with what is behind a compaction on it.
 // Something of the input stays: what the model is asked.
-func (b *beginning) known(ctx context.Context, tip, compaction turns.ID, items []item) (k known, err error) {
+func (b *placing) known(ctx context.Context, tip, compaction turns.ID, items []item) (k known, err error) {
 	units := unitsOf(items)
 	n, answered, prev := 0, !compaction.IsZero(), turns.ID{}
-	for t, err := range b.client.Turns(ctx, b.session, api.ListTurns{At: tip, Full: true}) {
+	for t, err := range b.client.Turns(ctx, b.Session, api.ListTurns{At: tip, Full: true}) {
 		if err != nil {
 			return k, err
 		}
@@ -210,7 +175,7 @@ func itemAt(units []unit, n int) int {
 
 // same reports whether a stored part and one of the input say the same. A large one is
 // stored beside its turn, and read if it has the same size.
-func (b *beginning) same(ctx context.Context, t *api.Turn, stored, given unit) (bool, error) {
+func (b *placing) same(ctx context.Context, t *api.Turn, stored, given unit) (bool, error) {
 	p, q := stored.part, given.part
 	if stored.role != given.role || p.Type != q.Type || p.ID != q.ID || p.Name != q.Name || p.MimeType != q.MimeType || p.Modality != q.Modality {
 		return false, nil

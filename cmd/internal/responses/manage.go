@@ -3,10 +3,7 @@ package responses
 import (
 	"context"
 	"errors"
-	"math"
 	"strconv"
-
-	"github.com/go-json-experiment/json"
 
 	"nexus/cmd/internal/responses/window"
 	"nexus/ledger/api"
@@ -19,74 +16,13 @@ import (
 // model is asked, by what asks no model. Its id follows from the turn, so that it is made
 // once, whichever daemon tries again. The answer follows it, and begins with its item.
 
-// minThreshold is the least compact_threshold.
-const minThreshold = 1000
-
-// readContextManagement reads context_management.
-func (r *CreateRequest) readContextManagement() error {
-	const name = "context_management"
-	if isNull(r.ContextManagement) {
-		return nil
-	}
-	var entries []turns.Raw
-	if r.ContextManagement.Kind() != '[' || json.Unmarshal(r.ContextManagement, &entries) != nil {
-		return withCode("invalid_type", invalid(name, "context_management is a list."))
-	}
-	if len(entries) == 0 {
-		return nil
-	}
-	if len(entries) > 1 {
-		return invalid(name, "context_management has at most one entry.")
-	}
-	var entry struct {
-		Type      turns.Raw `json:"type"`
-		Threshold turns.Raw `json:"compact_threshold"`
-	}
-	if entries[0].Kind() != '{' || json.Unmarshal(entries[0], &entry) != nil {
-		return withCode("invalid_type", invalid(name+"[0]", "An entry of context_management is an object."))
-	}
-	kind, isText := entry.Type.Text()
-	switch {
-	case isNull(entry.Type):
-		return withCode("missing_required_parameter", invalid(name+"[0].type", "The member 'type' is missing."))
-	case !isText:
-		return withCode("invalid_type", invalid(name+"[0].type", "type is a text."))
-	case kind != "compaction":
-		return invalid(name+"[0].type", "The type '%s' is not supported; compaction is.", clip(kind))
-	}
-	if r.compacts = true; isNull(entry.Threshold) {
-		return nil
-	}
-	var n float64
-	if entry.Threshold.Kind() != '0' || json.Unmarshal(entry.Threshold, &n) != nil {
-		return withCode("invalid_type", invalid(name+"[0].compact_threshold", "compact_threshold is a number of tokens."))
-	}
-	if n < minThreshold || n != math.Trunc(n) {
-		return invalid(name+"[0].compact_threshold", "compact_threshold is a whole number of at least %d.", minThreshold)
-	}
-	r.compactAt = uint64(min(n, 1<<53))
-	return nil
-}
-
-// threshold is how many tokens a context may have before it is compacted. Without one of the
-// request it is what the model holds.
-func (r *CreateRequest) threshold(budget uint64, known bool) uint64 {
-	switch {
-	case r.compactAt > 0:
-		return r.compactAt
-	case known:
-		return budget
-	}
-	return math.MaxUint64
-}
-
 // compactionID is the id of the compaction that is made for the request of a turn.
 func compactionID(request turns.ID) turns.ID {
 	return turns.DeriveID(request.Time(), "responses compaction", request.String())
 }
 
 // compactionOf returns the compaction that was made for a request; nil: none was.
-func (b *beginning) compactionOf(ctx context.Context, request turns.Ref) (*api.Turn, error) {
+func (b *placing) compactionOf(ctx context.Context, request turns.Ref) (*api.Turn, error) {
 	t, err := b.client.Turn(ctx, request.Session, compactionID(request.Turn))
 	if ofCode(err, api.NotFound) {
 		return nil, nil
@@ -94,41 +30,40 @@ func (b *beginning) compactionOf(ctx context.Context, request turns.Ref) (*api.T
 	return t, err
 }
 
-// manage compacts the context of a flight if it crosses the request's threshold, and seals the
-// item. What can't be compacted stays as it is.
+// manage compacts the context of a request if it crosses the request's threshold, and seals the
+// item. It returns the context that the model is asked with. What can't be compacted stays as it is.
 //
 // A crash before the compaction is stored leaves the request's turn; after it, a session whose
 // head is the compaction. A retry goes on from either, and makes the same item.
-func (b *beginning) manage(ctx context.Context, f *flight) error {
-	cx := f.context
+func (b *placing) manage(ctx context.Context, ref turns.Ref, cx *api.Context) (_ *api.Context, sealed string, err error) {
 	budget, known := cx.Budget, !cx.WindowGuess
-	if b.door.cfg.Budget != nil {
-		if n, ok := b.door.cfg.Budget(b.request.Model); ok {
+	if b.svc.Budget != nil {
+		if n, ok := b.svc.Budget(b.request.Model); ok {
 			budget, known = n, true
 		}
 	}
-	made, err := b.compactionOf(ctx, f.ref)
+	made, err := b.compactionOf(ctx, ref)
 	if threshold := b.request.threshold(budget, known); err == nil && made == nil && sizeOfContext(cx) > threshold {
-		made, err = b.compactTo(ctx, f.ref, cx, threshold)
+		made, err = b.compactTo(ctx, ref, cx, threshold)
 	}
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	if made != nil {
-		if f.context, err = b.context(ctx, f.ref.Session, made.ID); err != nil {
-			return contextFault(err)
+		if cx, err = b.context(ctx, ref.Session, made.ID); err != nil {
+			return nil, "", contextFault(err)
 		}
-		if b.door.sealer.Key != nil {
+		if b.svc.Sealer.Key != nil {
 			at := turns.Ref{Session: made.Session, Turn: made.ID}
-			if f.sealed, err = b.door.sealer.Seal(b.caller.Tenant, b.caller.Agent, window.Window{At: at, Users: window.Alone}); err != nil {
-				return err
+			if sealed, err = b.svc.Sealer.Seal(b.caller.Tenant, b.caller.Agent, window.Window{At: at, Users: window.Alone}); err != nil {
+				return nil, "", err
 			}
 		}
 	}
-	if need := sizeOfContext(f.context); !b.request.mayDrop() && known && need > budget {
-		return errLength(b.request.Model, need, budget)
+	if need := sizeOfContext(cx); !b.request.mayDrop() && known && need > budget {
+		return nil, "", errLength(b.request.Model, need, budget)
 	}
-	return nil
+	return cx, sealed, nil
 }
 
 // sizeOfContext is the number of input tokens of a call with cx: the provider's count, if it
@@ -137,7 +72,7 @@ func sizeOfContext(cx *api.Context) uint64 { return max(cx.Tokens+cx.Overhead, c
 
 // compactTo compacts a session behind a request to a size, at once. It returns nil where the
 // policy has nothing to gain or accepts no summary but a model's.
-func (b *beginning) compactTo(ctx context.Context, request turns.Ref, cx *api.Context, size uint64) (*api.Turn, error) {
+func (b *placing) compactTo(ctx context.Context, request turns.Ref, cx *api.Context, size uint64) (*api.Turn, error) {
 	unanswered, err := b.unanswered(ctx, request)
 	if err != nil {
 		return nil, err
@@ -159,7 +94,7 @@ func (b *beginning) compactTo(ctx context.Context, request turns.Ref, cx *api.Co
 
 // unanswered counts the tokens of what was said up to a request since the last answer, in as
 // many turns as are ever asked in a row.
-func (b *beginning) unanswered(ctx context.Context, request turns.Ref) (n uint64, err error) {
+func (b *placing) unanswered(ctx context.Context, request turns.Ref) (n uint64, err error) {
 	const most = 64
 	at := &request.Turn
 	for range most {
@@ -183,16 +118,16 @@ func (b *beginning) unanswered(ctx context.Context, request turns.Ref) (n uint64
 // within a turn, and returns the rest, which is the request's. The session is new, and a crash
 // leaves turns in it that nobody has an id of; or the input is the whole conversation, and the
 // next request finds the turns. A retry with a key stores each once.
-func (b *beginning) divide(ctx context.Context, request turns.ID, ms []turns.Message) (rest []turns.Message, n int, err error) {
+func (b *placing) divide(ctx context.Context, request turns.ID, ms []turns.Message) (rest []turns.Message, n int, err error) {
 	steps := window.Steps(ms)
 	meta := encode(metaOf[requestMeta]{Responses: &requestMeta{Version: metaVersion, PartOf: request}})
 	for ; n < len(steps)-1; n++ {
 		t := steps[n]
-		t.ID, t.Parent, t.Model, t.Meta = inputID(request, n), b.parent, b.request.Model, meta
-		if _, err := b.client.Append(ctx, b.session, t); err != nil {
+		t.ID, t.Parent, t.Model, t.Meta = inputID(request, n), b.Parent, b.request.Model, meta
+		if _, err := b.client.Append(ctx, b.Session, t); err != nil {
 			return nil, 0, inputFault(err)
 		}
-		b.parent = t.ID
+		b.Parent = t.ID
 	}
 	if len(steps) == 0 {
 		return ms, 0, nil
@@ -238,4 +173,27 @@ func normalAt(ctx context.Context, client *api.Client, session, at turns.ID) (*a
 		}
 		at = *t.Parent
 	}
+}
+
+// errItem is the one answer to a compaction item that this server did not make for the
+// caller, and to one whose session is gone.
+func errItem() *Error {
+	return withCode("invalid_compaction_item", invalid("input", "The encrypted content of the compaction item could not be verified."))
+}
+
+// unseal returns the messages that a compaction item stands for, and whether it stands for all
+// that is before it.
+func (b *placing) unseal(ctx context.Context, sealed string) (ms []turns.Message, alone bool, err error) {
+	w, ok, err := b.svc.Sealer.Open(b.caller.Tenant, b.caller.Agent, sealed)
+	if err != nil {
+		return nil, false, err
+	}
+	if !ok {
+		return nil, false, errItem()
+	}
+	ms, err = window.Expand(ctx, b.client, w)
+	if ofCode(err, api.NotFound, api.Erased) {
+		return nil, false, errItem()
+	}
+	return ms, w.Users == window.Alone, err
 }

@@ -131,8 +131,8 @@ func TestModelsThatNeverStopShareTheMemory(t *testing.T) {
 		}
 		break
 	}
-	d.work.Wait()
-	if used, out := d.memory.state(); used != 0 || out != many {
+	d.runs.work.Wait()
+	if used, out := d.runs.memory.state(); used != 0 || out != many {
 		t.Errorf("%d bytes are used when all is over, %d ended", used, out)
 	}
 	if grown := int64(peak.Load()) - int64(before); grown > 3*most {
@@ -163,7 +163,7 @@ func TestAnAnswerThatNeverStopsIsCutOff(t *testing.T) {
 		t.Errorf("%d MiB were live, %d MiB of events", grown>>20, size>>20)
 	}
 	f.leave()
-	if used, _ := d.memory.state(); used != 0 {
+	if used, _ := d.runs.memory.state(); used != 0 {
 		t.Errorf("%d bytes are used when nobody follows", used)
 	}
 }
@@ -178,8 +178,8 @@ func TestEventsCountUntilNobodyReadsThem(t *testing.T) {
 	if _, err := f.wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d.work.Wait()
-	used, _ := d.memory.state()
+	d.runs.work.Wait()
+	used, _ := d.runs.memory.state()
 	held := 0
 	for _, e := range f.eventsNow() {
 		held += len(e.Data) + int(e.sharedBytes()) + eventBytes
@@ -189,11 +189,11 @@ func TestEventsCountUntilNobodyReadsThem(t *testing.T) {
 	}
 	f.join()
 	f.leave()
-	if again, _ := d.memory.state(); again != used {
+	if again, _ := d.runs.memory.state(); again != used {
 		t.Errorf("%d bytes are used, %d before one of two left", again, used)
 	}
 	f.leave()
-	if used, _ := d.memory.state(); used != 0 {
+	if used, _ := d.runs.memory.state(); used != 0 {
 		t.Errorf("%d bytes are used when nobody follows", used)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"time"
 
 	"nexus/cmd/internal/provider"
 	"nexus/ledger/api"
@@ -40,7 +41,7 @@ func (f *flight) contained(do func()) (e *Error) {
 			return
 		}
 		id := api.NewID()
-		f.door.log.Error("responses: internal error", "id", id, "response", f.echo.ID, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+		f.runs.log.Error("responses: internal error", "id", id, "response", f.echo.ID, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 		e = errInternal(id)
 	}()
 	do()
@@ -50,7 +51,7 @@ func (f *flight) contained(do func()) (e *Error) {
 // endCut ends a flight whose last events can't be made.
 func (f *flight) endCut(cause *Error) {
 	if err := f.spool.close(f.isStored()); err != nil {
-		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
+		f.runs.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", err)
 	}
 	f.mu.Lock()
 	f.cut = true
@@ -85,7 +86,7 @@ func (f *flight) answerIt(em *emitter) {
 		return
 	}
 	if err != nil {
-		f.door.log.Warn("responses: a provider's answer can't be stored", "response", f.echo.ID, "err", err)
+		f.runs.log.Warn("responses: a provider's answer can't be stored", "response", f.echo.ID, "err", err)
 		f.fail(em, &Error{Status: http.StatusBadGateway, Type: modelError, Code: "invalid_answer", Message: "The provider's answer is not valid."})
 		return
 	}
@@ -129,7 +130,7 @@ func (f *flight) generate(em *emitter) (*provider.Answer, error) {
 
 // complete stores the answer, and says so.
 func (f *flight) complete(em *emitter, m *turns.Message, a *provider.Answer) {
-	meta := &answerMeta{Version: metaVersion, ID: f.echo.ID, Status: completed, At: f.door.cfg.Now().Unix(), Items: em.marks(), Ops: base64.RawStdEncoding.EncodeToString(em.ops), Lost: f.lost, Tips: f.tips(), Sealed: f.sealed}
+	meta := &answerMeta{Version: metaVersion, ID: f.echo.ID, Status: completed, At: f.runs.now().Unix(), Items: em.marks(), Ops: base64.RawStdEncoding.EncodeToString(em.ops), Lost: f.lost, Tips: f.tips(), Sealed: f.sealed}
 	switch m.FinishReason {
 	case "length":
 		meta.Status, meta.Reason = incomplete, "max_output_tokens"
@@ -154,7 +155,7 @@ func (f *flight) complete(em *emitter, m *turns.Message, a *provider.Answer) {
 	}
 	if f.recorded {
 		if err := f.commit(t, a); err != nil {
-			f.door.log.Error("responses: an answer was not stored", "response", f.echo.ID, "err", err)
+			f.runs.log.Error("responses: an answer was not stored", "response", f.echo.ID, "err", err)
 			f.fail(em, err)
 			return
 		}
@@ -172,11 +173,11 @@ func (f *flight) complete(em *emitter, m *turns.Message, a *provider.Answer) {
 	defer func() { f.end(final, nil) }()
 	defer func() {
 		if err := s.close(true); err != nil {
-			f.door.log.Warn("responses: the file of a stored answer stays", "response", f.echo.ID, "err", err)
+			f.runs.log.Warn("responses: the file of a stored answer stays", "response", f.echo.ID, "err", err)
 		}
 	}()
 	if err := em.lifecycle("response."+meta.Status, final); err != nil {
-		f.door.log.Warn("responses: the last event", "response", f.echo.ID, "err", err)
+		f.runs.log.Warn("responses: the last event", "response", f.echo.ID, "err", err)
 	}
 }
 
@@ -229,7 +230,7 @@ func (f *flight) fail(em *emitter, err error) {
 	e := asError(err)
 	if e.Status == http.StatusInternalServerError && !errors.Is(err, error(e)) {
 		id := api.NewID()
-		f.door.log.Error("responses", "id", id, "response", f.echo.ID, "err", err)
+		f.runs.log.Error("responses", "id", id, "response", f.echo.ID, "err", err)
 		e = errInternal(id)
 	}
 	f.ending = true
@@ -246,7 +247,7 @@ func (f *flight) fail(em *emitter, err error) {
 		r.Nexus = &n
 	}
 	if f.recorded {
-		f.beginning.stepBack(f.ref.Session, f.ref.Turn)
+		f.stepBack()
 	}
 	var sent error
 	if errors.Is(err, errCancelled) {
@@ -257,13 +258,13 @@ func (f *flight) fail(em *emitter, err error) {
 		sent = em.fail(e, &r)
 	}
 	if sent != nil {
-		f.door.log.Warn("responses: the last event", "response", f.echo.ID, "err", sent)
+		f.runs.log.Warn("responses: the last event", "response", f.echo.ID, "err", sent)
 		f.mu.Lock()
 		f.cut = true
 		f.mu.Unlock()
 	}
 	if cerr := f.spool.close(false); cerr != nil {
-		f.door.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", cerr)
+		f.runs.log.Warn("responses: the file of a response", "response", f.echo.ID, "err", cerr)
 	}
 	f.end(&r, errOr(errors.Is(err, errCancelled), e))
 }
@@ -327,3 +328,6 @@ func markIncomplete(ref turns.Ref, i int, m *turns.Message, marks []mark, encryp
 	k.Status = incomplete
 	return outputItemOf(ref, i, &m.Parts[i], k, encrypted)
 }
+
+// commitTime bounds how long an answer is tried to be stored.
+const commitTime = 5 * time.Minute

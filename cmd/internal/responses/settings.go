@@ -1,10 +1,9 @@
 package responses
 
 import (
-	"bytes"
 	"context"
+	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -17,33 +16,9 @@ import (
 // ledgerctl. So each request compares its own with those in force, and what the model is
 // given is the request's in any case.
 
-// settings are the request's settings of a session.
-func (r *CreateRequest) settings() (s api.SessionSettings) {
-	s.Model = &r.Model
-	system, list := api.System{}, []turns.Raw{}
-	if r.Instructions != nil && *r.Instructions != "" {
-		system = api.System{{Content: *r.Instructions}}
-	}
-	if r.Tools != nil {
-		list = r.Tools
-	}
-	s.System, s.Tools = &system, &list
-	if r.keepsInstructions() {
-		s.System = nil
-	}
-	return s
-}
-
-// keepsInstructions reports whether the request goes on with the instructions of the session:
-// one that names its session and has none. Instructions of a previous response do not carry
-// over, by the specification.
-func (r *CreateRequest) keepsInstructions() bool {
-	return r.PreviousResponseID == nil && r.Instructions == nil
-}
-
 // settle returns the context of the call. Where the settings in force are not the request's,
 // it sets those first. A crash before that leaves a pending turn whose retry does it.
-func (b *beginning) settle(ctx context.Context, session, at turns.ID) (*api.Context, error) {
+func (b *placing) settle(ctx context.Context, session, at turns.ID) (*api.Context, error) {
 	cx, err := b.context(ctx, session, at)
 	if err != nil {
 		return nil, contextFault(err)
@@ -66,51 +41,27 @@ func (b *beginning) settle(ctx context.Context, session, at turns.ID) (*api.Cont
 	return cx, contextFault(err)
 }
 
-// systemOf is the system part of the call: the request's instructions, and what the session's
-// policy adds to them.
-func (r *CreateRequest) systemOf(cx *api.Context) (out []string) {
-	sections := sectionsIn(cx)
-	if !r.keepsInstructions() {
-		if r.Instructions != nil && *r.Instructions != "" {
-			out = append(out, *r.Instructions)
-		}
-		sections = slices.DeleteFunc(sections, func(s turns.Section) bool { return !isAdded(s) })
+// contextFault is the refusal of a context that does not fit.
+func contextFault(err error) error {
+	if ofCode(err, api.Unprocessable) {
+		return withCode(codeLength, invalid("input", "The input does not fit into the context of the model."))
 	}
-	for _, s := range sections {
-		out = append(out, s.Content)
-	}
-	return out
+	return err
 }
 
-func sectionsIn(cx *api.Context) (sections []turns.Section) {
-	if cx.System.Kind() != '[' || json.Unmarshal(cx.System, &sections) != nil {
-		return nil
-	}
-	return sections
+// context is what the model is given: all that was said, or with truncation: auto what the
+// session's policy leaves of it.
+func (b *placing) context(ctx context.Context, session, at turns.ID) (*api.Context, error) {
+	return b.client.Context(ctx, session, api.GetContext{At: at, Model: b.upstream, Recorded: !b.request.mayDrop()})
 }
 
-// instructionsIn are the sections of a context that settings have.
-func instructionsIn(cx *api.Context) []turns.Section {
-	return slices.DeleteFunc(sectionsIn(cx), isAdded)
-}
-
-// isAdded reports whether a section is one that a policy adds to a context: memories, and
-// what is told of the session. The names are those of package compactor/view.
-func isAdded(s turns.Section) bool {
-	return s.Name == "memory_document" || s.Name == "memory" || s.Name == "runtime" || strings.HasPrefix(s.Name, "daily_memory")
-}
-
-// sameTools compares tools as JSON.
-func sameTools(a, b []turns.Raw) bool {
-	return slices.EqualFunc(a, b, func(x, y turns.Raw) bool {
-		if bytes.Equal(x, y) {
-			return true
+// messagesOf are the messages of a context.
+func messagesOf(cx *api.Context) ([]turns.Message, error) {
+	out := make([]turns.Message, len(cx.Messages))
+	for i, raw := range cx.Messages {
+		if err := json.Unmarshal(raw, &out[i]); err != nil {
+			return nil, fmt.Errorf("message %d of a context: %w", i, err)
 		}
-		c, err := turns.CanonicalJSON(x)
-		if err != nil {
-			return false
-		}
-		d, err := turns.CanonicalJSON(y)
-		return err == nil && bytes.Equal(c, d)
-	})
+	}
+	return out, nil
 }

@@ -15,7 +15,7 @@ import (
 // fits refuses what is longer than the model's window, where the request wants nothing
 // dropped. Nothing is stored of it. Where nobody knows the window, the provider decides.
 // What context_management will compact is looked at when it is.
-func (b *beginning) fits(ctx context.Context, in *input) error {
+func (b *placing) fits(ctx context.Context, in *input) error {
 	r := b.request
 	compacts := r.compacts && r.recorded()
 	if r.mayDrop() && !compacts {
@@ -38,12 +38,12 @@ func errLength(model string, need, budget uint64) error {
 
 // size is about how many tokens the model would read, and how many it may; known is false
 // where nobody knows the latter.
-func (b *beginning) size(ctx context.Context, in *input) (need, budget uint64, known bool, err error) {
-	if b.door.cfg.Budget != nil {
-		budget, known = b.door.cfg.Budget(b.request.Model)
+func (b *placing) size(ctx context.Context, in *input) (need, budget uint64, known bool, err error) {
+	if b.svc.Budget != nil {
+		budget, known = b.svc.Budget(b.request.Model)
 	}
-	if !b.session.IsZero() && !(b.moves && b.parent.IsZero()) {
-		s, err := b.client.Session(ctx, b.session)
+	if !b.Session.IsZero() && !(b.Moves && b.Parent.IsZero()) {
+		s, err := b.client.Session(ctx, b.Session)
 		if err != nil {
 			return 0, 0, false, err
 		}
@@ -51,8 +51,8 @@ func (b *beginning) size(ctx context.Context, in *input) (need, budget uint64, k
 			budget, known = s.Budget, true
 		}
 		need = max(s.Tokens+s.Overhead, s.Reported)
-		if (known || b.request.compacts) && !b.parent.IsZero() && (s.Head == nil || *s.Head != b.parent) {
-			cx, err := b.client.Context(ctx, b.session, api.GetContext{At: b.parent, Recorded: true})
+		if (known || b.request.compacts) && !b.Parent.IsZero() && (s.Head == nil || *s.Head != b.Parent) {
+			cx, err := b.client.Context(ctx, b.Session, api.GetContext{At: b.Parent, Recorded: true})
 			if err != nil {
 				return 0, 0, false, err
 			}
@@ -75,14 +75,14 @@ func (b *beginning) size(ctx context.Context, in *input) (need, budget uint64, k
 
 // store appends the request as a turn: to the session it names, to a fork where the
 // session went on elsewhere, or to a new session. Where that fails, the head is what it was.
-func (b *beginning) store(ctx context.Context, id turns.ID, in *input) (depth uint64, session turns.ID, meta *requestMeta, err error) {
+func (b *placing) store(ctx context.Context, id turns.ID, in *input) (depth uint64, session turns.ID, meta *requestMeta, err error) {
 	// Only what a retry finds again is divided: see divide.
-	divisible := b.session.IsZero() && b.label == ""
-	if b.session.IsZero() {
+	divisible := b.Session.IsZero() && b.Label == ""
+	if b.Session.IsZero() {
 		if err := b.open(ctx); err != nil {
 			return 0, session, nil, err
 		}
-		if b.label != "" { // other requests may have found or made it, too
+		if b.Label != "" { // other requests may have found or made it, too
 			if b.unlock, err = b.join(ctx, &in); err != nil {
 				return 0, session, nil, err
 			}
@@ -90,12 +90,12 @@ func (b *beginning) store(ctx context.Context, id turns.ID, in *input) (depth ui
 	}
 	// Once something is stored, the rest of it does not depend on whether the client waits.
 	ctx = context.WithoutCancel(ctx)
-	if b.moves {
-		m := api.MoveSession{IfHead: b.left, Note: "the client went on elsewhere"}
-		if !b.parent.IsZero() {
-			m.To = &b.parent
+	if b.Moves {
+		m := api.MoveSession{IfHead: b.Left, Note: "the client went on elsewhere"}
+		if !b.Parent.IsZero() {
+			m.To = &b.Parent
 		}
-		if _, err := b.client.Move(ctx, b.session, m); ofCode(err, api.Conflict) {
+		if _, err := b.client.Move(ctx, b.Session, m); ofCode(err, api.Conflict) {
 			return 0, session, nil, errLocked
 		} else if err != nil {
 			b.undo(id)
@@ -109,36 +109,36 @@ func (b *beginning) store(ctx context.Context, id turns.ID, in *input) (depth ui
 	}()
 	meta = b.meta(in)
 	sent := in.messages
-	if divisible = divisible || b.whole && b.parent.IsZero(); divisible && b.past {
+	if divisible = divisible || b.Whole && b.Parent.IsZero(); divisible && b.past {
 		if sent, meta.Before, err = b.divide(ctx, id, sent); err != nil {
 			return 0, session, nil, err
 		}
 	}
 	add := func() (*api.Appended, error) {
-		meta.Echo.ID = responseID(turns.Ref{Session: b.session, Turn: id})
+		meta.Echo.ID = responseID(turns.Ref{Session: b.Session, Turn: id})
 		meta.Forked = b.forked
-		return b.client.Append(ctx, b.session, api.AppendTurn{ID: id, Parent: b.parent, Messages: sent, Meta: encode(metaOf[requestMeta]{Responses: meta})})
+		return b.client.Append(ctx, b.Session, api.AppendTurn{ID: id, Parent: b.Parent, Messages: sent, Meta: encode(metaOf[requestMeta]{Responses: meta})})
 	}
 	a, err := add()
-	if b.inPlace && ofCode(err, api.Conflict) {
+	if b.InPlace && ofCode(err, api.Conflict) {
 		return 0, session, nil, errLocked
 	}
-	if !b.parent.IsZero() && ofCode(err, api.Conflict, api.Closed) {
-		f, ferr := b.client.Fork(ctx, b.session, api.CreateFork{ID: b.ids.fork, Turn: b.parent, Mode: "as_seen"})
+	if !b.Parent.IsZero() && ofCode(err, api.Conflict, api.Closed) {
+		f, ferr := b.client.Fork(ctx, b.Session, api.CreateFork{ID: b.ids.fork, Turn: b.Parent, Mode: "as_seen"})
 		if ferr != nil {
 			return 0, session, nil, ferr
 		}
-		b.forked, b.session = &place{b.session, b.parent}, f.ID
+		b.forked, b.Session = &place{b.Session, b.Parent}, f.ID
 		a, err = add()
 	}
 	if err != nil {
 		return 0, session, nil, inputFault(err)
 	}
-	if b.parent.IsZero() && a.Parent != nil { // another door's turn came between
-		b.parent, b.moves = *a.Parent, false
+	if b.Parent.IsZero() && a.Parent != nil { // another door's turn came between
+		b.Parent, b.Moves = *a.Parent, false
 		return 0, session, nil, errLocked
 	}
-	return a.Depth, b.session, meta, nil
+	return a.Depth, b.Session, meta, nil
 }
 
 // errLocked: the session waits for the answer of another request, or went on meanwhile. A
@@ -157,13 +157,13 @@ func errLockedElsewhere(since time.Time) *Error {
 
 // join makes the request the next one of the session that it names, whose lock it holds until
 // unlock, whatever err is, and leaves in in what is new of its input.
-func (b *beginning) join(ctx context.Context, in **input) (unlock func(), err error) {
-	unlock, err = b.door.lock(ctx, b.session)
+func (b *placing) join(ctx context.Context, in **input) (unlock func(), err error) {
+	unlock, err = b.svc.Lock(ctx, b.Session)
 	if err != nil {
 		return func() {}, err
 	}
 	if err = b.follow(ctx); err == nil {
-		*in, err = b.place(ctx, *in)
+		*in, err = b.match(ctx, *in)
 	}
 	return unlock, err
 }
@@ -175,48 +175,58 @@ func (b *beginning) join(ctx context.Context, in **input) (unlock func(), err er
 // The caller holds the lock of the session. Of two doors that are at it at once, one finds
 // its parent moved. Of the first two of a session or a path that come to two doors, the
 // second gives way when it sees the first's turn.
-func (b *beginning) follow(ctx context.Context) error {
-	s, err := b.client.Session(ctx, b.session)
+func (b *placing) follow(ctx context.Context) error {
+	s, err := b.client.Session(ctx, b.Session)
 	if err != nil || s.Head == nil {
 		return err
 	}
-	b.parent, b.inPlace = *s.Head, true
-	t, err := normalAt(ctx, b.client, b.session, b.parent)
-	if err != nil || t == nil {
+	h := head{id: *s.Head}
+	t, err := normalAt(ctx, b.client, b.Session, h.id)
+	if err != nil {
 		return err
 	}
-	if b.tips, err = b.ends(ctx, t); err != nil {
-		return err
-	}
-	m := readMeta[requestMeta](t.Meta)
-	if !t.Pending || m == nil || m.Echo == nil {
-		return nil
-	}
-	v, err := b.door.load(ctx, b.client, responseID(turns.Ref{Session: t.Session, Turn: t.ID}), loadAny)
-	switch {
-	case err != nil && asError(err).Status != http.StatusNotFound:
-		return err
-	case err == nil && (v.status() == inProgress || v.status() == queued):
-		if v.live == nil {
-			return errLockedElsewhere(time.Time(v.turn.Recorded))
+	if t != nil {
+		if h.tips, err = b.ends(ctx, t); err != nil {
+			return err
 		}
-		return errLocked
+		if m := readMeta[requestMeta](t.Meta); t.Pending && m != nil && m.Echo != nil {
+			if h.waits, err = b.waiting(ctx, t); err != nil {
+				return err
+			}
+		}
 	}
-	b.stepBack(b.session, t.ID)
-	if b.parent = (turns.ID{}); before(t) != nil {
-		b.parent = *before(t)
+	next, stepsOver, err := b.Plan.onto(h)
+	if err == nil && stepsOver {
+		b.stepBack(b.Session, t.ID)
 	}
-	return nil
+	b.Plan = next
+	return err
+}
+
+// waiting is the response of a request that has no answer yet.
+func (b *placing) waiting(ctx context.Context, t *api.Turn) (*waiting, error) {
+	w := new(waiting)
+	if id := before(t); id != nil {
+		w.before = *id
+	}
+	v, err := b.svc.Find(ctx, b.client, responseID(turns.Ref{Session: t.Session, Turn: t.ID}), true)
+	switch {
+	case err == nil:
+		w.Earlier = v
+	case asError(err).Status != http.StatusNotFound: // one that was deleted has no answer to come
+		return nil, err
+	}
+	return w, nil
 }
 
 // ends are the ends of other paths that the newest request or answer up to a turn remembers.
 // Turns of others after it say nothing of them.
-func (b *beginning) ends(ctx context.Context, head *api.Turn) ([]turns.ID, error) {
+func (b *placing) ends(ctx context.Context, head *api.Turn) ([]turns.ID, error) {
 	if tips, ok := tipsOf(head); ok {
 		return tips, nil
 	}
 	read := 0
-	for t, err := range b.client.Turns(ctx, b.session, api.ListTurns{At: head.ID, Order: "desc"}) {
+	for t, err := range b.client.Turns(ctx, b.Session, api.ListTurns{At: head.ID, Order: "desc"}) {
 		if err != nil {
 			return nil, err
 		}
@@ -257,24 +267,24 @@ func inputFault(err error) error {
 
 // open makes a new session with the settings of the request. Where another request was faster
 // with its label, that one's is taken.
-func (b *beginning) open(ctx context.Context) error {
+func (b *placing) open(ctx context.Context) error {
 	id := b.ids.session
 	if id.IsZero() {
 		id = api.NewID()
 	}
 	c := api.CreateSession{ID: id, SessionSettings: b.request.settings()}
 	c.Meta = turns.Raw(`{"source":"responses"}`)
-	if b.label != "" {
-		c.Label = &b.label
+	if b.Label != "" {
+		c.Label = &b.Label
 	}
 	s, err := b.client.Create(ctx, c)
-	if b.label != "" && ofCode(err, api.Conflict) { // another request was faster
-		s, err = b.client.Resolve(ctx, b.label)
+	if b.Label != "" && ofCode(err, api.Conflict) { // another request was faster
+		s, err = b.client.Resolve(ctx, b.Label)
 	}
 	if err != nil {
 		return inputFault(err)
 	}
-	b.session = s.ID
+	b.Session = s.ID
 	return nil
 }
 
@@ -288,36 +298,36 @@ func before(t *api.Turn) *turns.ID {
 
 // undo makes the head what it was before the request, whose turn may be stored or not: an
 // answer to it will not come. If it fails, the next request steps over the turn.
-func (b *beginning) undo(id turns.ID) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.door.ctx), callTime)
+func (b *placing) undo(id turns.ID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.svc.Base), callTime)
 	defer cancel()
-	s, err := b.client.Session(ctx, b.session)
+	s, err := b.client.Session(ctx, b.Session)
 	if err == nil {
-		to, head := b.parent, turns.ID{}
-		if b.moves {
-			to = b.left
+		to, head := b.Parent, turns.ID{}
+		if b.Moves {
+			to = b.Left
 		}
 		if s.Head != nil {
 			head = *s.Head
 		}
-		if head != id && !(b.moves && head == b.parent) {
+		if head != id && !(b.Moves && head == b.Parent) {
 			return
 		}
 		m := api.MoveSession{IfHead: head, Note: "no answer"}
 		if !to.IsZero() {
 			m.To = &to
 		}
-		_, err = b.client.Move(ctx, b.session, m)
+		_, err = b.client.Move(ctx, b.Session, m)
 	}
 	if err != nil {
-		b.door.log.Debug("responses: the head stays at a request without an answer", "session", b.session, "err", err)
+		b.svc.Log.Debug("responses: the head stays at a request without an answer", "session", b.Session, "err", err)
 	}
 }
 
 // stepBack makes the turn before a request without an answer the head again, so that the
 // next one does not have to fork. If it fails, that one forks.
-func (b *beginning) stepBack(session, id turns.ID) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.door.ctx), callTime)
+func (b *placing) stepBack(session, id turns.ID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.svc.Base), callTime)
 	defer cancel()
 	s, err := b.client.Session(ctx, session)
 	if err != nil || s.Head == nil {
@@ -328,6 +338,45 @@ func (b *beginning) stepBack(session, id turns.ID) {
 		return
 	}
 	if _, err = b.client.Move(ctx, session, api.MoveSession{To: before(t), IfHead: *s.Head, Note: "no answer"}); err != nil {
-		b.door.log.Debug("responses: the head stays at a request without an answer", "session", session, "err", err)
+		b.svc.Log.Debug("responses: the head stays at a request without an answer", "session", session, "err", err)
 	}
 }
+
+// returnTo makes the turn of a request the head of its session again, or the compaction that
+// was made for it.
+func (b *placing) returnTo(ctx context.Context, t *api.Turn) error {
+	s, err := b.client.Session(ctx, t.Session)
+	if err != nil {
+		return err
+	}
+	if s.Head != nil {
+		if under, err := normalAt(ctx, b.client, t.Session, *s.Head); err != nil || under != nil && under.ID == t.ID {
+			return err
+		}
+	}
+	if to := before(t); s.Head == nil && to == nil || s.Head != nil && to != nil && *s.Head == *to {
+		m := api.MoveSession{To: &t.ID, Note: "asked again"}
+		made, err := b.compactionOf(ctx, turns.Ref{Session: t.Session, Turn: t.ID})
+		if err != nil {
+			return err
+		}
+		if made != nil {
+			m.To = &made.ID
+		}
+		if s.Head != nil {
+			m.IfHead = *s.Head
+		}
+		_, err = b.client.Move(ctx, t.Session, m)
+		return err
+	}
+	return &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "conflict", Final: true,
+		Message: "The answer was lost, and the session went on without it. Send the request without this Idempotency-Key."}
+}
+
+const (
+	// maxGeneration bounds the call of a model. A response without an answer and without a
+	// file on this daemon is another daemon's for so long; then it is lost.
+	maxGeneration = time.Hour
+	// callTime bounds a call of the service.
+	callTime = time.Minute
+)

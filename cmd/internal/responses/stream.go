@@ -1,16 +1,12 @@
 package responses
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/cmd/internal/provider"
 	"nexus/turns"
@@ -613,22 +609,6 @@ func (e *emitter) coarse(m *turns.Message, marks []mark) []byte {
 		c.op(opEnd, p)
 	}
 	return c.ops
-}
-
-// withoutSpace is b without white space between its values.
-func withoutSpace(b []byte) ([]byte, error) {
-	v := jsontext.Value(bytes.Clone(b))
-	err := v.Compact()
-	return v, err
-}
-
-// writeTimeout bounds the write of an event: a client that reads nothing for so long is gone.
-const writeTimeout = 30 * time.Second
-
-// allowWrite lets the next write take its time: the listener's own bound is for whole
-// replies, and streams are longer.
-func allowWrite(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 }
 
 // sse writes events to a client.

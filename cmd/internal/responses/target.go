@@ -13,26 +13,26 @@ import (
 )
 
 // target finds out where the request goes.
-func (b *beginning) target(ctx context.Context) error {
+func (b *placing) target(ctx context.Context) error {
 	r := b.request
 	switch {
 	case r.PreviousResponseID != nil && r.after.IsZero():
-		v, err := b.door.load(ctx, b.client, *r.PreviousResponseID, loadWhole)
+		v, err := b.svc.Find(ctx, b.client, *r.PreviousResponseID, false)
 		if err != nil {
 			if e := asError(err); e.Status >= http.StatusInternalServerError {
 				return err
 			}
 			return errPrevious(*r.PreviousResponseID)
 		}
-		if v.answer == nil {
-			if v.status() == inProgress || v.status() == queued {
+		if v.Answer.IsZero() {
+			if v.Open {
 				return withCode("previous_response_in_progress", invalid("previous_response_id", "The response '%s' is still in progress.", clip(*r.PreviousResponseID)))
 			}
 			return errPrevious(*r.PreviousResponseID)
 		}
-		b.session, b.parent = v.ref.Session, v.answer.ID
+		b.Session, b.Parent = v.Session, v.Answer
 	case !r.session.IsZero():
-		b.session = r.session
+		b.Session = r.session
 	case r.Session != "":
 		return b.named(ctx)
 	case !isNull(r.Conversation):
@@ -43,7 +43,7 @@ func (b *beginning) target(ctx context.Context) error {
 		if _, err := b.client.Session(ctx, id); err != nil {
 			return conversationFault(err)
 		}
-		b.session, r.session = id, id
+		b.Session, r.session = id, id
 	}
 	return nil
 }
@@ -72,8 +72,6 @@ func parseConversationID(text string) (id turns.ID, err error) {
 	return id, nil
 }
 
-const conversationPrefix = "conv_"
-
 var errNoConversation = &Error{Status: http.StatusNotFound, Type: notFoundType, Code: "conversation_not_found", Message: "The conversation was not found.", Param: "conversation"}
 
 func conversationFault(err error) error {
@@ -83,18 +81,9 @@ func conversationFault(err error) error {
 	return err
 }
 
-// readHeader reads what the header says of the session.
-func (r *CreateRequest) readHeader(h http.Header) error {
-	r.Session, r.InputMode = h.Get("X-Nexus-Session"), h.Get("X-Nexus-Input")
-	if r.InputMode != "" && r.InputMode != inputWhole && r.InputMode != inputNew {
-		return invalid("x-nexus-input", "The header x-nexus-input is %s or %s.", inputWhole, inputNew)
-	}
-	return nil
-}
-
 // named finds the session of the header x-nexus-session. One that no session has is the
 // label of a new one.
-func (b *beginning) named(ctx context.Context) error {
+func (b *placing) named(ctx context.Context) error {
 	name := b.request.Session
 	if id, err := turns.ParseID(name); err == nil {
 		s, err := b.client.Session(ctx, id)
@@ -104,7 +93,7 @@ func (b *beginning) named(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.session = s.ID
+		b.Session = s.ID
 		return nil
 	}
 	if !utf8.ValidString(name) {
@@ -112,12 +101,12 @@ func (b *beginning) named(ctx context.Context) error {
 	}
 	s, err := b.client.Resolve(ctx, name)
 	if ofCode(err, api.NotFound) {
-		b.label = name
+		b.Label = name
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	b.session = s.ID
+	b.Session = s.ID
 	return nil
 }

@@ -154,3 +154,53 @@ func (r *CreateRequest) toolChoice() (c toolChoice, err error) {
 	}
 	return c, nil
 }
+
+// ask is the request to the provider of a model, upstream there, but for what the context gives.
+func (r *CreateRequest) ask(upstream string) (*provider.Request, toolChoice, error) {
+	list, err := r.tools()
+	if err != nil {
+		return nil, toolChoice{}, err
+	}
+	choice, err := r.toolChoice()
+	if err != nil {
+		return nil, choice, err
+	}
+	p := &provider.Request{Model: upstream, Tools: list, ToolChoice: choice.ToolChoice, Parallel: r.ParallelToolCalls, Temperature: r.Temperature, TopP: r.TopP,
+		Presence: r.PresencePenalty, Frequency: r.FrequencyPenalty, TopLogprobs: r.TopLogprobs}
+	fill(&p.MaxOutput, r.MaxOutputTokens)
+	fill(&p.CacheKey, r.PromptCacheKey)
+	fill(&p.ServiceTier, r.ServiceTier)
+	fill(&p.User, r.User)
+	fill(&p.User, r.SafetyIdentifier)
+	p.Reasoning.Encrypted = r.includes("reasoning.encrypted_content")
+	if r.Reasoning != nil {
+		fill(&p.Reasoning.Effort, r.Reasoning.Effort)
+		fill(&p.Reasoning.Summary, r.Reasoning.Summary)
+	}
+	if t := r.Text; t != nil {
+		fill(&p.Verbosity, t.Verbosity)
+		if f := t.Format; f != nil {
+			p.Format = provider.Format{Type: f.Type, Name: f.Name, Schema: f.Schema, Strict: f.Strict}
+			fill(&p.Format.Description, f.Description)
+		}
+	}
+	return p, choice, nil
+}
+
+// checkCalls refuses outputs of calls that nobody made; of a recorded request the ledger does.
+func checkCalls(ms []turns.Message) error {
+	calls := make(map[string]bool)
+	for i := range ms {
+		for j := range ms[i].Parts {
+			switch p := &ms[i].Parts[j]; p.Type {
+			case turns.ToolCall:
+				calls[p.ID] = true
+			case turns.ToolCallResponse:
+				if !calls[p.ID] {
+					return invalid("input", "No tool call found for function call output with call_id %s.", clip(p.ID))
+				}
+			}
+		}
+	}
+	return nil
+}

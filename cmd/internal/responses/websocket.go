@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"nexus/cmd/internal/responses/socket"
 	"nexus/cmd/internal/web"
 	"nexus/ledger/api"
@@ -71,7 +69,7 @@ func (d *Door) socketTurn(c web.Caller, header http.Header) socket.Create[memory
 			return "", m, false, err
 		}
 		if t.Prior != nil {
-			if err := r.follow(t.Prior); err != nil {
+			if err := goOn(r, t.Prior); err != nil {
 				return "", m, false, err
 			}
 		}
@@ -101,8 +99,8 @@ func (d *Door) socketTurn(c web.Caller, header http.Header) socket.Create[memory
 	}
 }
 
-// follow makes r continue what the connection remembers.
-func (r *CreateRequest) follow(m *memory) error {
+// goOn makes r continue what the connection remembers.
+func goOn(r *CreateRequest, m *memory) error {
 	if w := m.warm; w != nil {
 		items, err := itemsOf(r.Input)
 		if err != nil {
@@ -116,27 +114,14 @@ func (r *CreateRequest) follow(m *memory) error {
 	return nil
 }
 
-// itemsOf is an input as a list of items.
-func itemsOf(input turns.Raw) (items []turns.Raw, err error) {
-	switch {
-	case isNull(input):
-		return nil, nil
-	case input.Kind() == '"':
-		return []turns.Raw{encode(map[string]any{"type": "message", "role": "user", "content": input})}, nil
-	case input.Kind() != '[' || json.Unmarshal(input, &items) != nil:
-		return nil, withCode("invalid_type", invalid("input", "input is a text or a list of items."))
-	}
-	return items, nil
-}
-
 // warmUp answers a request with generate: false. Nothing is stored and no model is asked; a
 // continuation says the request's input before its own.
 func (d *Door) warmUp(ctx context.Context, c web.Caller, r *CreateRequest, sink func(Event) error) (id string, m memory, err error) {
 	if _, _, err := d.cfg.Provider(r.Model); err != nil {
 		return "", m, noModel(err)
 	}
-	b := &beginning{door: d, caller: c, client: d.client(c), request: r}
-	if _, err := parseInput(r.Input, b.resolver(ctx)); err != nil {
+	b := d.places.place(c, d.client(c), r)
+	if _, err := parseInput(r.Input, d.resolver(ctx, b)); err != nil {
 		return "", m, err
 	}
 	w := &warmUp{previous: r.PreviousResponseID, messages: r.history, after: r.after}
@@ -161,15 +146,4 @@ func (d *Door) warmUp(ctx context.Context, c web.Caller, r *CreateRequest, sink 
 		}
 	}
 	return id, memory{warm: w}, nil
-}
-
-// sizeOf is about how many bytes messages take.
-func sizeOf(ms []turns.Message) (n int64) {
-	for i := range ms {
-		for j := range ms[i].Parts {
-			p := &ms[i].Parts[j]
-			n += int64(len(p.Content) + len(p.Data) + len(p.Arguments) + len(p.Response) + len(p.Ext))
-		}
-	}
-	return n
 }

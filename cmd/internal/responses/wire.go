@@ -3,6 +3,9 @@ package responses
 import (
 	"bytes"
 	"fmt"
+	"math"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -467,3 +470,92 @@ func encode(v any) turns.Raw {
 
 // isNull reports whether v is absent or null.
 func isNull(v turns.Raw) bool { return len(v) == 0 || bytes.Equal(v, []byte("null")) }
+
+// minThreshold is the least compact_threshold.
+const minThreshold = 1000
+
+// readContextManagement reads context_management.
+func (r *CreateRequest) readContextManagement() error {
+	const name = "context_management"
+	if isNull(r.ContextManagement) {
+		return nil
+	}
+	var entries []turns.Raw
+	if r.ContextManagement.Kind() != '[' || json.Unmarshal(r.ContextManagement, &entries) != nil {
+		return withCode("invalid_type", invalid(name, "context_management is a list."))
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	if len(entries) > 1 {
+		return invalid(name, "context_management has at most one entry.")
+	}
+	var entry struct {
+		Type      turns.Raw `json:"type"`
+		Threshold turns.Raw `json:"compact_threshold"`
+	}
+	if entries[0].Kind() != '{' || json.Unmarshal(entries[0], &entry) != nil {
+		return withCode("invalid_type", invalid(name+"[0]", "An entry of context_management is an object."))
+	}
+	kind, isText := entry.Type.Text()
+	switch {
+	case isNull(entry.Type):
+		return withCode("missing_required_parameter", invalid(name+"[0].type", "The member 'type' is missing."))
+	case !isText:
+		return withCode("invalid_type", invalid(name+"[0].type", "type is a text."))
+	case kind != "compaction":
+		return invalid(name+"[0].type", "The type '%s' is not supported; compaction is.", clip(kind))
+	}
+	if r.compacts = true; isNull(entry.Threshold) {
+		return nil
+	}
+	var n float64
+	if entry.Threshold.Kind() != '0' || json.Unmarshal(entry.Threshold, &n) != nil {
+		return withCode("invalid_type", invalid(name+"[0].compact_threshold", "compact_threshold is a number of tokens."))
+	}
+	if n < minThreshold || n != math.Trunc(n) {
+		return invalid(name+"[0].compact_threshold", "compact_threshold is a whole number of at least %d.", minThreshold)
+	}
+	r.compactAt = uint64(min(n, 1<<53))
+	return nil
+}
+
+// threshold is how many tokens a context may have before it is compacted. Without one of the
+// request it is what the model holds.
+func (r *CreateRequest) threshold(budget uint64, known bool) uint64 {
+	switch {
+	case r.compactAt > 0:
+		return r.compactAt
+	case known:
+		return budget
+	}
+	return math.MaxUint64
+}
+
+const conversationPrefix = "conv_"
+
+// readHeader reads what the header says of the session.
+func (r *CreateRequest) readHeader(h http.Header) error {
+	r.Session, r.InputMode = h.Get("X-Nexus-Session"), h.Get("X-Nexus-Input")
+	if r.InputMode != "" && r.InputMode != inputWhole && r.InputMode != inputNew {
+		return invalid("x-nexus-input", "The header x-nexus-input is %s or %s.", inputWhole, inputNew)
+	}
+	return nil
+}
+
+// How a request gives its input to a session that it names: the header x-nexus-input.
+const (
+	inputWhole = "whole" // all that the model shall read
+	inputNew   = "new"   // what comes after the session's head
+)
+
+// sendsWhole reports whether the input is the whole conversation. Where the request does not
+// say so, one that stores nothing and repeats answers means it (sure); else only an input that
+// begins with what the session has, answers too, is taken for it.
+func (r *CreateRequest) sendsWhole(in *input) (whole, sure bool) {
+	if r.InputMode != "" && r.after.IsZero() {
+		return r.InputMode == inputWhole, true
+	}
+	answers := slices.ContainsFunc(in.messages, func(m turns.Message) bool { return m.Role == turns.Assistant })
+	return answers || !r.after.IsZero(), answers && !r.stored() || !r.after.IsZero()
+}
