@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"cmd/nexusd/internal/summaries":       {"turns", "turns/tokens", "compactor", "compactor/llm", "compactor/overflow", "cmd/internal/provider"},
 	"cmd/internal/web":                    {"turns"},
 	"cmd/internal/provider":               {"turns", "turns/render", "compactor/overflow"},
-	"cmd/internal/responses":              {"turns", "turns/seal", "turns/tokens", "ledger/api", "cmd/internal/provider", "cmd/internal/responses/socket", "cmd/internal/responses/window", "cmd/internal/web"},
+	"cmd/internal/responses":              {"turns", "turns/seal", "turns/tokens", "ledger/api", "cmd/internal/provider", "cmd/internal/responses/wire", "cmd/internal/responses/stream", "cmd/internal/responses/place", "cmd/internal/responses/run", "cmd/internal/responses/socket", "cmd/internal/responses/window", "cmd/internal/web"},
 	"cmd/nexusd/internal/faulttest":       {"turns"},
 	"cmd/internal/natsapi":                {"turns", "ledger/api", "cmd/internal/engine", "cmd/internal/engine/reader", "cmd/internal/engine/writer"},
 	room("page"):                          []string{"ledger", "ledger/api", "turns"},
@@ -143,6 +143,10 @@ var allowed = map[string][]string{
 		"cmd/internal/daemon", "compactor/policy", "ledger/api", "ledger/api/mcp", "ledger/jetstream/backup", "turns", "turns/tokens"},
 
 	"cmd/internal/provider/providertest": {"turns/render/strict"},
+	"cmd/internal/responses/wire":        {"turns", "ledger/api", "cmd/internal/provider"},
+	"cmd/internal/responses/stream":      {"turns", "turns/seal", "ledger/api", "cmd/internal/provider", "cmd/internal/responses/wire"},
+	"cmd/internal/responses/place":       {"turns", "turns/tokens", "ledger/api", "cmd/internal/responses/wire", "cmd/internal/responses/window", "cmd/internal/web"},
+	"cmd/internal/responses/run":         {"turns", "ledger/api", "cmd/internal/provider", "cmd/internal/responses/wire", "cmd/internal/responses/stream", "cmd/internal/responses/place"},
 	"cmd/internal/responses/socket":      {},
 	"cmd/internal/responses/window":      {"turns", "turns/seal", "ledger/api"},
 }
@@ -173,7 +177,7 @@ var only = map[string][]string{
 	"charm.land/bubbletea":                {"cmd/ledgerctl/internal/picker"},
 	"encoding/json":                       {"docs/examples/go", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
 	"math/rand":                           {},
-	"net/http":                            {"cmd/internal/responses/socket", "cmd/internal/responses", "cmd/internal/daemon", "cmd/internal/web", "cmd/internal/provider", "cmd/internal/provider/providertest", "cmd/ledgerctl/internal/doctor", "docs/examples/go", "ledger/api/mcp"},
+	"net/http":                            {"cmd/internal/responses/wire", "cmd/internal/responses/stream", "cmd/internal/responses/place", "cmd/internal/responses/run", "cmd/internal/responses/socket", "cmd/internal/responses", "cmd/internal/daemon", "cmd/internal/web", "cmd/internal/provider", "cmd/internal/provider/providertest", "cmd/ledgerctl/internal/doctor", "docs/examples/go", "ledger/api/mcp"},
 }
 
 // pure packages touch no network, disk or clock.

@@ -59,7 +59,7 @@ type Daemon struct {
 	url        string
 	sync       string // what is known of the server's fsync
 	web        *webServer
-	door       *responses.Door
+	door       *responses.Server
 	webKey     nkeys.KeyPair // of HTTP's connection to the embedded server; nil with auth off
 	watchKey   nkeys.KeyPair // of the connection of Follow; nil with auth off
 	ledgerConn *nats.Conn    // where the streams are

@@ -53,7 +53,7 @@ func (d *Daemon) responsesHandler(client *api.Client, registry prometheus.Regist
 }
 
 // countResponses makes the metrics of the memory and the folder of responses.
-func countResponses(registry prometheus.Registerer, door *responses.Door, c Config) {
+func countResponses(registry prometheus.Registerer, door *responses.Server, c Config) {
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_responses_memory_bytes", Help: "Memory that the responses of /v1 under way use."},
 			func() float64 { return float64(door.Usage().Memory) }),

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 
+	"nexus/cmd/internal/responses/place"
 	"nexus/cmd/internal/responses/window"
+	"nexus/cmd/internal/responses/wire"
 	"nexus/cmd/internal/web"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -25,23 +27,23 @@ type compactRequest struct {
 func (r *compactRequest) check() error {
 	switch {
 	case r.Model == "":
-		return withCode("missing_required_parameter", invalid("model", "The member 'model' is missing."))
+		return wire.WithCode("missing_required_parameter", wire.Invalid("model", "The member 'model' is missing."))
 	case len(r.Model) > turns.MaxName:
-		return invalid("model", "The name of a model has at most %d bytes.", turns.MaxName)
-	case r.PromptCacheKey != nil && len(*r.PromptCacheKey) > maxIdentifier:
-		return invalid("prompt_cache_key", "prompt_cache_key has at most %d bytes.", maxIdentifier)
+		return wire.Invalid("model", "The name of a model has at most %d bytes.", turns.MaxName)
+	case r.PromptCacheKey != nil && len(*r.PromptCacheKey) > wire.MaxIdentifier:
+		return wire.Invalid("prompt_cache_key", "prompt_cache_key has at most %d bytes.", wire.MaxIdentifier)
 	}
 	return nil
 }
 
 // compaction is the reply.
 type compaction struct {
-	ID        string `json:"id"`
-	Object    string `json:"object"`
-	CreatedAt int64  `json:"created_at"`
-	Output    []Item `json:"output"`
-	Usage     *usage `json:"usage"`
-	Nexus     *Nexus `json:"nexus"`
+	ID        string      `json:"id"`
+	Object    string      `json:"object"`
+	CreatedAt int64       `json:"created_at"`
+	Output    []wire.Item `json:"output"`
+	Usage     *wire.Usage `json:"usage"`
+	Nexus     *wire.Nexus `json:"nexus"`
 }
 
 // waitForSummary is how long one call of the service waits for a summarizer, in
@@ -50,28 +52,28 @@ const waitForSummary = 20_000
 
 // postCompact is POST /v1/responses/compact: the user's messages, and one item for all that
 // was said. What it covers, and the compaction itself, stay in the ledger.
-func (d *Door) postCompact(w http.ResponseWriter, r *http.Request) {
+func (d *Server) postCompact(w http.ResponseWriter, r *http.Request) {
 	body, done, err := d.readBody(w, r)
 	defer done()
 	if err != nil {
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
 	allowWait(w)
 	out, err := d.compact(r.Context(), caller(r), body)
 	if err != nil {
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
-	reply(w, http.StatusOK, out)
+	wire.Reply(w, http.StatusOK, out)
 }
 
-func (d *Door) compact(ctx context.Context, c web.Caller, body []byte) (*compaction, error) {
+func (d *Server) compact(ctx context.Context, c web.Caller, body []byte) (*compaction, error) {
 	if d.places.Sealer.Key == nil {
-		return nil, &Error{Status: http.StatusNotImplemented, Type: invalidRequest, Code: "unsupported", Message: "This server makes no compaction items.", Final: true}
+		return nil, &wire.Error{Status: http.StatusNotImplemented, Type: wire.InvalidRequest, Code: "unsupported", Message: "This server makes no compaction items.", Final: true}
 	}
 	var req compactRequest
-	if err := readJSON(body, &req); err != nil {
+	if err := wire.ReadJSON(body, &req); err != nil {
 		return nil, err
 	}
 	if err := req.check(); err != nil {
@@ -82,91 +84,91 @@ func (d *Door) compact(ctx context.Context, c web.Caller, body []byte) (*compact
 		return nil, err
 	}
 	defer release()
-	b := d.places.place(c, d.client(c), &CreateRequest{Model: req.Model, PreviousResponseID: req.PreviousResponseID})
-	if err := b.target(ctx); err != nil {
+	b := d.places.New(c, d.client(c), &wire.CreateRequest{Model: req.Model, PreviousResponseID: req.PreviousResponseID})
+	if err := b.Target(ctx); err != nil {
 		return nil, err
 	}
-	in, err := parseInput(req.Input, d.resolver(ctx, b))
+	in, err := wire.ParseInput(req.Input, d.resolver(ctx, b))
 	if err != nil {
 		return nil, err
 	}
-	ask := window.Request{Model: req.Model, Input: in.messages, Wait: waitForSummary}
+	ask := window.Request{Model: req.Model, Input: in.Messages, Wait: waitForSummary}
 	if !b.Session.IsZero() {
 		ask.From = turns.Ref{Session: b.Session, Turn: b.Parent}
 	}
 	if req.Instructions != nil && *req.Instructions != "" {
 		ask.System = []string{*req.Instructions}
 	}
-	made, err := window.Compact(ctx, b.client, ask)
+	made, err := window.Compact(ctx, b.Client, ask)
 	if errors.Is(err, window.ErrEmpty) {
-		return nil, invalid("input", "There is nothing to compact: input and previous_response_id are missing.")
+		return nil, wire.Invalid("input", "There is nothing to compact: input and previous_response_id are missing.")
 	}
 	if err != nil {
-		return nil, inputFault(err)
+		return nil, place.InputFault(err)
 	}
 	return d.compacted(c, made)
 }
 
 // compacted is the reply for a window.
-func (d *Door) compacted(c web.Caller, made *window.Result) (*compaction, error) {
+func (d *Server) compacted(c web.Caller, made *window.Result) (*compaction, error) {
 	sealed, err := d.places.Sealer.Seal(c.Tenant, c.Agent, made.Window)
 	if err != nil {
 		return nil, err
 	}
 	place := made.At.Session.String() + made.At.Turn.String()
-	out := &compaction{ID: "resp_cmp_" + place, Object: "response.compaction", CreatedAt: d.cfg.Now().Unix(), Output: []Item{}, Usage: new(usage), Nexus: &Nexus{Session: made.At.Session, Turn: made.At.Turn}}
+	out := &compaction{ID: "resp_cmp_" + place, Object: "response.compaction", CreatedAt: d.cfg.Now().Unix(), Output: []wire.Item{}, Usage: new(wire.Usage), Nexus: &wire.Nexus{Session: made.At.Session, Turn: made.At.Turn}}
 	if made.Compaction != nil {
 		out.Nexus.Depth, out.Nexus.Compaction = made.Compaction.Depth, made.Compaction.ID
 	}
 	if made.Usage != nil {
-		out.Usage = usageOf(made.Usage, turns.UsageDetails{})
+		out.Usage = wire.UsageOf(made.Usage, turns.UsageDetails{})
 	}
 	for i, m := range made.Users {
-		it := messageItem{Type: "message", ID: fmt.Sprintf("msg_%su%d", place, i), Status: completed, Role: "user", Content: []turns.Raw{}}
+		it := wire.MessageItem{Type: "message", ID: fmt.Sprintf("msg_%su%d", place, i), Status: wire.Completed, Role: "user", Content: []turns.Raw{}}
 		for j := range m.Parts {
-			it.Content = append(it.Content, contentOf(turns.User, &m.Parts[j], false))
+			it.Content = append(it.Content, wire.ContentOf(turns.User, &m.Parts[j], false))
 		}
-		out.Output = append(out.Output, encode(it))
+		out.Output = append(out.Output, wire.Encode(it))
 	}
-	out.Output = append(out.Output, encode(compactionItem{"compaction", compactionPrefix + place, sealed}))
+	out.Output = append(out.Output, wire.Encode(wire.CompactionItem{Type: "compaction", ID: wire.CompactionPrefix + place, Encrypted: sealed}))
 	return out, nil
 }
 
 // postInputTokens is POST /v1/responses/input_tokens: about how many tokens the model would
 // read. Nothing is stored and no model is asked.
-func (d *Door) postInputTokens(w http.ResponseWriter, r *http.Request) {
+func (d *Server) postInputTokens(w http.ResponseWriter, r *http.Request) {
 	body, done, err := d.readBody(w, r)
 	defer done()
 	if err != nil {
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
 	n, err := d.inputTokens(r.Context(), caller(r), body)
 	if err != nil {
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
-	reply(w, http.StatusOK, struct {
+	wire.Reply(w, http.StatusOK, struct {
 		Object string `json:"object"`
 		Tokens uint64 `json:"input_tokens"`
 	}{"response.input_tokens", n})
 }
 
-func (d *Door) inputTokens(ctx context.Context, c web.Caller, body []byte) (n uint64, err error) {
-	req, err := parseCreate(body)
+func (d *Server) inputTokens(ctx context.Context, c web.Caller, body []byte) (n uint64, err error) {
+	req, err := wire.ParseCreate(body)
 	if err != nil {
 		return 0, err
 	}
-	b := d.places.place(c, d.client(c), req)
-	if err := b.target(ctx); err != nil {
+	b := d.places.New(c, d.client(c), req)
+	if err := b.Target(ctx); err != nil {
 		return 0, err
 	}
-	in, err := parseInput(req.Input, d.resolver(ctx, b))
+	in, err := wire.ParseInput(req.Input, d.resolver(ctx, b))
 	if err != nil {
 		return 0, err
 	}
 	if !b.Session.IsZero() {
-		cx, err := b.client.Context(ctx, b.Session, api.GetContext{At: b.Parent, Recorded: !b.Parent.IsZero() && !req.mayDrop()})
+		cx, err := b.Client.Context(ctx, b.Session, api.GetContext{At: b.Parent, Recorded: !b.Parent.IsZero() && !req.MayDrop()})
 		if err != nil {
 			return 0, err
 		}
@@ -179,5 +181,5 @@ func (d *Door) inputTokens(ctx context.Context, c web.Caller, body []byte) (n ui
 	for _, t := range req.Tools {
 		n += counter.Text(string(t))
 	}
-	return n + tokens.Messages(counter, in.messages), nil
+	return n + tokens.Messages(counter, in.Messages), nil
 }

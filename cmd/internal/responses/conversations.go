@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus/cmd/internal/responses/place"
+	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -36,7 +38,7 @@ type conversationRequest struct {
 }
 
 // readConversation reads the body of a request on conversations.
-func (d *Door) readConversation(w http.ResponseWriter, r *http.Request) (*conversationRequest, error) {
+func (d *Server) readConversation(w http.ResponseWriter, r *http.Request) (*conversationRequest, error) {
 	if r.ContentLength == 0 { // some clients send no body for an empty conversation
 		return new(conversationRequest), nil
 	}
@@ -46,13 +48,13 @@ func (d *Door) readConversation(w http.ResponseWriter, r *http.Request) (*conver
 		return nil, err
 	}
 	req := new(conversationRequest)
-	if err := readJSON(body, req); err != nil {
+	if err := wire.ReadJSON(body, req); err != nil {
 		return nil, err
 	}
 	if len(req.Items) > maxNewItems {
-		return nil, invalid("items", "There are at most %d items in a request.", maxNewItems)
+		return nil, wire.Invalid("items", "There are at most %d items in a request.", maxNewItems)
 	}
-	return req, (&CreateRequest{Metadata: req.Metadata}).checkMetadata()
+	return req, (&wire.CreateRequest{Metadata: req.Metadata}).CheckMetadata()
 }
 
 func (r *conversationRequest) meta() turns.Raw {
@@ -60,11 +62,11 @@ func (r *conversationRequest) meta() turns.Raw {
 	if r.Metadata.Kind() == '{' {
 		m.Metadata = r.Metadata
 	}
-	return encode(m)
+	return wire.Encode(m)
 }
 
 func conversationOf(s *api.Session) *conversation {
-	c := &conversation{ID: conversationPrefix + s.ID.String(), Object: "conversation", CreatedAt: s.ID.Time().Unix(), Metadata: turns.Raw(`{}`)}
+	c := &conversation{ID: wire.ConversationPrefix + s.ID.String(), Object: "conversation", CreatedAt: s.ID.Time().Unix(), Metadata: turns.Raw(`{}`)}
 	var m conversationMeta
 	if s.Meta.Kind() == '{' && json.Unmarshal(s.Meta, &m) == nil && m.Metadata.Kind() == '{' {
 		c.Metadata = m.Metadata
@@ -74,44 +76,44 @@ func conversationOf(s *api.Session) *conversation {
 
 // findConversation returns the session of a conversation that was not deleted. What is
 // another agent's looks like what never was.
-func (d *Door) findConversation(ctx context.Context, client *api.Client, id string) (*api.Session, error) {
-	session, err := parseConversationID(id)
+func (d *Server) findConversation(ctx context.Context, client *api.Client, id string) (*api.Session, error) {
+	session, err := place.ParseConversationID(id)
 	if err != nil {
 		return nil, err
 	}
 	s, err := client.Session(ctx, session)
 	if err != nil {
-		return nil, conversationFault(err)
+		return nil, place.ConversationFault(err)
 	}
 	if s.State != "open" && s.State != "paused" {
-		return nil, errNoConversation
+		return nil, place.ErrNoConversation
 	}
 	return s, nil
 }
 
-func (d *Door) postConversation(w http.ResponseWriter, r *http.Request) {
+func (d *Server) postConversation(w http.ResponseWriter, r *http.Request) {
 	req, err := d.readConversation(w, r)
 	if err != nil {
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
 	client := d.client(caller(r))
 	in, err := d.parseItems(r, client, req.Items)
 	if err != nil {
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
 	create := api.CreateSession{}
 	create.Meta = req.meta()
 	s, err := client.Create(r.Context(), create)
-	if err == nil && len(in.messages) > 0 {
+	if err == nil && len(in.Messages) > 0 {
 		_, err = addItems(r.Context(), client, s.ID, in)
 	}
 	if err != nil {
-		refuse(w, inputFault(err))
+		wire.Refuse(w, place.InputFault(err))
 		return
 	}
-	reply(w, http.StatusOK, conversationOf(s))
+	wire.Reply(w, http.StatusOK, conversationOf(s))
 }
 
 // conversationCall is a request on a conversation that is there.
@@ -123,7 +125,7 @@ type conversationCall struct {
 }
 
 // onConversation makes a handler of what answers a request on a conversation.
-func (d *Door) onConversation(answer func(conversationCall) (any, error)) http.HandlerFunc {
+func (d *Server) onConversation(answer func(conversationCall) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		client := d.client(caller(r))
 		var out any
@@ -132,24 +134,24 @@ func (d *Door) onConversation(answer func(conversationCall) (any, error)) http.H
 			out, err = answer(conversationCall{w, r, client, s})
 		}
 		if err != nil {
-			refuse(w, inputFault(err))
+			wire.Refuse(w, place.InputFault(err))
 			return
 		}
-		reply(w, http.StatusOK, out)
+		wire.Reply(w, http.StatusOK, out)
 	}
 }
 
-func (d *Door) getConversation(c conversationCall) (any, error) {
+func (d *Server) getConversation(c conversationCall) (any, error) {
 	return conversationOf(c.session), nil
 }
 
-func (d *Door) setConversation(c conversationCall) (any, error) {
+func (d *Server) setConversation(c conversationCall) (any, error) {
 	req, err := d.readConversation(c.w, c.r)
 	if err != nil {
 		return nil, err
 	}
 	if req.Metadata.Kind() != '{' {
-		return nil, withCode("missing_required_parameter", invalid("metadata", "The member 'metadata' is missing."))
+		return nil, wire.WithCode("missing_required_parameter", wire.Invalid("metadata", "The member 'metadata' is missing."))
 	}
 	s, err := c.client.Set(c.r.Context(), c.session.ID, api.SetSession{SessionSettings: api.SessionSettings{Meta: req.meta()}})
 	if err != nil {
@@ -159,7 +161,7 @@ func (d *Door) setConversation(c conversationCall) (any, error) {
 }
 
 // deleteConversation closes the session. Its turns stay, until they are erased.
-func (d *Door) deleteConversation(c conversationCall) (any, error) {
+func (d *Server) deleteConversation(c conversationCall) (any, error) {
 	_, err := c.client.Close(c.r.Context(), c.session.ID, api.CloseSession{})
 	return struct {
 		ID      string `json:"id"`
@@ -169,31 +171,31 @@ func (d *Door) deleteConversation(c conversationCall) (any, error) {
 }
 
 // parseItems reads items that a client adds.
-func (d *Door) parseItems(r *http.Request, client *api.Client, items []turns.Raw) (*input, error) {
+func (d *Server) parseItems(r *http.Request, client *api.Client, items []turns.Raw) (*wire.Input, error) {
 	if len(items) == 0 {
-		return new(input), nil
+		return new(wire.Input), nil
 	}
-	b := d.places.place(caller(r), client, new(CreateRequest))
-	return parseInput(encode(items), d.resolver(r.Context(), b))
+	b := d.places.New(caller(r), client, new(wire.CreateRequest))
+	return wire.ParseInput(wire.Encode(items), d.resolver(r.Context(), b))
 }
 
 // addItems appends items as a turn, and returns them as a client reads them.
-func addItems(ctx context.Context, client *api.Client, session turns.ID, in *input) ([]Item, error) {
+func addItems(ctx context.Context, client *api.Client, session turns.ID, in *wire.Input) ([]wire.Item, error) {
 	id := api.NewID()
-	meta := encode(metaOf[requestMeta]{Responses: &requestMeta{Version: metaVersion, Items: in.marks()}})
-	if _, err := client.Append(ctx, session, api.AppendTurn{ID: id, Messages: in.messages, Meta: meta}); err != nil {
+	meta := wire.Encode(wire.MetaOf[wire.RequestMeta]{Responses: &wire.RequestMeta{Version: wire.MetaVersion, Items: in.Marks()}})
+	if _, err := client.Append(ctx, session, api.AppendTurn{ID: id, Messages: in.Messages, Meta: meta}); err != nil {
 		return nil, err
 	}
-	return inputItems(turns.Ref{Session: session, Turn: id}, in.messages, in.marks()), nil
+	return wire.InputItems(turns.Ref{Session: session, Turn: id}, in.Messages, in.Marks()), nil
 }
 
-func (d *Door) postItems(c conversationCall) (any, error) {
+func (d *Server) postItems(c conversationCall) (any, error) {
 	req, err := d.readConversation(c.w, c.r)
 	if err != nil {
 		return nil, err
 	}
 	if len(req.Items) == 0 {
-		return nil, withCode("missing_required_parameter", invalid("items", "The member 'items' is missing or empty."))
+		return nil, wire.WithCode("missing_required_parameter", wire.Invalid("items", "The member 'items' is missing or empty."))
 	}
 	in, err := d.parseItems(c.r, c.client, req.Items)
 	if err != nil {
@@ -208,28 +210,28 @@ func (d *Door) postItems(c conversationCall) (any, error) {
 
 // turnItems are the items of a turn, in order. A turn that holds the beginning of another
 // one's input has none of its own.
-func turnItems(ctx context.Context, client *api.Client, t *api.Turn) ([]Item, error) {
+func turnItems(ctx context.Context, client *api.Client, t *api.Turn) ([]wire.Item, error) {
 	ref := turns.Ref{Session: t.Session, Turn: t.ID}
-	meta := readMeta[requestMeta](t.Meta)
+	meta := wire.ReadMeta[wire.RequestMeta](t.Meta)
 	switch {
 	case meta == nil:
-		meta = new(requestMeta)
+		meta = new(wire.RequestMeta)
 	case !meta.PartOf.IsZero():
 		return nil, nil
 	}
 	if meta.Items == nil {
 		for i := range t.Messages {
-			meta.Items = append(meta.Items, mark{Type: "message", Parts: len(t.Messages[i].Parts)})
+			meta.Items = append(meta.Items, wire.Mark{Type: "message", Parts: len(t.Messages[i].Parts)})
 		}
 	}
-	items, err := inputOf(ctx, client, t, meta)
+	items, err := place.InputOf(ctx, client, t, meta)
 	if err != nil || t.Response == nil {
 		return items, err
 	}
 	if len(t.Messages) == 0 && t.Parent != nil { // an answer: its items have the ids of the response
 		ref.Turn = *t.Parent
-		if answerID(ref.Turn) != t.ID {
-			request, err := normalAt(ctx, client, t.Session, ref.Turn)
+		if wire.AnswerID(ref.Turn) != t.ID {
+			request, err := place.NormalAt(ctx, client, t.Session, ref.Turn)
 			if err != nil {
 				return nil, err
 			}
@@ -238,12 +240,12 @@ func turnItems(ctx context.Context, client *api.Client, t *api.Turn) ([]Item, er
 			}
 		}
 	}
-	return append(items, answerItems(ref, t.Response, readMeta[answerMeta](t.Meta), true)...), nil
+	return append(items, wire.AnswerItems(ref, t.Response, wire.ReadMeta[wire.AnswerMeta](t.Meta), true)...), nil
 }
 
 // eachItem passes the items of a conversation to visit, until it returns false. What was
 // deleted is left out.
-func eachItem(ctx context.Context, client *api.Client, session turns.ID, order string, visit func(Item) bool) error {
+func eachItem(ctx context.Context, client *api.Client, session turns.ID, order string, visit func(wire.Item) bool) error {
 	deleted, err := deletedOf(ctx, client, session)
 	if err != nil {
 		return err
@@ -276,18 +278,18 @@ func eachItem(ctx context.Context, client *api.Client, session turns.ID, order s
 
 // itemKey names an item of a conversation among what was deleted.
 func itemKey(session turns.ID, item string) string {
-	return conversationPrefix + session.String() + "/" + item
+	return wire.ConversationPrefix + session.String() + "/" + item
 }
 
-func (d *Door) getItems(c conversationCall) (any, error) {
+func (d *Server) getItems(c conversationCall) (any, error) {
 	p, err := readPage(c.r.URL.Query())
 	if err != nil {
 		return nil, err
 	}
-	var items []Item
+	var items []wire.Item
 	found := p.after == ""
 	if c.session.Head != nil {
-		err = eachItem(c.r.Context(), c.client, c.session.ID, p.order, func(it Item) bool {
+		err = eachItem(c.r.Context(), c.client, c.session.ID, p.order, func(it wire.Item) bool {
 			if !found {
 				found = idOf(it) == p.after
 				return true
@@ -305,13 +307,13 @@ func (d *Door) getItems(c conversationCall) (any, error) {
 	return listOf(items[:min(p.limit, len(items))], len(items) > p.limit), nil
 }
 
-var errNoItem = &Error{Status: http.StatusNotFound, Type: notFoundType, Code: "item_not_found", Message: "The item was not found.", Param: "item_id"}
+var errNoItem = &wire.Error{Status: http.StatusNotFound, Type: wire.NotFoundType, Code: "item_not_found", Message: "The item was not found.", Param: "item_id"}
 
 // item finds the item of a conversation that a request names.
-func (c conversationCall) item() (it Item, err error) {
+func (c conversationCall) item() (it wire.Item, err error) {
 	if c.session.Head != nil {
 		want := c.r.PathValue("item")
-		err = eachItem(c.r.Context(), c.client, c.session.ID, "desc", func(at Item) bool {
+		err = eachItem(c.r.Context(), c.client, c.session.ID, "desc", func(at wire.Item) bool {
 			if idOf(at) == want {
 				it = at
 			}
@@ -324,11 +326,11 @@ func (c conversationCall) item() (it Item, err error) {
 	return it, err
 }
 
-func (d *Door) getItem(c conversationCall) (any, error) { return c.item() }
+func (d *Server) getItem(c conversationCall) (any, error) { return c.item() }
 
-// deleteItem hides an item from this door. The turn stays, and the model sees it: a context
+// deleteItem hides an item from this server. The turn stays, and the model sees it: a context
 // is what was said.
-func (d *Door) deleteItem(c conversationCall) (any, error) {
+func (d *Server) deleteItem(c conversationCall) (any, error) {
 	it, err := c.item()
 	if err != nil {
 		return nil, err

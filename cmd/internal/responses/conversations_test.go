@@ -154,7 +154,7 @@ func TestAListOfItemsAsksTheLedgerAFewTimes(t *testing.T) {
 	defer nc.Close()
 	client := api.NewClient(nc, "default", "main")
 	r.config.Client = func(web.Caller) *api.Client { return client }
-	r.crash() // the next door asks through a connection of its own
+	r.crash() // the next server asks through a connection of its own
 	id := r.ok("POST", "/v1/conversations", "")["id"].(string)
 	items := `{"items":[` + strings.Repeat(`{"role":"user","content":"x"},`, 19) + `{"role":"user","content":"x"}]}`
 	for range 5 {

@@ -5,28 +5,31 @@ import (
 	"errors"
 	"net/http"
 
+	"nexus/cmd/internal/responses/run"
+	"nexus/cmd/internal/responses/stream"
+	"nexus/cmd/internal/responses/wire"
 	"nexus/cmd/internal/web"
 	"nexus/turns"
 )
 
 // post is POST /v1/responses.
-func (d *Door) post(w http.ResponseWriter, r *http.Request) {
+func (d *Server) post(w http.ResponseWriter, r *http.Request) {
 	body, done, err := d.readBody(w, r)
 	if err != nil {
 		done()
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
-	req, err := parseCreate(body)
+	req, err := wire.ParseCreate(body)
 	if err != nil {
 		done()
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
-	req.done = done
-	if err := req.readHeader(r.Header); err != nil {
+	req.Done = done
+	if err := req.ReadHeader(r.Header); err != nil {
 		done()
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
 	req.Key = r.Header.Get("Idempotency-Key")
@@ -34,22 +37,22 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request) {
 	f, err := d.begin(r.Context(), caller(r), req)
 	if err != nil {
 		done()
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
-	defer f.leave()
-	if f.request != req { // one that is there already; else done is called at its end
+	defer f.Leave()
+	if f.Request != req { // one that is there already; else done is called at its end
 		done()
 	}
-	if req.inBackground() && !req.streams() {
-		reply(w, http.StatusOK, f.now())
+	if req.InBackground() && !req.Streams() {
+		wire.Reply(w, http.StatusOK, f.Now())
 		return
 	}
-	if !req.streams() {
-		if res, err := f.wait(r.Context()); err != nil {
+	if !req.Streams() {
+		if res, err := f.Wait(r.Context()); err != nil {
 			d.endRefused(w, err)
 		} else {
-			reply(w, http.StatusOK, res)
+			wire.Reply(w, http.StatusOK, res)
 		}
 		return
 	}
@@ -60,21 +63,21 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request) {
 func allowWait(w http.ResponseWriter) { _ = http.NewResponseController(w).SetWriteDeadline(noDeadline) }
 
 // endRefused refuses, or breaks the connection off where there is no outcome yet.
-func (d *Door) endRefused(w http.ResponseWriter, err error) {
-	if errors.Is(err, errClosing) {
+func (d *Server) endRefused(w http.ResponseWriter, err error) {
+	if errors.Is(err, wire.ErrClosing) {
 		panic(http.ErrAbortHandler)
 	}
-	refuse(w, err)
+	wire.Refuse(w, err)
 }
 
 // stream sends the events of f after number after, and what comes.
-func (d *Door) stream(w http.ResponseWriter, r *http.Request, f *flight, after int) {
-	s := &sse{w: w}
-	s.begin()
+func (d *Server) stream(w http.ResponseWriter, r *http.Request, f *run.Flight, after int) {
+	s := &stream.Sse{W: w}
+	s.Begin()
 	_ = http.NewResponseController(w).Flush()
-	err := f.follow(r.Context(), after, s.send, s.keepAlive)
+	err := f.Follow(r.Context(), after, s.Send, s.KeepAlive)
 	if err == nil {
-		err = s.end()
+		err = s.End()
 	}
 	if err != nil {
 		panic(http.ErrAbortHandler) // so that the client sees that the stream was cut
@@ -83,27 +86,27 @@ func (d *Door) stream(w http.ResponseWriter, r *http.Request, f *flight, after i
 
 // result is what a request came to.
 type result struct {
-	Response *Response
+	Response *wire.Response
 	// Messages are those that a continuation begins with: what was asked and answered.
 	Messages []turns.Message
 }
 
 // create answers a request and passes each event to sink, which may be nil. A failed
 // response is an *[Error], whose events sink has seen.
-func (d *Door) create(ctx context.Context, c web.Caller, r *CreateRequest, sink func(Event) error) (*result, error) {
+func (d *Server) create(ctx context.Context, c web.Caller, r *wire.CreateRequest, sink func(stream.Event) error) (*result, error) {
 	f, err := d.begin(ctx, c, r)
 	if err != nil {
 		return nil, err
 	}
-	defer f.leave()
+	defer f.Leave()
 	if sink != nil {
-		if err := f.follow(ctx, -1, sink, nil); err != nil {
+		if err := f.Follow(ctx, -1, sink, nil); err != nil {
 			return nil, err
 		}
 	}
-	res, err := f.wait(ctx)
+	res, err := f.Wait(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &result{res, f.messages()}, nil
+	return &result{res, f.Messages()}, nil
 }

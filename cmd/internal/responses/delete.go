@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -19,7 +20,7 @@ func deletedID(response string) turns.ID {
 
 func isDeleted(ctx context.Context, client *api.Client, response string) (bool, error) {
 	_, err := client.Event(ctx, api.GetEvent{Channel: deletedChannel, ID: deletedID(response)})
-	if ofCode(err, api.NotFound) {
+	if wire.OfCode(err, api.NotFound) {
 		return false, nil
 	}
 	return err == nil, err
@@ -33,7 +34,7 @@ func deletedItems(session turns.ID) string { return deletedChannel + "." + sessi
 func deletedOf(ctx context.Context, client *api.Client, session turns.ID) (map[turns.ID]bool, error) {
 	out := make(map[turns.ID]bool)
 	for e, err := range client.Events(ctx, api.ListEvents{Channel: deletedItems(session)}) {
-		if ofCode(err, api.NotFound) {
+		if wire.OfCode(err, api.NotFound) {
 			break
 		}
 		if err != nil {
@@ -46,28 +47,28 @@ func deletedOf(ctx context.Context, client *api.Client, session turns.ID) (map[t
 
 // hide notes in a channel that what has a name, a response or an item, was deleted.
 func hide(ctx context.Context, client *api.Client, channel, name, kind string) error {
-	_, err := client.AppendEvent(ctx, api.AppendEvent{ID: deletedID(name), Channel: channel, Kind: "responses.deleted", Body: encode(map[string]string{kind: name})})
+	_, err := client.AppendEvent(ctx, api.AppendEvent{ID: deletedID(name), Channel: channel, Kind: "responses.deleted", Body: wire.Encode(map[string]string{kind: name})})
 	return err
 }
 
 // delete is DELETE /v1/responses/{id}. It is durable on return.
-func (d *Door) delete(w http.ResponseWriter, r *http.Request) {
+func (d *Server) delete(w http.ResponseWriter, r *http.Request) {
 	id, client := r.PathValue("id"), d.client(caller(r))
 	v, err := d.load(r.Context(), client, id, loadWhole)
 	if err != nil {
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
 	if v.live != nil {
-		refuse(w, &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "response_in_progress", Message: "The response is in progress; cancel it first.", Final: true})
+		wire.Refuse(w, &wire.Error{Status: http.StatusConflict, Type: wire.InvalidRequest, Code: "response_in_progress", Message: "The response is in progress; cancel it first.", Final: true})
 		return
 	}
 	if err := hide(r.Context(), client, deletedChannel, id, "response"); err != nil {
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
-	d.spools.remove(id)
-	reply(w, http.StatusOK, struct {
+	d.spools.Remove(id)
+	wire.Reply(w, http.StatusOK, struct {
 		ID      string `json:"id"`
 		Object  string `json:"object"`
 		Deleted bool   `json:"deleted"`

@@ -3,9 +3,9 @@
 // answer's, whose id follows from the first. previous_response_id names the turn that the
 // next one follows; one that is not the head is forked.
 //
-// A [Door] is a client of the service like every other: it appends through an [api.Client],
+// A [Server] is a client of the service like every other: it appends through an [api.Client],
 // and asks models through [provider.Client]. The daemon gives it both, and puts
-// [Door.Handler] behind the guard of package web. It imports neither the engine nor a
+// [Server.Handler] behind the guard of package web. It imports neither the engine nor a
 // projection.
 //
 // # What a crash leaves
@@ -36,11 +36,11 @@
 // its file keeps how it ended for 30 days, and the head of the session goes back to the turn
 // before.
 //
-// Begin at [Door.Handler] in door.go, then create.go: a request becomes a beginning, which
-// target.go gives its place, known.go what is new of its input, store.go its turn, manage.go a
-// compaction where the request asks for one, and ask.go its question to the model; the beginning
-// becomes a flight (flight.go), whose run has the order above (run.go). retry.go has keys,
-// meta.go what the turns say, stream.go makes events and makes them again, spool.go has the
-// sealed file, settings.go the instructions and tools of a call, memory.go what all responses may
-// use together, input.go reads items and items.go writes them, get.go reads a response.
+// # Rooms
+//
+// Lowest first: wire (requests, items, errors), stream (events and their file), place (which
+// turn a request follows, and its storing), run (the model's answer). Each imports only those
+// before it. socket (WebSockets) and window (compaction items) stand beside them. This package
+// is the HTTP on top: begin at [Server.Handler] in server.go, then begin.go, where a request gets
+// its place, its turn and its flight. get.go reads a response.
 package responses

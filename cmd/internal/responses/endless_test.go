@@ -37,7 +37,7 @@ func TestEndlessAnswersLeaveABoundedSealedFolder(t *testing.T) {
 		return endless{r.model}, name, err
 	}
 	r.config.Streams, r.config.SpoolBytes = most/4, most
-	r.crash() // the next door has it
+	r.crash() // the next server has it
 	var wg sync.WaitGroup
 	ids := make([]string, many)
 	for i := range many {

@@ -32,8 +32,8 @@ func TestEndsOfPathsAreKnownAcrossTurnsOfOthers(t *testing.T) {
 	}
 }
 
-// A turn whose meta imitates the door's shows nobody what is not theirs, and costs no more
-// than one of the door's.
+// A turn whose meta imitates the server's shows nobody what is not theirs, and costs no more
+// than one of the server's.
 func TestForgedEndsAreHarmless(t *testing.T) {
 	r := newRig(t)
 	other := r.ledger.For("default", "other")

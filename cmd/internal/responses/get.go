@@ -11,6 +11,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus/cmd/internal/responses/place"
+	"nexus/cmd/internal/responses/run"
+	"nexus/cmd/internal/responses/stream"
+	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -21,15 +25,15 @@ var noDeadline time.Time
 type view struct {
 	ref        turns.Ref
 	turn       *api.Turn // of the request
-	meta       *requestMeta
+	meta       *wire.RequestMeta
 	answer     *api.Turn // nil: there is none
-	answerMeta *answerMeta
-	live       *flight // nil: this daemon does not generate it
-	head       *spoolHead
-	events     []Event // of its file
+	answerMeta *wire.AnswerMeta
+	live       *run.Flight // nil: this daemon does not generate it
+	head       *stream.SpoolHead
+	events     []stream.Event // of its file
 	now        time.Time
 	mine       bool // this daemon began it
-	echo       *Response
+	echo       *wire.Response
 }
 
 // How much load reads.
@@ -40,48 +44,48 @@ const (
 
 // load reads a response. What is another agent's, what was deleted and what never was are
 // refused alike.
-func (d *Door) load(ctx context.Context, client *api.Client, id string, what int) (*view, error) {
-	ref, ok := parseResponseID(id)
+func (d *Server) load(ctx context.Context, client *api.Client, id string, what int) (*view, error) {
+	ref, ok := wire.ParseResponseID(id)
 	if !ok {
-		return nil, errNoResponse(id)
+		return nil, wire.ErrNoResponse(id)
 	}
 	v := &view{ref: ref, now: d.cfg.Now()}
 	var err error
 	if v.turn, err = client.Turn(ctx, ref.Session, ref.Turn); err != nil {
-		if ofCode(err, api.NotFound, api.Malformed) {
-			return nil, errNoResponse(id)
+		if wire.OfCode(err, api.NotFound, api.Malformed) {
+			return nil, wire.ErrNoResponse(id)
 		}
 		return nil, err
 	}
 	// The turn may be one that the session inherits: the response is that of its own session.
-	if v.meta = readMeta[requestMeta](v.turn.Meta); v.meta == nil || v.meta.Echo == nil || v.turn.Session != ref.Session {
-		return nil, errNoResponse(id)
+	if v.meta = wire.ReadMeta[wire.RequestMeta](v.turn.Meta); v.meta == nil || v.meta.Echo == nil || v.turn.Session != ref.Session {
+		return nil, wire.ErrNoResponse(id)
 	}
 	if what == loadWhole && !v.meta.Echo.Store {
-		return nil, errNoResponse(id)
+		return nil, wire.ErrNoResponse(id)
 	}
 	if gone, err := isDeleted(ctx, client, id); err != nil || gone {
 		if err == nil {
-			err = errNoResponse(id)
+			err = wire.ErrNoResponse(id)
 		}
 		return nil, err
 	}
-	v.live, v.mine = d.runs.find(id), v.meta.Door == d.places.ID
-	v.answer, err = client.Turn(ctx, ref.Session, answerID(ref.Turn))
+	v.live, v.mine = d.runs.Find(id), v.meta.Server == d.places.ID
+	v.answer, err = client.Turn(ctx, ref.Session, wire.AnswerID(ref.Turn))
 	switch {
 	case err == nil:
-		if v.answerMeta = readMeta[answerMeta](v.answer.Meta); v.answerMeta == nil || v.answer.Response == nil {
+		if v.answerMeta = wire.ReadMeta[wire.AnswerMeta](v.answer.Meta); v.answerMeta == nil || v.answer.Response == nil {
 			return nil, fmt.Errorf("%w: the answer of %s says nothing of its response", turns.ErrCorrupt, id)
 		}
 		if v.live == nil {
-			d.spools.remove(id) // a crash came between the commit and this
+			d.spools.Remove(id) // a crash came between the commit and this
 		}
-	case !ofCode(err, api.NotFound):
+	case !wire.OfCode(err, api.NotFound):
 		return nil, err
 	default:
 		v.answer = nil
 		if v.live == nil {
-			if v.head, v.events, err = d.spools.read(id); err != nil {
+			if v.head, v.events, err = d.spools.Read(id); err != nil {
 				return nil, err
 			}
 		}
@@ -90,7 +94,7 @@ func (d *Door) load(ctx context.Context, client *api.Client, id string, what int
 }
 
 // earlier is what a request that follows a response has to know of it.
-func (d *Door) earlier(ctx context.Context, client *api.Client, id string, all bool) (e Earlier, err error) {
+func (d *Server) earlier(ctx context.Context, client *api.Client, id string, all bool) (e place.Earlier, err error) {
 	what := loadWhole
 	if all {
 		what = loadAny
@@ -99,22 +103,22 @@ func (d *Door) earlier(ctx context.Context, client *api.Client, id string, all b
 	if err != nil {
 		return e, err
 	}
-	e = Earlier{Session: v.ref.Session, Here: v.live != nil, Began: time.Time(v.turn.Recorded)}
+	e = place.Earlier{Session: v.ref.Session, Here: v.live != nil, Began: time.Time(v.turn.Recorded)}
 	if v.answer != nil {
 		e.Answer = v.answer.ID
 		return e, nil
 	}
 	status := v.status()
-	e.Open = status == inProgress || status == queued
+	e.Open = status == wire.InProgress || status == wire.Queued
 	return e, nil
 }
 
 // repeat fills in the members of the request that were too large for the turn's meta.
 func (v *view) repeat(ctx context.Context, client *api.Client) error {
 	echo := *v.meta.Echo
-	echo.Output = []Item{}
+	echo.Output = []wire.Item{}
 	v.echo = &echo
-	echo.Nexus = &Nexus{Session: v.ref.Session, Turn: v.ref.Turn, Depth: v.turn.Depth, ForkedFrom: v.meta.Forked}
+	echo.Nexus = &wire.Nexus{Session: v.ref.Session, Turn: v.ref.Turn, Depth: v.turn.Depth, ForkedFrom: v.meta.Forked}
 	if !v.meta.CutTools && !v.meta.CutText {
 		return nil
 	}
@@ -128,7 +132,7 @@ func (v *view) repeat(ctx context.Context, client *api.Client) error {
 	}
 	if v.meta.CutTools {
 		for _, t := range cx.Tools {
-			echo.Tools = append(echo.Tools, echoTool(t))
+			echo.Tools = append(echo.Tools, wire.EchoTool(t))
 		}
 	}
 	var sections []turns.Section
@@ -146,37 +150,37 @@ func (v *view) lost() int {
 	if v.head == nil {
 		return 1 // another daemon's, or that of a disk that is gone
 	}
-	f := fold(v.events)
+	f := stream.Fold(v.events)
 	switch {
 	case len(v.events) == 0 && v.meta.Echo.Store: // the model was not asked
 		return v.head.Lost
-	case f.terminal && !slices.ContainsFunc(f.items, isOfModel) && f.response.Error != nil && !contains([]string{"lost", "timeout", "invalid_answer", codeTooLarge, errMemory.Code}, f.response.Error.Code):
+	case f.Terminal && !slices.ContainsFunc(f.Items, isOfModel) && f.Response.Error != nil && !wire.Contains([]string{"lost", "timeout", "invalid_answer", wire.CodeTooLarge, run.ErrMemory.Code}, f.Response.Error.Code):
 		return v.head.Lost // the provider refused
 	}
 	return v.head.Lost + 1
 }
 
 // response is the response as it is.
-func (v *view) response(encrypted bool) *Response {
+func (v *view) response(encrypted bool) *wire.Response {
 	switch {
 	case v.answer != nil:
-		return finalResponse(v.echo, v.ref, v.answer, v.answerMeta, encrypted || v.meta.Encrypt, true)
+		return run.FinalResponse(v.echo, v.ref, v.answer, v.answerMeta, encrypted || v.meta.Encrypt, true)
 	case v.live != nil:
-		return v.live.now()
-	case v.head == nil && !v.mine && v.now.Sub(time.Time(v.turn.Recorded)) < maxGeneration:
+		return v.live.Now()
+	case v.head == nil && !v.mine && v.now.Sub(time.Time(v.turn.Recorded)) < place.MaxGeneration:
 		return v.echo // another daemon may be at it
 	}
-	f := fold(v.events)
-	if f.terminal {
-		return f.response
+	f := stream.Fold(v.events)
+	if f.Terminal {
+		return f.Response
 	}
 	out := *v.echo
-	out.Status, out.Output = failed, f.items
+	out.Status, out.Output = wire.Failed, f.Items
 	if out.Output == nil {
-		out.Output = []Item{}
+		out.Output = []wire.Item{}
 	}
-	e := errLost()
-	out.Error = &responseError{e.Code, e.Message}
+	e := wire.ErrLost()
+	out.Error = &wire.ResponseError{Code: e.Code, Message: e.Message}
 	n := *out.Nexus
 	n.LostAnswers = v.lost()
 	out.Nexus = &n
@@ -185,95 +189,91 @@ func (v *view) response(encrypted bool) *Response {
 
 // follow passes on the events after number after: those of the answer's turn, of the file,
 // or those that come; idle is called where none came for a while.
-func (v *view) follow(ctx context.Context, after int, encrypted bool, sink func(Event) error, idle func() error) error {
-	later := func(e Event) error {
+func (v *view) follow(ctx context.Context, after int, encrypted bool, sink func(stream.Event) error, idle func() error) error {
+	later := func(e stream.Event) error {
 		if e.Seq <= after {
 			return nil
 		}
 		return sink(e)
 	}
 	if v.live != nil {
-		return v.live.follow(ctx, after, sink, idle)
+		return v.live.Follow(ctx, after, sink, idle)
 	}
 	if v.answer == nil {
 		return v.rest(later)
 	}
-	em := newEmitter(v.ref, toolChoice{}, encrypted || v.meta.Encrypt, later)
-	em.front = frontItem(v.ref, v.answerMeta.Sealed)
-	if err := em.announce(v.echo, v.echo.Background); err != nil {
+	em := stream.NewEmitter(v.ref, wire.ToolChoice{}, encrypted || v.meta.Encrypt, later)
+	em.Front = wire.FrontItem(v.ref, v.answerMeta.Sealed)
+	if err := em.Announce(v.echo, v.echo.Background); err != nil {
 		return err
 	}
-	if err := em.replay(v.answer.Response, v.answerMeta.Items, v.answerMeta.Ops); err != nil {
+	if err := em.Replay(v.answer.Response, v.answerMeta.Items, v.answerMeta.Ops); err != nil {
 		return err
 	}
-	return em.lifecycle("response."+v.answerMeta.Status, v.response(encrypted))
+	return em.Lifecycle("response."+v.answerMeta.Status, v.response(encrypted))
 }
 
 // rest passes on the events of the file of a response without an answer. One that was cut
 // off ends in the events of a failure, under the numbers that follow.
-func (v *view) rest(sink func(Event) error) error {
+func (v *view) rest(sink func(stream.Event) error) error {
 	for _, e := range v.events {
 		if err := sink(e); err != nil {
 			return err
 		}
 	}
-	if fold(v.events).terminal {
+	if stream.Fold(v.events).Terminal {
 		return nil
 	}
 	r := v.response(false)
-	if r.Status != failed { // another daemon's
-		return &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "response_elsewhere", Message: "Another server generates this response; poll it."}
+	if r.Status != wire.Failed { // another daemon's
+		return &wire.Error{Status: http.StatusConflict, Type: wire.InvalidRequest, Code: "response_elsewhere", Message: "Another server generates this response; poll it."}
 	}
-	em := newEmitter(v.ref, toolChoice{}, false, sink)
-	em.seq = nextSeq(v.events)
-	return em.fail(errLost(), r)
+	em := stream.NewEmitter(v.ref, wire.ToolChoice{}, false, sink)
+	em.Seq = stream.NextSeq(v.events)
+	return em.Fail(wire.ErrLost(), r)
 }
 
 // finished is the flight of a response that has ended.
-func (d *Door) finished(owner string, v *view) (*flight, error) {
-	f := &flight{runs: d.runs, memory: d.runs.memory.open(owner, func() {}), recorded: true, quiet: true, echo: v.echo, ref: v.ref, grew: make(chan struct{}), ended: true, final: v.response(false), users: 1}
-	err := v.follow(context.Background(), -1, false, f.emit, nil)
-	if err != nil {
-		f.memory.close()
-		return nil, err
-	}
-	return f, nil
+func (d *Server) finished(owner string, v *view) (*run.Flight, error) {
+	return d.runs.Ended(owner, v.ref, v.echo, v.response(false), func(sink func(stream.Event) error) error {
+		return v.follow(context.Background(), -1, false, sink, nil)
+	})
 }
 
 // get is GET /v1/responses/{id}.
-func (d *Door) get(w http.ResponseWriter, r *http.Request) {
+func (d *Server) get(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	v, err := d.load(r.Context(), d.client(caller(r)), r.PathValue("id"), loadWhole)
 	if err != nil {
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
 	include := append(q["include"], q["include[]"]...)
 	encrypted := slices.Contains(include, "reasoning.encrypted_content")
 	if q.Get("stream") != "true" {
 		if q.Has("starting_after") {
-			refuse(w, invalid("starting_after", "starting_after is for stream=true."))
+			wire.Refuse(w, wire.Invalid("starting_after", "starting_after is for stream=true."))
 			return
 		}
-		reply(w, http.StatusOK, v.response(encrypted))
+		wire.Reply(w, http.StatusOK, v.response(encrypted))
 		return
 	}
 	after := -1
 	if s := q.Get("starting_after"); s != "" {
 		if after, err = strconv.Atoi(s); err != nil || after < 0 {
-			refuse(w, invalid("starting_after", "starting_after is the sequence_number of an event."))
+			wire.Refuse(w, wire.Invalid("starting_after", "starting_after is the sequence_number of an event."))
 			return
 		}
 	}
-	if v.answer == nil && v.live == nil && v.response(false).Status == inProgress {
-		refuse(w, v.rest(func(Event) error { return nil }))
+	if v.answer == nil && v.live == nil && v.response(false).Status == wire.InProgress {
+		wire.Refuse(w, v.rest(func(stream.Event) error { return nil }))
 		return
 	}
-	s := &sse{w: w}
-	s.begin()
+	s := &stream.Sse{W: w}
+	s.Begin()
 	_ = http.NewResponseController(w).Flush()
-	if err = v.follow(r.Context(), after, encrypted, s.send, s.keepAlive); err == nil {
-		err = s.end()
+	if err = v.follow(r.Context(), after, encrypted, s.Send, s.KeepAlive); err == nil {
+		err = s.End()
 	}
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -281,35 +281,35 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request) {
 }
 
 // inputItems is GET /v1/responses/{id}/input_items: the new input of the response.
-func (d *Door) inputItems(w http.ResponseWriter, r *http.Request) {
+func (d *Server) inputItems(w http.ResponseWriter, r *http.Request) {
 	v, err := d.load(r.Context(), d.client(caller(r)), r.PathValue("id"), loadWhole)
 	if err != nil {
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
 	p, err := readPage(r.URL.Query())
-	var items []Item
+	var items []wire.Item
 	if err == nil {
-		items, err = inputOf(r.Context(), d.client(caller(r)), v.turn, v.meta)
+		items, err = place.InputOf(r.Context(), d.client(caller(r)), v.turn, v.meta)
 	}
 	var list *itemList
 	if err == nil {
 		list, err = p.cut(items)
 	}
 	if err != nil {
-		refuse(w, err)
+		wire.Refuse(w, err)
 		return
 	}
-	reply(w, http.StatusOK, list)
+	wire.Reply(w, http.StatusOK, list)
 }
 
 // itemList is a page of items.
 type itemList struct {
-	Object  string  `json:"object"`
-	Data    []Item  `json:"data"`
-	FirstID *string `json:"first_id"`
-	LastID  *string `json:"last_id"`
-	HasMore bool    `json:"has_more"`
+	Object  string      `json:"object"`
+	Data    []wire.Item `json:"data"`
+	FirstID *string     `json:"first_id"`
+	LastID  *string     `json:"last_id"`
+	HasMore bool        `json:"has_more"`
 }
 
 // itemPage is the part of a list of items that a request asks for.
@@ -323,28 +323,30 @@ func readPage(q url.Values) (p itemPage, err error) {
 	p = itemPage{limit: 20, order: "desc", after: q.Get("after")}
 	if s := q.Get("limit"); s != "" {
 		if p.limit, err = strconv.Atoi(s); err != nil || p.limit < 1 || p.limit > 100 {
-			return p, invalid("limit", "limit is from 1 to 100.")
+			return p, wire.Invalid("limit", "limit is from 1 to 100.")
 		}
 	}
 	if s := q.Get("order"); s != "" {
 		p.order = s
 	}
 	if p.order != "desc" && p.order != "asc" {
-		return p, invalid("order", "order is asc or desc.")
+		return p, wire.Invalid("order", "order is asc or desc.")
 	}
 	return p, nil
 }
 
-func errAfter(id string) *Error { return invalid("after", "No item has the id '%s'.", clip(id)) }
+func errAfter(id string) *wire.Error {
+	return wire.Invalid("after", "No item has the id '%s'.", wire.Clip(id))
+}
 
 // cut returns the page of items, which are in their order.
-func (p itemPage) cut(items []Item) (*itemList, error) {
+func (p itemPage) cut(items []wire.Item) (*itemList, error) {
 	items = slices.Clone(items)
 	if p.order == "desc" {
 		slices.Reverse(items)
 	}
 	if p.after != "" {
-		at := slices.IndexFunc(items, func(it Item) bool { return idOf(it) == p.after })
+		at := slices.IndexFunc(items, func(it wire.Item) bool { return idOf(it) == p.after })
 		if at < 0 {
 			return nil, errAfter(p.after)
 		}
@@ -354,8 +356,8 @@ func (p itemPage) cut(items []Item) (*itemList, error) {
 }
 
 // listOf is a page as a client reads it.
-func listOf(items []Item, more bool) *itemList {
-	out := &itemList{Object: "list", Data: append([]Item{}, items...), HasMore: more}
+func listOf(items []wire.Item, more bool) *itemList {
+	out := &itemList{Object: "list", Data: append([]wire.Item{}, items...), HasMore: more}
 	if n := len(items); n > 0 {
 		first, last := idOf(items[0]), idOf(items[n-1])
 		out.FirstID, out.LastID = &first, &last
@@ -364,14 +366,14 @@ func listOf(items []Item, more bool) *itemList {
 }
 
 // isOfModel reports whether an item of an output is the model's.
-func isOfModel(it Item) bool {
+func isOfModel(it wire.Item) bool {
 	var o struct {
 		Type string `json:"type"`
 	}
 	return json.Unmarshal(it, &o) != nil || o.Type != "compaction"
 }
 
-func idOf(it Item) string {
+func idOf(it wire.Item) string {
 	var o struct {
 		ID string `json:"id"`
 	}
@@ -379,27 +381,27 @@ func idOf(it Item) string {
 	return o.ID
 }
 
-// findItem returns the item of an id that this door gave.
-func (d *Door) findItem(ctx context.Context, client *api.Client, id string) (Item, error) {
-	ref, ok := parseItemID(id)
+// findItem returns the item of an id that this server gave.
+func (d *Server) findItem(ctx context.Context, client *api.Client, id string) (wire.Item, error) {
+	ref, ok := wire.ParseItemID(id)
 	if !ok {
-		return nil, errNoResponse(id)
+		return nil, wire.ErrNoResponse(id)
 	}
-	v, err := d.load(ctx, client, responseID(ref), loadWhole)
+	v, err := d.load(ctx, client, wire.ResponseID(ref), loadWhole)
 	if err != nil {
 		return nil, err
 	}
-	items, err := inputOf(ctx, client, v.turn, v.meta)
+	items, err := place.InputOf(ctx, client, v.turn, v.meta)
 	if err != nil {
 		return nil, err
 	}
 	if v.answer != nil {
-		items = append(items, answerItems(v.ref, v.answer.Response, v.answerMeta, true)...)
+		items = append(items, wire.AnswerItems(v.ref, v.answer.Response, v.answerMeta, true)...)
 	}
 	for _, it := range items {
 		if idOf(it) == id {
 			return it, nil
 		}
 	}
-	return nil, errNoResponse(id)
+	return nil, wire.ErrNoResponse(id)
 }

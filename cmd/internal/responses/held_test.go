@@ -120,8 +120,8 @@ func TestRefusedSettingsHoldNoSessionUp(t *testing.T) {
 	}
 }
 
-// ask is a request that is given to a door without a network, so that its context is known.
-func (r *rig) ask(ctx context.Context, d *responses.Door, body string) *httptest.ResponseRecorder {
+// ask is a request that is given to a server without a network, so that its context is known.
+func (r *rig) ask(ctx context.Context, d *responses.Server, body string) *httptest.ResponseRecorder {
 	q := httptest.NewRequestWithContext(ctx, "POST", "/v1/responses", strings.NewReader(body))
 	q.Header.Set("Content-Type", "application/json")
 	q.Header.Set("X-Nexus-Session", "desk")
@@ -132,9 +132,9 @@ func (r *rig) ask(ctx context.Context, d *responses.Door, body string) *httptest
 	return w
 }
 
-// between opens another door on the ledger, which calls hook between the move of the head
+// between opens another server on the ledger, which calls hook between the move of the head
 // and the append.
-func (r *rig) between(hook func()) *responses.Door {
+func (r *rig) between(hook func()) *responses.Server {
 	r.t.Helper()
 	c := r.config
 	c.Spool = r.t.TempDir()

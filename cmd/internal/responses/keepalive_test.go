@@ -33,7 +33,7 @@ func TestAQuietStreamHasSignsOfLife(t *testing.T) {
 				timers.Add(1)
 				return tick, func() bool { timers.Add(-1); return true }
 			}
-			r.crash() // the next door has it
+			r.crash() // the next server has it
 			res := open(r)
 			defer res.Body.Close()
 			in := bufio.NewReader(res.Body)

@@ -3,6 +3,8 @@ package responses
 import (
 	"testing"
 
+	"nexus/cmd/internal/responses/stream"
+	"nexus/cmd/internal/responses/wire"
 	"nexus/turns"
 )
 
@@ -10,13 +12,13 @@ import (
 // nothing, an answer that broke off or that nobody could read does.
 func TestAnAnswerThatCouldNotBeReadIsALostOne(t *testing.T) {
 	for code, want := range map[string]int{"rate_limit_exceeded": 1, "provider_denied": 1, "server_error": 1, "lost": 2, "timeout": 2, "invalid_answer": 2} {
-		v := &view{head: &spoolHead{Lost: 1}}
-		em := newEmitter(turns.Ref{}, toolChoice{}, false, func(e Event) error { v.events = append(v.events, e); return nil })
-		if err := em.announce(&Response{Status: inProgress}, false); err != nil {
+		v := &view{head: &stream.SpoolHead{Lost: 1}}
+		em := stream.NewEmitter(turns.Ref{}, wire.ToolChoice{}, false, func(e stream.Event) error { v.events = append(v.events, e); return nil })
+		if err := em.Announce(&wire.Response{Status: wire.InProgress}, false); err != nil {
 			t.Fatal(err)
 		}
-		r := &Response{Status: failed, Error: &responseError{code, "x"}}
-		if err := em.fail(&Error{Code: code, Message: "x"}, r); err != nil {
+		r := &wire.Response{Status: wire.Failed, Error: &wire.ResponseError{Code: code, Message: "x"}}
+		if err := em.Fail(&wire.Error{Code: code, Message: "x"}, r); err != nil {
 			t.Fatal(err)
 		}
 		if got := v.lost(); got != want {

@@ -21,7 +21,7 @@ import (
 	"nexus/turns"
 )
 
-// cutter is a connection of a door to the ledger that dies with the door before the request
+// cutter is a connection of a server to the ledger that dies with the server before the request
 // whose number left counts down to: what was sent before it arrives, that one does not.
 type cutter struct {
 	mu   sync.Mutex
@@ -49,8 +49,8 @@ func (w *cutConn) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// killedBefore sends a request to a door of its own, which is killed before its n-th request
-// to the ledger. It reports whether the door lived.
+// killedBefore sends a request to a server of its own, which is killed before its n-th request
+// to the ledger. It reports whether the server lived.
 func (r *rig) killedBefore(n int, body, key string) (lived bool) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
@@ -62,7 +62,7 @@ func (r *rig) killedBefore(n int, body, key string) (lived bool) {
 		r.t.Fatal(err)
 	}
 	door := r.another(api.NewClient(nc, "default", "main"))
-	server := httptest.NewServer(guarded(func() *responses.Door { return door }))
+	server := httptest.NewServer(guarded(func() *responses.Server { return door }))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -119,7 +119,7 @@ func (r *rig) lost() (items []map[string]any) {
 	return items
 }
 
-// A door that is killed before any of its requests to the ledger leaves what a retry with the
+// A server that is killed before any of its requests to the ledger leaves what a retry with the
 // key goes on from: one compaction, one item, the same one that a client may have seen, and
 // the whole input.
 func TestKilledDoorCompactsOnce(t *testing.T) {

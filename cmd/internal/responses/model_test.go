@@ -23,7 +23,7 @@ func TestTheModelThatAnsweredIsStored(t *testing.T) {
 		}
 		return find(model)
 	}
-	r.crash() // the next door has it
+	r.crash() // the next server has it
 	for _, tc := range []struct{ name, asked, named, model, requested string }{
 		{"a snapshot", "m", "m-2026-01-02", "m-2026-01-02", "m"},
 		{"a name of the configuration", "small", "qwen3-8b", "qwen3-8b", "small"},

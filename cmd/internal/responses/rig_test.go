@@ -19,6 +19,7 @@ import (
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/internal/provider"
 	"nexus/cmd/internal/responses"
+
 	"nexus/cmd/internal/web"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -113,7 +114,7 @@ func (s *scripted) calls() int {
 	return len(s.asked)
 }
 
-// rig is a door on a ledger of its own. Requests with x-agent act for that agent.
+// rig is a server on a ledger of its own. Requests with x-agent act for that agent.
 type rig struct {
 	*httptest.Server
 	t      testing.TB
@@ -121,10 +122,10 @@ type rig struct {
 	ledger *api.Client
 	daemon *daemon.Daemon
 	config responses.Config
-	door   atomic.Pointer[responses.Door]
+	door   atomic.Pointer[responses.Server]
 }
 
-// crash ends the door as a kill of the process would, and opens the next one.
+// crash ends the server as a kill of the process would, and opens the next one.
 func (r *rig) crash() {
 	r.t.Helper()
 	if err := r.door.Load().Close(context.Background()); err != nil {
@@ -174,16 +175,16 @@ func newRigOf(t testing.TB, memory int64) *rig {
 	return r
 }
 
-// another is another door of the rig's ledger, with the same files.
-func (r *rig) another(client *api.Client) *responses.Door {
+// another is another server of the rig's ledger, with the same files.
+func (r *rig) another(client *api.Client) *responses.Server {
 	r.t.Helper()
 	c := r.config
 	c.Client = func(c web.Caller) *api.Client { return client.For(c.Tenant, c.Agent) }
 	return must(responses.New(c))(r.t)
 }
 
-// guarded is the handler of a door, behind the guard of its listener.
-func guarded(door func() *responses.Door) http.Handler {
+// guarded is the handler of a server, behind the guard of its listener.
+func guarded(door func() *responses.Server) http.Handler {
 	guard := func(agent string, scope web.Scope) http.Handler {
 		return (&web.Guard{Anyone: &web.Caller{Tenant: "default", Agent: agent, Scope: scope}}).Handler(door().Handler())
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"nexus/cmd/internal/responses/wire"
 	"nexus/cmd/internal/web"
 )
 
@@ -49,7 +50,7 @@ func (r *room) give(owner string, n int64) {
 // ownerOf is whose share a caller's requests take.
 func ownerOf(c web.Caller) string { return c.Tenant + "\x00" + c.Agent }
 
-var errNoRoom = &Error{Status: http.StatusTooManyRequests, Type: tooMany, Code: "rate_limit_exceeded", Message: "The requests of this agent that are under way take too much memory.", RetryAfter: time.Second}
+var errNoRoom = &wire.Error{Status: http.StatusTooManyRequests, Type: wire.TooMany, Code: "rate_limit_exceeded", Message: "The requests of this agent that are under way take too much memory.", RetryAfter: time.Second}
 
 // taking is a body whose bytes are taken from a room as they come.
 type taking struct {

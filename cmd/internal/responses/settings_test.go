@@ -38,7 +38,7 @@ func sessionIn(t *testing.T, response map[string]any) turns.ID {
 }
 
 // The instructions and tools of a request are those that its model gets and its session has,
-// whoever changed the session's since the last request: equal requests of one door are no
+// whoever changed the session's since the last request: equal requests of one server are no
 // sign that nothing changed.
 func TestInstructionsHoldWhoeverChangedTheSession(t *testing.T) {
 	const own = `"instructions":"one","tools":[{"type":"function","name":"f","parameters":{"type":"object","properties":{}}}]`

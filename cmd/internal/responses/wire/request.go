@@ -1,4 +1,4 @@
-package responses
+package wire
 
 import (
 	"bytes"
@@ -51,20 +51,20 @@ type CreateRequest struct {
 	Session   string `json:"-"` // the header x-nexus-session: id or label of the session to append to
 	InputMode string `json:"-"` // the header x-nexus-input: whole, new; "" is for the server to find
 	Key       string `json:"-"` // the header Idempotency-Key
-	digest    string // of the request, for Key
-	done      func() // gives back the memory that the request takes; nil: nothing
+	Digest    string `json:"-"` // of the request, for Key
+	Done      func() `json:"-"` // gives back the memory that the request takes; nil: nothing
 	// history are messages before Input that no session has: those of an unstored
 	// response that the same WebSocket continues.
-	history []turns.Message
+	History []turns.Message `json:"-"`
 	// after is the answer in Session that the same WebSocket continues, of an unstored response
 	// that was recorded.
-	after turns.ID
+	After turns.ID `json:"-"`
 	// session is the session that the request goes on in, of a conversation; zero: none.
-	session turns.ID
+	SessionID turns.ID `json:"-"`
 	// compacts says that context_management asks for a compaction, of a context of more than
 	// compactAt tokens; 0: of one that the model's window does not hold.
-	compacts  bool
-	compactAt uint64
+	Compacts  bool   `json:"-"`
+	compactAt uint64 `json:"-"`
 }
 
 type textParam struct {
@@ -83,26 +83,26 @@ type reasoningParam struct {
 	Summary *string `json:"summary"`
 }
 
-// stored reports whether the response can be retrieved. It is so unless the request says no.
-func (r *CreateRequest) stored() bool { return r.Store == nil || *r.Store }
+// Stored reports whether the response can be retrieved. It is so unless the request says no.
+func (r *CreateRequest) Stored() bool { return r.Store == nil || *r.Store }
 
-// recorded reports whether the request becomes turns.
-func (r *CreateRequest) recorded() bool {
-	return r.stored() || r.Session != "" || !r.session.IsZero() || !isNull(r.Conversation)
+// Recorded reports whether the request becomes turns.
+func (r *CreateRequest) Recorded() bool {
+	return r.Stored() || r.Session != "" || !r.SessionID.IsZero() || !IsNull(r.Conversation)
 }
 
-func (r *CreateRequest) streams() bool      { return r.Stream != nil && *r.Stream }
-func (r *CreateRequest) inBackground() bool { return r.Background != nil && *r.Background }
+func (r *CreateRequest) Streams() bool      { return r.Stream != nil && *r.Stream }
+func (r *CreateRequest) InBackground() bool { return r.Background != nil && *r.Background }
 
-// mayDrop reports whether the window is the policy's business: compactions keep the context
+// MayDrop reports whether the window is the policy's business: compactions keep the context
 // within it. Else a context that is too long is refused.
-func (r *CreateRequest) mayDrop() bool {
-	return r.Truncation != nil && *r.Truncation == "auto" || !r.session.IsZero()
+func (r *CreateRequest) MayDrop() bool {
+	return r.Truncation != nil && *r.Truncation == "auto" || !r.SessionID.IsZero()
 }
 
-func (r *CreateRequest) includes(what string) bool { return contains(r.Include, what) }
+func (r *CreateRequest) Includes(what string) bool { return Contains(r.Include, what) }
 
-func contains(list []string, s string) bool {
+func Contains(list []string, s string) bool {
 	for _, x := range list {
 		if x == s {
 			return true
@@ -111,23 +111,23 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// parseCreate reads the body of a request and checks what does not need the ledger.
-func parseCreate(body []byte) (*CreateRequest, error) {
+// ParseCreate reads the body of a request and checks what does not need the ledger.
+func ParseCreate(body []byte) (*CreateRequest, error) {
 	r := new(CreateRequest)
-	if err := readJSON(body, r); err != nil {
+	if err := ReadJSON(body, r); err != nil {
 		return nil, err
 	}
 	if err := r.check(); err != nil {
 		return nil, err
 	}
 	d, err := digestOf(body)
-	r.digest = d
+	r.Digest = d
 	return r, err
 }
 
-// readJSON reads a body. One that nests deeper than the ledger allows is refused here: what
+// ReadJSON reads a body. One that nests deeper than the ledger allows is refused here: what
 // is repeated of it stands deeper in a turn or an event, where the encoder would fail.
-func readJSON(body []byte, to any) error {
+func ReadJSON(body []byte, to any) error {
 	if err := json.Unmarshal(body, to); err != nil {
 		return bodyFault(err)
 	}
@@ -141,7 +141,7 @@ func readJSON(body []byte, to any) error {
 		case quoted:
 		case c == '{' || c == '[':
 			if depth++; depth > turns.MaxNesting {
-				return withCode("invalid_json", invalid("", "The body is nested deeper than %d levels.", turns.MaxNesting))
+				return WithCode("invalid_json", Invalid("", "The body is nested deeper than %d levels.", turns.MaxNesting))
 			}
 		case c == '}' || c == ']':
 			depth--
@@ -157,9 +157,9 @@ func bodyFault(err error) *Error {
 	var s *json.SemanticError
 	if asSemantic(err, &s) {
 		param = strings.ReplaceAll(strings.TrimPrefix(string(s.JSONPointer), "/"), "/", ".")
-		return withCode("invalid_type", invalid(clip(param), "The member '%s' has another type than a %v.", clip(param), s.GoType))
+		return WithCode("invalid_type", Invalid(Clip(param), "The member '%s' has another type than a %v.", Clip(param), s.GoType))
 	}
-	return withCode("invalid_json", invalid("", "The body is not a JSON object, or has a member twice."))
+	return WithCode("invalid_json", Invalid("", "The body is not a JSON object, or has a member twice."))
 }
 
 // digestOf is the hash of what a request asks for; whether it is streamed does not count.
@@ -177,7 +177,7 @@ func digestOf(body []byte) (string, error) {
 	if err != nil {
 		return "", bodyFault(err)
 	}
-	return hashOf(b), nil
+	return HashOf(b), nil
 }
 
 // Limits of members.
@@ -186,20 +186,20 @@ const (
 	maxMetaKey     = 64
 	maxMetaValue   = 512
 	maxTools       = 1024
-	maxIdentifier  = 64
+	MaxIdentifier  = 64
 	maxTopLogprobs = 20
-	maxKey         = 255 // bytes of an Idempotency-Key
+	MaxKey         = 255 // bytes of an Idempotency-Key
 )
 
 func (r *CreateRequest) check() error {
 	if r.Model == "" {
-		return withCode("missing_required_parameter", invalid("model", "The member 'model' is missing."))
+		return WithCode("missing_required_parameter", Invalid("model", "The member 'model' is missing."))
 	}
 	if len(r.Model) > turns.MaxName {
-		return invalid("model", "The name of a model has at most %d bytes.", turns.MaxName)
+		return Invalid("model", "The name of a model has at most %d bytes.", turns.MaxName)
 	}
 	if r.PreviousResponseID != nil && r.Conversation.Kind() != 0 && r.Conversation.Kind() != 'n' {
-		return withCode("mutually_exclusive_parameters", invalid("previous_response_id", "previous_response_id and conversation can't be given together."))
+		return WithCode("mutually_exclusive_parameters", Invalid("previous_response_id", "previous_response_id and conversation can't be given together."))
 	}
 	for _, b := range []struct {
 		name     string
@@ -207,31 +207,31 @@ func (r *CreateRequest) check() error {
 		min, max float64
 	}{{"temperature", r.Temperature, 0, 2}, {"top_p", r.TopP, 0, 1}, {"presence_penalty", r.PresencePenalty, -2, 2}, {"frequency_penalty", r.FrequencyPenalty, -2, 2}} {
 		if b.v != nil && !(*b.v >= b.min && *b.v <= b.max) {
-			return invalid(b.name, "%s is from %v to %v.", b.name, b.min, b.max)
+			return Invalid(b.name, "%s is from %v to %v.", b.name, b.min, b.max)
 		}
 	}
 	if n := r.TopLogprobs; n != nil && (*n < 0 || *n > maxTopLogprobs) {
-		return invalid("top_logprobs", "top_logprobs is from 0 to %d.", maxTopLogprobs)
+		return Invalid("top_logprobs", "top_logprobs is from 0 to %d.", maxTopLogprobs)
 	}
 	for _, w := range []struct {
 		name string
 		v    *string
 		ok   []string
 	}{{"truncation", r.Truncation, []string{"auto", "disabled"}}, {"service_tier", r.ServiceTier, []string{"auto", "default", "flex", "priority", "scale"}}} {
-		if w.v != nil && !contains(w.ok, *w.v) {
-			return invalid(w.name, "%s is one of %s.", w.name, strings.Join(w.ok, ", "))
+		if w.v != nil && !Contains(w.ok, *w.v) {
+			return Invalid(w.name, "%s is one of %s.", w.name, strings.Join(w.ok, ", "))
 		}
 	}
 	for name, v := range map[string]*string{"safety_identifier": r.SafetyIdentifier, "prompt_cache_key": r.PromptCacheKey} {
-		if v != nil && len(*v) > maxIdentifier {
-			return invalid(name, "%s has at most %d bytes.", name, maxIdentifier)
+		if v != nil && len(*v) > MaxIdentifier {
+			return Invalid(name, "%s has at most %d bytes.", name, MaxIdentifier)
 		}
 	}
-	if r.inBackground() && !r.stored() {
-		return invalid("background", "A background response needs store: true.")
+	if r.InBackground() && !r.Stored() {
+		return Invalid("background", "A background response needs store: true.")
 	}
 	if len(r.Tools) > maxTools {
-		return invalid("tools", "There are at most %d tools.", maxTools)
+		return Invalid("tools", "There are at most %d tools.", maxTools)
 	}
 	if _, err := r.tools(); err != nil {
 		return err
@@ -239,27 +239,27 @@ func (r *CreateRequest) check() error {
 	if _, err := r.toolChoice(); err != nil {
 		return err
 	}
-	if r.Text != nil && r.Text.Format != nil && !contains([]string{"text", "json_object", "json_schema"}, r.Text.Format.Type) {
-		return invalid("text.format.type", "text.format.type is text, json_object or json_schema.")
+	if r.Text != nil && r.Text.Format != nil && !Contains([]string{"text", "json_object", "json_schema"}, r.Text.Format.Type) {
+		return Invalid("text.format.type", "text.format.type is text, json_object or json_schema.")
 	}
 	if err := r.readContextManagement(); err != nil {
 		return err
 	}
-	return r.checkMetadata()
+	return r.CheckMetadata()
 }
 
-func (r *CreateRequest) checkMetadata() error {
+func (r *CreateRequest) CheckMetadata() error {
 	switch r.Metadata.Kind() {
 	case 0, 'n':
 		return nil
 	}
 	var m map[string]string
 	if json.Unmarshal(r.Metadata, &m) != nil || len(m) > maxMetadata {
-		return invalid("metadata", "metadata is an object of at most %d members, each a string.", maxMetadata)
+		return Invalid("metadata", "metadata is an object of at most %d members, each a string.", maxMetadata)
 	}
 	for k, v := range m {
 		if len(k) > maxMetaKey || len(v) > maxMetaValue {
-			return invalid("metadata", "A name in metadata has at most %d bytes, a value %d.", maxMetaKey, maxMetaValue)
+			return Invalid("metadata", "A name in metadata has at most %d bytes, a value %d.", maxMetaKey, maxMetaValue)
 		}
 	}
 	return nil
@@ -272,12 +272,12 @@ type Response struct {
 	CreatedAt          int64              `json:"created_at"`
 	CompletedAt        *int64             `json:"completed_at"`
 	Status             string             `json:"status"`
-	IncompleteDetails  *incompleteDetails `json:"incomplete_details"`
+	IncompleteDetails  *IncompleteDetails `json:"incomplete_details"`
 	Model              string             `json:"model"`
 	PreviousResponseID *string            `json:"previous_response_id"`
 	Instructions       *string            `json:"instructions"`
 	Output             []Item             `json:"output"`
-	Error              *responseError     `json:"error"`
+	Error              *ResponseError     `json:"error"`
 	Tools              []turns.Raw        `json:"tools"`
 	ToolChoice         turns.Raw          `json:"tool_choice"`
 	Truncation         string             `json:"truncation"`
@@ -289,7 +289,7 @@ type Response struct {
 	TopLogprobs        int                `json:"top_logprobs"`
 	Temperature        float64            `json:"temperature"`
 	Reasoning          turns.Raw          `json:"reasoning"`
-	Usage              *usage             `json:"usage"`
+	Usage              *Usage             `json:"usage"`
 	MaxOutputTokens    *uint64            `json:"max_output_tokens"`
 	MaxToolCalls       *uint64            `json:"max_tool_calls"`
 	Store              bool               `json:"store"`
@@ -298,20 +298,20 @@ type Response struct {
 	Metadata           turns.Raw          `json:"metadata"`
 	SafetyIdentifier   *string            `json:"safety_identifier"`
 	PromptCacheKey     *string            `json:"prompt_cache_key"`
-	Conversation       *conversationRef   `json:"conversation,omitzero"`
+	Conversation       *ConversationRef   `json:"conversation,omitzero"`
 	User               *string            `json:"user,omitzero"`
 	Nexus              *Nexus             `json:"nexus,omitzero"`
 }
 
-type conversationRef struct {
+type ConversationRef struct {
 	ID string `json:"id"`
 }
 
-type incompleteDetails struct {
+type IncompleteDetails struct {
 	Reason string `json:"reason"`
 }
 
-type responseError struct {
+type ResponseError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
@@ -322,17 +322,17 @@ type Nexus struct {
 	Session     turns.ID `json:"session"`
 	Turn        turns.ID `json:"turn"`
 	Depth       uint64   `json:"depth"`
-	ForkedFrom  *place   `json:"forked_from,omitzero"`
+	ForkedFrom  *Place   `json:"forked_from,omitzero"`
 	Compaction  turns.ID `json:"compaction,omitzero"` // in force in the context of the call
 	LostAnswers int      `json:"lost_answers,omitzero"`
 }
 
-type place struct {
+type Place struct {
 	Session turns.ID `json:"session"`
 	Turn    turns.ID `json:"turn"`
 }
 
-type usage struct {
+type Usage struct {
 	InputTokens  uint64 `json:"input_tokens"`
 	InputDetails struct {
 		Cached uint64 `json:"cached_tokens"`
@@ -344,36 +344,36 @@ type usage struct {
 	TotalTokens uint64 `json:"total_tokens"`
 }
 
-func usageOf(u *turns.Usage, d turns.UsageDetails) *usage {
+func UsageOf(u *turns.Usage, d turns.UsageDetails) *Usage {
 	if u == nil {
 		return nil
 	}
-	out := &usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens}
+	out := &Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens}
 	out.InputDetails.Cached, out.OutputDetails.Reasoning = u.CacheRead, d.Reasoning
 	return out
 }
 
 // The states of a response.
 const (
-	queued     = "queued"
-	inProgress = "in_progress"
-	completed  = "completed"
-	incomplete = "incomplete"
-	failed     = "failed"
-	cancelled  = "cancelled"
+	Queued     = "queued"
+	InProgress = "in_progress"
+	Completed  = "completed"
+	Incomplete = "incomplete"
+	Failed     = "failed"
+	Cancelled  = "cancelled"
 )
 
 const (
-	responsePrefix = "resp_"
+	ResponsePrefix = "resp_"
 	idLength       = 26
 )
 
-// responseID is the id of the response whose request is the turn of r.
-func responseID(r turns.Ref) string { return responsePrefix + r.Session.String() + r.Turn.String() }
+// ResponseID is the id of the response whose request is the turn of r.
+func ResponseID(r turns.Ref) string { return ResponsePrefix + r.Session.String() + r.Turn.String() }
 
-// parseResponseID is the inverse of [ResponseID].
-func parseResponseID(id string) (r turns.Ref, ok bool) {
-	rest, ok := strings.CutPrefix(id, responsePrefix)
+// ParseResponseID is the inverse of [ResponseID].
+func ParseResponseID(id string) (r turns.Ref, ok bool) {
+	rest, ok := strings.CutPrefix(id, ResponsePrefix)
 	if !ok || len(rest) != 2*idLength {
 		return r, false
 	}
@@ -383,33 +383,33 @@ func parseResponseID(id string) (r turns.Ref, ok bool) {
 	return r, err1 == nil && err2 == nil && !r.Session.IsZero() && !r.Turn.IsZero()
 }
 
-// answerID is the id of the turn that answers the request of a turn. Whoever stores the
+// AnswerID is the id of the turn that answers the request of a turn. Whoever stores the
 // answer, and however often, it is stored once.
-func answerID(request turns.ID) turns.ID {
+func AnswerID(request turns.ID) turns.ID {
 	return turns.DeriveID(request.Time(), "responses answer", request.String())
 }
 
-// keyIDs are the ids that a request with an Idempotency-Key always has: of its session, if
+// KeyIDs are the ids that a request with an Idempotency-Key always has: of its session, if
 // it begins one, of the fork that it may make, of its turn, and of the event that holds what it asks for.
-type keyIDs struct{ session, fork, turn, claim turns.ID }
+type KeyIDs struct{ Session, Fork, Turn, Claim turns.ID }
 
-func deriveKeyIDs(tenant, agent, key string) keyIDs {
+func DeriveKeyIDs(tenant, agent, key string) KeyIDs {
 	of := func(what string) turns.ID {
 		return turns.DeriveID(time.Unix(0, 0), "responses "+what, tenant, agent, key)
 	}
-	return keyIDs{of("session"), of("fork"), of("turn"), of("claim")}
+	return KeyIDs{of("session"), of("fork"), of("turn"), of("claim")}
 }
 
-// echo returns the members that a response repeats of its request.
-func (r *CreateRequest) echo(id string, now time.Time) *Response {
+// Echo returns the members that a response repeats of its request.
+func (r *CreateRequest) Echo(id string, now time.Time) *Response {
 	out := &Response{
-		ID: id, Object: "response", CreatedAt: now.Unix(), Status: inProgress, Model: r.Model, PreviousResponseID: r.PreviousResponseID, Instructions: r.Instructions,
+		ID: id, Object: "response", CreatedAt: now.Unix(), Status: InProgress, Model: r.Model, PreviousResponseID: r.PreviousResponseID, Instructions: r.Instructions,
 		Output: []Item{}, Tools: []turns.Raw{}, ToolChoice: turns.Raw(`"auto"`), Truncation: "disabled", ParallelToolCalls: true, Text: turns.Raw(`{"format":{"type":"text"}}`),
 		TopP: 1, Temperature: 1, Reasoning: turns.Raw(`{"effort":null,"summary":null}`), MaxOutputTokens: r.MaxOutputTokens, MaxToolCalls: r.MaxToolCalls,
-		Store: r.stored(), Background: r.inBackground(), ServiceTier: "default", Metadata: turns.Raw(`{}`), SafetyIdentifier: r.SafetyIdentifier, PromptCacheKey: r.PromptCacheKey, User: r.User,
+		Store: r.Stored(), Background: r.InBackground(), ServiceTier: "default", Metadata: turns.Raw(`{}`), SafetyIdentifier: r.SafetyIdentifier, PromptCacheKey: r.PromptCacheKey, User: r.User,
 	}
 	for _, t := range r.Tools {
-		out.Tools = append(out.Tools, echoTool(t))
+		out.Tools = append(out.Tools, EchoTool(t))
 	}
 	if c, err := r.toolChoice(); err == nil && c.echo != nil {
 		out.ToolChoice = c.echo
@@ -428,7 +428,7 @@ func (r *CreateRequest) echo(id string, now time.Time) *Response {
 		out.Metadata = r.Metadata
 	}
 	if r.Reasoning != nil {
-		out.Reasoning = encode(map[string]any{"effort": r.Reasoning.Effort, "summary": r.Reasoning.Summary})
+		out.Reasoning = Encode(map[string]any{"effort": r.Reasoning.Effort, "summary": r.Reasoning.Summary})
 	}
 	if r.Text != nil {
 		out.Text = r.Text.echo()
@@ -449,7 +449,7 @@ func (t *textParam) echo() turns.Raw {
 	if t.Verbosity != nil {
 		m["verbosity"] = *t.Verbosity
 	}
-	return encode(m)
+	return Encode(m)
 }
 
 // fill sets what a request states.
@@ -459,8 +459,8 @@ func fill[T any](to *T, v *T) {
 	}
 }
 
-// encode is the JSON of what this package makes; it can't fail.
-func encode(v any) turns.Raw {
+// Encode is the JSON of what this package makes; it can't fail.
+func Encode(v any) turns.Raw {
 	b, err := turns.EncodeJSON(v)
 	if err != nil {
 		panic(fmt.Sprintf("encode %T: %v", v, err))
@@ -468,8 +468,8 @@ func encode(v any) turns.Raw {
 	return b
 }
 
-// isNull reports whether v is absent or null.
-func isNull(v turns.Raw) bool { return len(v) == 0 || bytes.Equal(v, []byte("null")) }
+// IsNull reports whether v is absent or null.
+func IsNull(v turns.Raw) bool { return len(v) == 0 || bytes.Equal(v, []byte("null")) }
 
 // minThreshold is the least compact_threshold.
 const minThreshold = 1000
@@ -477,52 +477,52 @@ const minThreshold = 1000
 // readContextManagement reads context_management.
 func (r *CreateRequest) readContextManagement() error {
 	const name = "context_management"
-	if isNull(r.ContextManagement) {
+	if IsNull(r.ContextManagement) {
 		return nil
 	}
 	var entries []turns.Raw
 	if r.ContextManagement.Kind() != '[' || json.Unmarshal(r.ContextManagement, &entries) != nil {
-		return withCode("invalid_type", invalid(name, "context_management is a list."))
+		return WithCode("invalid_type", Invalid(name, "context_management is a list."))
 	}
 	if len(entries) == 0 {
 		return nil
 	}
 	if len(entries) > 1 {
-		return invalid(name, "context_management has at most one entry.")
+		return Invalid(name, "context_management has at most one entry.")
 	}
 	var entry struct {
 		Type      turns.Raw `json:"type"`
 		Threshold turns.Raw `json:"compact_threshold"`
 	}
 	if entries[0].Kind() != '{' || json.Unmarshal(entries[0], &entry) != nil {
-		return withCode("invalid_type", invalid(name+"[0]", "An entry of context_management is an object."))
+		return WithCode("invalid_type", Invalid(name+"[0]", "An entry of context_management is an object."))
 	}
 	kind, isText := entry.Type.Text()
 	switch {
-	case isNull(entry.Type):
-		return withCode("missing_required_parameter", invalid(name+"[0].type", "The member 'type' is missing."))
+	case IsNull(entry.Type):
+		return WithCode("missing_required_parameter", Invalid(name+"[0].type", "The member 'type' is missing."))
 	case !isText:
-		return withCode("invalid_type", invalid(name+"[0].type", "type is a text."))
+		return WithCode("invalid_type", Invalid(name+"[0].type", "type is a text."))
 	case kind != "compaction":
-		return invalid(name+"[0].type", "The type '%s' is not supported; compaction is.", clip(kind))
+		return Invalid(name+"[0].type", "The type '%s' is not supported; compaction is.", Clip(kind))
 	}
-	if r.compacts = true; isNull(entry.Threshold) {
+	if r.Compacts = true; IsNull(entry.Threshold) {
 		return nil
 	}
 	var n float64
 	if entry.Threshold.Kind() != '0' || json.Unmarshal(entry.Threshold, &n) != nil {
-		return withCode("invalid_type", invalid(name+"[0].compact_threshold", "compact_threshold is a number of tokens."))
+		return WithCode("invalid_type", Invalid(name+"[0].compact_threshold", "compact_threshold is a number of tokens."))
 	}
 	if n < minThreshold || n != math.Trunc(n) {
-		return invalid(name+"[0].compact_threshold", "compact_threshold is a whole number of at least %d.", minThreshold)
+		return Invalid(name+"[0].compact_threshold", "compact_threshold is a whole number of at least %d.", minThreshold)
 	}
 	r.compactAt = uint64(min(n, 1<<53))
 	return nil
 }
 
-// threshold is how many tokens a context may have before it is compacted. Without one of the
+// Threshold is how many tokens a context may have before it is compacted. Without one of the
 // request it is what the model holds.
-func (r *CreateRequest) threshold(budget uint64, known bool) uint64 {
+func (r *CreateRequest) Threshold(budget uint64, known bool) uint64 {
 	switch {
 	case r.compactAt > 0:
 		return r.compactAt
@@ -532,13 +532,13 @@ func (r *CreateRequest) threshold(budget uint64, known bool) uint64 {
 	return math.MaxUint64
 }
 
-const conversationPrefix = "conv_"
+const ConversationPrefix = "conv_"
 
-// readHeader reads what the header says of the session.
-func (r *CreateRequest) readHeader(h http.Header) error {
+// ReadHeader reads what the header says of the session.
+func (r *CreateRequest) ReadHeader(h http.Header) error {
 	r.Session, r.InputMode = h.Get("X-Nexus-Session"), h.Get("X-Nexus-Input")
 	if r.InputMode != "" && r.InputMode != inputWhole && r.InputMode != inputNew {
-		return invalid("x-nexus-input", "The header x-nexus-input is %s or %s.", inputWhole, inputNew)
+		return Invalid("x-nexus-input", "The header x-nexus-input is %s or %s.", inputWhole, inputNew)
 	}
 	return nil
 }
@@ -549,13 +549,13 @@ const (
 	inputNew   = "new"   // what comes after the session's head
 )
 
-// sendsWhole reports whether the input is the whole conversation. Where the request does not
+// SendsWhole reports whether the input is the whole conversation. Where the request does not
 // say so, one that stores nothing and repeats answers means it (sure); else only an input that
 // begins with what the session has, answers too, is taken for it.
-func (r *CreateRequest) sendsWhole(in *input) (whole, sure bool) {
-	if r.InputMode != "" && r.after.IsZero() {
+func (r *CreateRequest) SendsWhole(in *Input) (whole, sure bool) {
+	if r.InputMode != "" && r.After.IsZero() {
 		return r.InputMode == inputWhole, true
 	}
-	answers := slices.ContainsFunc(in.messages, func(m turns.Message) bool { return m.Role == turns.Assistant })
-	return answers || !r.after.IsZero(), answers && !r.stored() || !r.after.IsZero()
+	answers := slices.ContainsFunc(in.Messages, func(m turns.Message) bool { return m.Role == turns.Assistant })
+	return answers || !r.After.IsZero(), answers && !r.Stored() || !r.After.IsZero()
 }

@@ -1,4 +1,4 @@
-package responses
+package run
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/provider"
+	"nexus/cmd/internal/responses/stream"
+	"nexus/cmd/internal/responses/wire"
 	"nexus/turns"
 )
 
@@ -31,13 +33,13 @@ func TestTheLargestShareOfAnAgentGoes(t *testing.T) {
 	if err := small.take(50); err != nil || !gone["large"] || len(gone) != 1 {
 		t.Errorf("%v, gone are %v", err, gone)
 	}
-	if err := large.take(1); err != errMemory {
+	if err := large.take(1); err != ErrMemory {
 		t.Errorf("a share that has to go takes more: %v", err)
 	}
 	if used, ended := b.state(); used != 620 || ended != 1 {
 		t.Errorf("%d bytes, %d ended", used, ended)
 	}
-	if err := middle.take(400); err != errMemory || !gone["middle"] || len(gone) != 2 {
+	if err := middle.take(400); err != ErrMemory || !gone["middle"] || len(gone) != 2 {
 		t.Errorf("%v, gone are %v", err, gone)
 	}
 	large.force(10) // its end
@@ -89,7 +91,7 @@ func endless(peak *atomic.Uint64) modelFunc {
 // of another are answered meanwhile.
 func TestModelsThatNeverStopShareTheMemory(t *testing.T) {
 	const most, many = 32 << 20, 48
-	d := aloneDoor(t, func(c *Config) { c.Streams, c.MaxAnswer, c.MaxGenerations = most, 1<<40, 1<<20 })
+	d := alone(t, func(c *Config) { c.Streams, c.MaxAnswer = most, 1<<40 })
 	runtime.GC()
 	before := liveHeap()
 	var peak atomic.Uint64
@@ -100,15 +102,15 @@ func TestModelsThatNeverStopShareTheMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		wg.Go(func() {
-			var last Event
-			if err := f.follow(t.Context(), -1, func(e Event) error { last = e; return nil }, nil); err != nil {
+			var last stream.Event
+			if err := f.Follow(t.Context(), -1, func(e stream.Event) error { last = e; return nil }, nil); err != nil {
 				t.Error(err)
 			}
-			res, err := f.wait(t.Context())
-			if e := asError(err); e.Code != "memory_limit_exceeded" || e.Status != 429 || res.Status != failed || last.Type != "response.failed" || !strings.Contains(string(last.Data), e.Code) {
+			res, err := f.Wait(t.Context())
+			if e := wire.AsError(err); e.Code != "memory_limit_exceeded" || e.Status != 429 || res.Status != wire.Failed || last.Type != "response.failed" || !strings.Contains(string(last.Data), e.Code) {
 				t.Errorf("%v: %v, the last event is %s", err, res.Status, last.Type)
 			}
-			f.leave()
+			f.Leave()
 		})
 	}
 	ended := make(chan struct{})
@@ -119,10 +121,10 @@ func TestModelsThatNeverStopShareTheMemory(t *testing.T) {
 			if err := f.launch(); err != nil {
 				t.Fatal(err)
 			}
-			if r, err := f.wait(t.Context()); err != nil || r.Status != completed {
+			if r, err := f.Wait(t.Context()); err != nil || r.Status != wire.Completed {
 				t.Fatalf("a neighbour, of %s: %v", agent, err)
 			}
-			f.leave()
+			f.Leave()
 		}
 		select {
 		case <-ended:
@@ -131,8 +133,8 @@ func TestModelsThatNeverStopShareTheMemory(t *testing.T) {
 		}
 		break
 	}
-	d.runs.work.Wait()
-	if used, out := d.runs.memory.state(); used != 0 || out != many {
+	d.work.Wait()
+	if used, out := d.memory.state(); used != 0 || out != many {
 		t.Errorf("%d bytes are used when all is over, %d ended", used, out)
 	}
 	if grown := int64(peak.Load()) - int64(before); grown > 3*most {
@@ -142,7 +144,7 @@ func TestModelsThatNeverStopShareTheMemory(t *testing.T) {
 
 // One answer is bounded by itself, and so is what its end takes.
 func TestAnAnswerThatNeverStopsIsCutOff(t *testing.T) {
-	d := aloneDoor(t, nil)
+	d := alone(t, nil)
 	runtime.GC()
 	before := liveHeap()
 	var peak atomic.Uint64
@@ -150,8 +152,8 @@ func TestAnAnswerThatNeverStopsIsCutOff(t *testing.T) {
 	if err := f.launch(); err != nil {
 		t.Fatal(err)
 	}
-	res, err := f.wait(t.Context())
-	if e := asError(err); e.Code != "answer_too_large" || res.Status != failed {
+	res, err := f.Wait(t.Context())
+	if e := wire.AsError(err); e.Code != "answer_too_large" || res.Status != wire.Failed {
 		t.Errorf("%v %v", err, res)
 	}
 	runtime.GC()
@@ -162,38 +164,38 @@ func TestAnAnswerThatNeverStopsIsCutOff(t *testing.T) {
 	if grown := max(int64(peak.Load()), int64(liveHeap())) - int64(before); grown > 32<<20 || size > 8<<20 {
 		t.Errorf("%d MiB were live, %d MiB of events", grown>>20, size>>20)
 	}
-	f.leave()
-	if used, _ := d.runs.memory.state(); used != 0 {
+	f.Leave()
+	if used, _ := d.memory.state(); used != 0 {
 		t.Errorf("%d bytes are used when nobody follows", used)
 	}
 }
 
 // A response whose client reads slowly keeps its events, and they count until it leaves.
 func TestEventsCountUntilNobodyReadsThem(t *testing.T) {
-	d := aloneDoor(t, nil)
+	d := alone(t, nil)
 	f := d.ask("a", says(strings.Repeat("x", 1<<20)))
 	if err := f.launch(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.wait(t.Context()); err != nil {
+	if _, err := f.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d.runs.work.Wait()
-	used, _ := d.runs.memory.state()
+	d.work.Wait()
+	used, _ := d.memory.state()
 	held := 0
 	for _, e := range f.eventsNow() {
-		held += len(e.Data) + int(e.sharedBytes()) + eventBytes
+		held += len(e.Data) + int(e.SharedBytes()) + eventBytes
 	}
 	if used != int64(held) || held < 1<<20 || held > 4<<20 {
 		t.Errorf("%d bytes are used, %d are held of an answer of 1 MiB", used, held)
 	}
-	f.join()
-	f.leave()
-	if again, _ := d.runs.memory.state(); again != used {
+	f.Join()
+	f.Leave()
+	if again, _ := d.memory.state(); again != used {
 		t.Errorf("%d bytes are used, %d before one of two left", again, used)
 	}
-	f.leave()
-	if used, _ := d.runs.memory.state(); used != 0 {
+	f.Leave()
+	if used, _ := d.memory.state(); used != 0 {
 		t.Errorf("%d bytes are used when nobody follows", used)
 	}
 }

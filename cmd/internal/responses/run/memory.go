@@ -1,10 +1,12 @@
-package responses
+package run
 
 import (
 	"fmt"
 	"net/http"
 	"sync"
 	"time"
+
+	"nexus/cmd/internal/responses/wire"
 )
 
 // budget is the memory that all responses under way share: what is asked of models, what
@@ -66,7 +68,7 @@ func (s *share) take(n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s.evicted || s.closed {
-		return errMemory
+		return ErrMemory
 	}
 	a := b.agents[s.owner]
 	for a.used+n > b.max-b.used-n {
@@ -78,7 +80,7 @@ func (s *share) take(n int64) error {
 		}
 		b.evict(a, largest)
 		if largest == s {
-			return errMemory
+			return ErrMemory
 		}
 	}
 	b.add(a, s, n)
@@ -174,14 +176,14 @@ func (b *budget) state() (used int64, ended uint64) {
 	return used, b.ended
 }
 
-// errMemory ends the largest response of an agent whose responses take too much memory.
-var errMemory = &Error{Status: http.StatusTooManyRequests, Type: tooMany, Code: "memory_limit_exceeded", RetryAfter: time.Second,
+// ErrMemory ends the largest response of an agent whose responses take too much memory.
+var ErrMemory = &wire.Error{Status: http.StatusTooManyRequests, Type: wire.TooMany, Code: "memory_limit_exceeded", RetryAfter: time.Second,
 	Message: "The responses of this agent that are under way take too much memory, and this one took the most."}
 
 // errAnswerSize ends a response whose answer is larger than most bytes.
-func errAnswerSize(most int64) *Error {
-	return &Error{Status: http.StatusBadGateway, Type: modelError, Code: codeTooLarge, Message: fmt.Sprintf("The model's answer is larger than %d bytes, and was cut off.", most)}
+func errAnswerSize(most int64) *wire.Error {
+	return &wire.Error{Status: http.StatusBadGateway, Type: wire.ModelError, Code: wire.CodeTooLarge, Message: fmt.Sprintf("The model's answer is larger than %d bytes, and was cut off.", most)}
 }
 
 // isOversize reports whether a response ended because it took too much.
-func isOversize(e *Error) bool { return e.Code == errMemory.Code || e.Code == codeTooLarge }
+func isOversize(e *wire.Error) bool { return e.Code == ErrMemory.Code || e.Code == wire.CodeTooLarge }

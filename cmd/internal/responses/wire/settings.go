@@ -1,4 +1,4 @@
-package responses
+package wire
 
 import (
 	"bytes"
@@ -6,12 +6,13 @@ import (
 	"nexus/turns"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 )
 
-// settings are the request's settings of a session.
-func (r *CreateRequest) settings() (s api.SessionSettings) {
+// Settings are the request's settings of a session.
+func (r *CreateRequest) Settings() (s api.SessionSettings) {
 	s.Model = &r.Model
 	system, list := api.System{}, []turns.Raw{}
 	if r.Instructions != nil && *r.Instructions != "" {
@@ -34,9 +35,9 @@ func (r *CreateRequest) keepsInstructions() bool {
 	return r.PreviousResponseID == nil && r.Instructions == nil
 }
 
-// systemOf is the system part of the call: the request's instructions, and what the session's
+// SystemOf is the system part of the call: the request's instructions, and what the session's
 // policy adds to them.
-func (r *CreateRequest) systemOf(cx *api.Context) (out []string) {
+func (r *CreateRequest) SystemOf(cx *api.Context) (out []string) {
 	sections := sectionsIn(cx)
 	if !r.keepsInstructions() {
 		if r.Instructions != nil && *r.Instructions != "" {
@@ -57,8 +58,8 @@ func sectionsIn(cx *api.Context) (sections []turns.Section) {
 	return sections
 }
 
-// instructionsIn are the sections of a context that settings have.
-func instructionsIn(cx *api.Context) []turns.Section {
+// InstructionsIn are the sections of a context that settings have.
+func InstructionsIn(cx *api.Context) []turns.Section {
 	return slices.DeleteFunc(sectionsIn(cx), isAdded)
 }
 
@@ -68,8 +69,8 @@ func isAdded(s turns.Section) bool {
 	return s.Name == "memory_document" || s.Name == "memory" || s.Name == "runtime" || strings.HasPrefix(s.Name, "daily_memory")
 }
 
-// sameTools compares tools as JSON.
-func sameTools(a, b []turns.Raw) bool {
+// SameTools compares tools as JSON.
+func SameTools(a, b []turns.Raw) bool {
 	return slices.EqualFunc(a, b, func(x, y turns.Raw) bool {
 		if bytes.Equal(x, y) {
 			return true
@@ -83,10 +84,10 @@ func sameTools(a, b []turns.Raw) bool {
 	})
 }
 
-// whole is the echo of m with what was cut from it.
-func (r *CreateRequest) whole(m *requestMeta) *Response {
+// Whole is the echo of m with what was cut from it.
+func (r *CreateRequest) Whole(m *RequestMeta) *Response {
 	out := *m.Echo
-	full := r.echo(out.ID, noDeadline)
+	full := r.Echo(out.ID, time.Time{})
 	if m.CutTools {
 		out.Tools = full.Tools
 	}

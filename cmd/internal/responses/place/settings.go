@@ -1,4 +1,4 @@
-package responses
+package place
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -16,25 +17,25 @@ import (
 // ledgerctl. So each request compares its own with those in force, and what the model is
 // given is the request's in any case.
 
-// settle returns the context of the call. Where the settings in force are not the request's,
+// Settle returns the context of the call. Where the settings in force are not the request's,
 // it sets those first. A crash before that leaves a pending turn whose retry does it.
-func (b *placing) settle(ctx context.Context, session, at turns.ID) (*api.Context, error) {
+func (b *Placing) Settle(ctx context.Context, session, at turns.ID) (*api.Context, error) {
 	cx, err := b.context(ctx, session, at)
 	if err != nil {
 		return nil, contextFault(err)
 	}
-	s, err := b.client.Session(ctx, session)
+	s, err := b.Client.Session(ctx, session)
 	if err != nil {
 		return nil, err
 	}
-	want := b.request.settings()
-	if s.Model == *want.Model && sameTools(cx.Tools, *want.Tools) && (want.System == nil || slices.Equal(instructionsIn(cx), *want.System)) {
+	want := b.Request.Settings()
+	if s.Model == *want.Model && wire.SameTools(cx.Tools, *want.Tools) && (want.System == nil || slices.Equal(wire.InstructionsIn(cx), *want.System)) {
 		return cx, nil
 	}
-	if _, err := b.client.Set(ctx, session, api.SetSession{SessionSettings: want}); err != nil {
-		return nil, inputFault(err)
+	if _, err := b.Client.Set(ctx, session, api.SetSession{SessionSettings: want}); err != nil {
+		return nil, InputFault(err)
 	}
-	if !b.request.mayDrop() { // a context as recorded has the settings from before the request's turn
+	if !b.Request.MayDrop() { // a context as recorded has the settings from before the request's turn
 		return cx, nil
 	}
 	cx, err = b.context(ctx, session, at)
@@ -43,20 +44,20 @@ func (b *placing) settle(ctx context.Context, session, at turns.ID) (*api.Contex
 
 // contextFault is the refusal of a context that does not fit.
 func contextFault(err error) error {
-	if ofCode(err, api.Unprocessable) {
-		return withCode(codeLength, invalid("input", "The input does not fit into the context of the model."))
+	if wire.OfCode(err, api.Unprocessable) {
+		return wire.WithCode(wire.CodeLength, wire.Invalid("input", "The input does not fit into the context of the model."))
 	}
 	return err
 }
 
 // context is what the model is given: all that was said, or with truncation: auto what the
 // session's policy leaves of it.
-func (b *placing) context(ctx context.Context, session, at turns.ID) (*api.Context, error) {
-	return b.client.Context(ctx, session, api.GetContext{At: at, Model: b.upstream, Recorded: !b.request.mayDrop()})
+func (b *Placing) context(ctx context.Context, session, at turns.ID) (*api.Context, error) {
+	return b.Client.Context(ctx, session, api.GetContext{At: at, Model: b.Upstream, Recorded: !b.Request.MayDrop()})
 }
 
-// messagesOf are the messages of a context.
-func messagesOf(cx *api.Context) ([]turns.Message, error) {
+// MessagesOf are the messages of a context.
+func MessagesOf(cx *api.Context) ([]turns.Message, error) {
 	out := make([]turns.Message, len(cx.Messages))
 	for i, raw := range cx.Messages {
 		if err := json.Unmarshal(raw, &out[i]); err != nil {

@@ -1,9 +1,10 @@
-package responses
+package place
 
 import (
 	"bytes"
 	"context"
 
+	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -17,19 +18,19 @@ const maxTips = 8
 
 // match finds the turn of a named session that the request follows, and returns what of its
 // input is new. The caller holds the lock of the session and has called follow.
-func (b *placing) match(ctx context.Context, in *input) (*input, error) {
-	m := match{named: b.request.Session != "", after: b.request.after, previous: b.request.PreviousResponseID != nil}
-	m.whole, m.sure = b.request.sendsWhole(in)
+func (b *Placing) match(ctx context.Context, in *wire.Input) (*wire.Input, error) {
+	m := match{named: b.Request.Session != "", after: b.Request.After, previous: b.Request.PreviousResponseID != nil}
+	m.whole, m.sure = b.Request.SendsWhole(in)
 	if b.Plan.compares(m) {
 		var err error
-		if m.known, err = b.longest(ctx, in.items); err != nil {
+		if m.known, err = b.longest(ctx, in.Items); err != nil {
 			return nil, err
 		}
 	}
 	plan, items := b.Plan.matched(m)
 	b.Plan = plan
 	if items > 0 {
-		in = in.from(items)
+		in = in.From(items)
 	}
 	return in, nil
 }
@@ -43,7 +44,7 @@ type known struct {
 
 // longest finds the path that has most of an input, among that of the head and those that end
 // at the tips.
-func (b *placing) longest(ctx context.Context, items []item) (best known, err error) {
+func (b *Placing) longest(ctx context.Context, items []wire.InputItem) (best known, err error) {
 	compaction, after, err := b.compactedBy(items)
 	if err != nil {
 		return best, err
@@ -73,13 +74,13 @@ func (b *placing) longest(ctx context.Context, items []item) (best known, err er
 
 // compactedBy finds the last item of an input that stands for a compaction of this session, and
 // returns its turn and how many items it ends.
-func (b *placing) compactedBy(items []item) (at turns.ID, n int, err error) {
+func (b *Placing) compactedBy(items []wire.InputItem) (at turns.ID, n int, err error) {
 	for i := len(items) - 1; i >= 0; i-- {
-		m := &items[i].mark
+		m := &items[i].Mark
 		if m.Type != "compaction" || m.Said == nil {
 			continue
 		}
-		w, ok, err := b.svc.Sealer.Open(b.caller.Tenant, b.caller.Agent, *m.Said)
+		w, ok, err := b.svc.Sealer.Open(b.Caller.Tenant, b.Caller.Agent, *m.Said)
 		if err != nil {
 			return at, 0, err
 		}
@@ -92,10 +93,10 @@ func (b *placing) compactedBy(items []item) (at turns.ID, n int, err error) {
 
 // known compares items with the path of a turn, or with what is behind a compaction on it.
 // Something of the input stays: what the model is asked.
-func (b *placing) known(ctx context.Context, tip, compaction turns.ID, items []item) (k known, err error) {
+func (b *Placing) known(ctx context.Context, tip, compaction turns.ID, items []wire.InputItem) (k known, err error) {
 	units := unitsOf(items)
 	n, answered, prev := 0, !compaction.IsZero(), turns.ID{}
-	for t, err := range b.client.Turns(ctx, b.Session, api.ListTurns{At: tip, Full: true}) {
+	for t, err := range b.Client.Turns(ctx, b.Session, api.ListTurns{At: tip, Full: true}) {
 		if err != nil {
 			return k, err
 		}
@@ -108,7 +109,7 @@ func (b *placing) known(ctx context.Context, tip, compaction turns.ID, items []i
 			}
 			continue
 		case t.Type != "normal":
-			if !last.IsZero() && k.at == last && b.request.mayDrop() { // a compaction of what is known stays in force
+			if !last.IsZero() && k.at == last && b.Request.MayDrop() { // a compaction of what is known stays in force
 				k.at = t.ID
 			}
 			continue
@@ -120,7 +121,7 @@ func (b *placing) known(ctx context.Context, tip, compaction turns.ID, items []i
 		if t.Response != nil {
 			ms = append(append([]turns.Message{}, ms...), *t.Response)
 		}
-		for _, u := range unitsOf([]item{{messages: ms}}) {
+		for _, u := range unitsOf([]wire.InputItem{{Messages: ms}}) {
 			if n == len(units) {
 				return k, nil
 			}
@@ -132,7 +133,7 @@ func (b *placing) known(ctx context.Context, tip, compaction turns.ID, items []i
 			n++
 		}
 		// An item is not parted, and a request's turn is followed by its answer's.
-		if m := readMeta[requestMeta](t.Meta); n < len(units) && (n == 0 || units[n].item != units[n-1].item) && (m == nil || m.Echo == nil) {
+		if m := wire.ReadMeta[wire.RequestMeta](t.Meta); n < len(units) && (n == 0 || units[n].item != units[n-1].item) && (m == nil || m.Echo == nil) {
 			k = known{t.ID, itemAt(units, n), answered}
 		}
 	}
@@ -148,10 +149,10 @@ type unit struct {
 
 // unitsOf are the units of items. Reasoning is none: clients leave it out, or cut it. Nor is
 // an empty text.
-func unitsOf(items []item) (out []unit) {
+func unitsOf(items []wire.InputItem) (out []unit) {
 	for i := range items {
-		for j := range items[i].messages {
-			m := &items[i].messages[j]
+		for j := range items[i].Messages {
+			m := &items[i].Messages[j]
 			for p := range m.Parts {
 				if part := &m.Parts[p]; part.Type != turns.Reasoning && (part.Type != turns.Text || part.Content != "" || part.Ref != nil) {
 					out = append(out, unit{m.Role, part, i})
@@ -175,7 +176,7 @@ func itemAt(units []unit, n int) int {
 
 // same reports whether a stored part and one of the input say the same. A large one is
 // stored beside its turn, and read if it has the same size.
-func (b *placing) same(ctx context.Context, t *api.Turn, stored, given unit) (bool, error) {
+func (b *Placing) same(ctx context.Context, t *api.Turn, stored, given unit) (bool, error) {
 	p, q := stored.part, given.part
 	if stored.role != given.role || p.Type != q.Type || p.ID != q.ID || p.Name != q.Name || p.MimeType != q.MimeType || p.Modality != q.Modality {
 		return false, nil
@@ -187,7 +188,7 @@ func (b *placing) same(ctx context.Context, t *api.Turn, stored, given unit) (bo
 	if p.Ref.Size != uint64(len(want)) {
 		return false, nil
 	}
-	have, err := b.client.Content(ctx, t.Session, p.Ref)
+	have, err := b.Client.Content(ctx, t.Session, p.Ref)
 	return err == nil && sameContent(have, want, p.Type), err
 }
 

@@ -1,4 +1,4 @@
-package responses
+package wire
 
 import (
 	"crypto/sha256"
@@ -13,7 +13,7 @@ import (
 
 func asSemantic(err error, s **json.SemanticError) bool { return errors.As(err, s) }
 
-func hashOf(b []byte) string {
+func HashOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
@@ -32,22 +32,22 @@ func (r *CreateRequest) tools() (out []provider.Tool, err error) {
 	for i, raw := range r.Tools {
 		var t functionTool
 		if raw.Kind() != '{' || json.Unmarshal(raw, &t) != nil || t.Type == "" {
-			return nil, invalid("tools", "Tool %d is not an object with a type.", i)
+			return nil, Invalid("tools", "Tool %d is not an object with a type.", i)
 		}
 		if t.Type != "function" {
 			out = append(out, provider.Tool{Name: t.Name, Raw: raw})
 			continue
 		}
 		if t.Name == "" || len(t.Name) > turns.MaxName {
-			return nil, invalid("tools", "Tool %d has no name, or one that is too long.", i)
+			return nil, Invalid("tools", "Tool %d has no name, or one that is too long.", i)
 		}
 		p := provider.Tool{Name: t.Name, Strict: t.Strict}
 		if t.Description != nil {
 			p.Description = *t.Description
 		}
-		if !isNull(t.Parameters) {
+		if !IsNull(t.Parameters) {
 			if t.Parameters.Kind() != '{' {
-				return nil, invalid("tools", "The parameters of tool %d are not an object.", i)
+				return nil, Invalid("tools", "The parameters of tool %d are not an object.", i)
 			}
 			p.Parameters = t.Parameters
 		}
@@ -56,8 +56,8 @@ func (r *CreateRequest) tools() (out []provider.Tool, err error) {
 	return out, nil
 }
 
-// echoTool is a tool as a response repeats it: of a function all members are there.
-func echoTool(raw turns.Raw) turns.Raw {
+// EchoTool is a tool as a response repeats it: of a function all members are there.
+func EchoTool(raw turns.Raw) turns.Raw {
 	var t functionTool
 	if json.Unmarshal(raw, &t) != nil || t.Type != "function" {
 		return raw
@@ -65,7 +65,7 @@ func echoTool(raw turns.Raw) turns.Raw {
 	if t.Parameters == nil {
 		t.Parameters = turns.Raw("null")
 	}
-	return encode(struct {
+	return Encode(struct {
 		Type        string    `json:"type"`
 		Name        string    `json:"name"`
 		Description *string   `json:"description"`
@@ -74,32 +74,32 @@ func echoTool(raw turns.Raw) turns.Raw {
 	}{t.Type, t.Name, t.Description, t.Parameters, t.Strict})
 }
 
-// toolChoice is which tools the model may call.
-type toolChoice struct {
+// ToolChoice is which tools the model may call.
+type ToolChoice struct {
 	provider.ToolChoice
 	echo turns.Raw // nil: the default
 }
 
-// forbids reports whether a call of name is outside of what the request allows.
-func (c *toolChoice) forbids(name string) bool {
+// Forbids reports whether a call of name is outside of what the request allows.
+func (c *ToolChoice) Forbids(name string) bool {
 	switch {
 	case c.Mode == "none":
 		return true
 	case c.Name != "":
 		return name != c.Name
 	case c.Allowed != nil:
-		return !contains(c.Allowed, name)
+		return !Contains(c.Allowed, name)
 	}
 	return false
 }
 
-func (r *CreateRequest) toolChoice() (c toolChoice, err error) {
-	bad := invalid("tool_choice", "tool_choice is auto, required, none, a function by its name, or allowed_tools with names of tools and a mode.")
-	if isNull(r.ToolChoice) {
+func (r *CreateRequest) toolChoice() (c ToolChoice, err error) {
+	bad := Invalid("tool_choice", "tool_choice is auto, required, none, a function by its name, or allowed_tools with names of tools and a mode.")
+	if IsNull(r.ToolChoice) {
 		return c, nil
 	}
 	if mode, ok := r.ToolChoice.Text(); ok {
-		if !contains([]string{"auto", "required", "none"}, mode) {
+		if !Contains([]string{"auto", "required", "none"}, mode) {
 			return c, bad
 		}
 		c.Mode, c.echo = mode, r.ToolChoice
@@ -129,37 +129,37 @@ func (r *CreateRequest) toolChoice() (c toolChoice, err error) {
 	switch o.Type {
 	case "function":
 		if !known(o.Name) {
-			return c, invalid("tool_choice", "tool_choice names the function '%s', which is none of tools.", clip(o.Name))
+			return c, Invalid("tool_choice", "tool_choice names the function '%s', which is none of tools.", Clip(o.Name))
 		}
-		c.Name, c.echo = o.Name, encode(map[string]string{"type": "function", "name": o.Name})
+		c.Name, c.echo = o.Name, Encode(map[string]string{"type": "function", "name": o.Name})
 	case "allowed_tools":
 		if o.Mode == "" {
 			o.Mode = "auto"
 		}
-		if !contains([]string{"auto", "required", "none"}, o.Mode) || len(o.Tools) == 0 {
+		if !Contains([]string{"auto", "required", "none"}, o.Mode) || len(o.Tools) == 0 {
 			return c, bad
 		}
 		c.Mode, c.Allowed = o.Mode, []string{}
 		list := []map[string]string{}
 		for _, t := range o.Tools {
 			if !known(t.Name) {
-				return c, invalid("tool_choice", "allowed_tools names '%s', which is none of tools.", clip(t.Name))
+				return c, Invalid("tool_choice", "allowed_tools names '%s', which is none of tools.", Clip(t.Name))
 			}
 			c.Allowed = append(c.Allowed, t.Name)
 			list = append(list, map[string]string{"type": "function", "name": t.Name})
 		}
-		c.echo = encode(map[string]any{"type": "allowed_tools", "mode": o.Mode, "tools": list})
+		c.echo = Encode(map[string]any{"type": "allowed_tools", "mode": o.Mode, "tools": list})
 	default: // a tool that the provider runs
 		c.echo = r.ToolChoice
 	}
 	return c, nil
 }
 
-// ask is the request to the provider of a model, upstream there, but for what the context gives.
-func (r *CreateRequest) ask(upstream string) (*provider.Request, toolChoice, error) {
+// Ask is the request to the provider of a model, upstream there, but for what the context gives.
+func (r *CreateRequest) Ask(upstream string) (*provider.Request, ToolChoice, error) {
 	list, err := r.tools()
 	if err != nil {
-		return nil, toolChoice{}, err
+		return nil, ToolChoice{}, err
 	}
 	choice, err := r.toolChoice()
 	if err != nil {
@@ -172,7 +172,7 @@ func (r *CreateRequest) ask(upstream string) (*provider.Request, toolChoice, err
 	fill(&p.ServiceTier, r.ServiceTier)
 	fill(&p.User, r.User)
 	fill(&p.User, r.SafetyIdentifier)
-	p.Reasoning.Encrypted = r.includes("reasoning.encrypted_content")
+	p.Reasoning.Encrypted = r.Includes("reasoning.encrypted_content")
 	if r.Reasoning != nil {
 		fill(&p.Reasoning.Effort, r.Reasoning.Effort)
 		fill(&p.Reasoning.Summary, r.Reasoning.Summary)
@@ -187,8 +187,8 @@ func (r *CreateRequest) ask(upstream string) (*provider.Request, toolChoice, err
 	return p, choice, nil
 }
 
-// checkCalls refuses outputs of calls that nobody made; of a recorded request the ledger does.
-func checkCalls(ms []turns.Message) error {
+// CheckCalls refuses outputs of calls that nobody made; of a recorded request the ledger does.
+func CheckCalls(ms []turns.Message) error {
 	calls := make(map[string]bool)
 	for i := range ms {
 		for j := range ms[i].Parts {
@@ -197,7 +197,7 @@ func checkCalls(ms []turns.Message) error {
 				calls[p.ID] = true
 			case turns.ToolCallResponse:
 				if !calls[p.ID] {
-					return invalid("input", "No tool call found for function call output with call_id %s.", clip(p.ID))
+					return Invalid("input", "No tool call found for function call output with call_id %s.", Clip(p.ID))
 				}
 			}
 		}

@@ -1,4 +1,4 @@
-package responses
+package stream
 
 import (
 	"bufio"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/seal"
@@ -31,8 +32,8 @@ import (
 // A file is a list of frames, each a length and a sealed text. The first is the file's own
 // key, sealed under the ledger's; the others are sealed under the file's key, each for its
 // place.
-type spool struct {
-	of     *spools
+type Spool struct {
+	of     *Spools
 	id     string // of the response
 	f      *os.File
 	key    seal.Key
@@ -40,8 +41,8 @@ type spool struct {
 	begin  int64 // where the events begin
 }
 
-// spoolHead is the first text after the key.
-type spoolHead struct {
+// SpoolHead is the first text after the key.
+type SpoolHead struct {
 	Response string `json:"response"`
 	Lost     int    `json:"lost"` // answers of this response that were lost before
 }
@@ -50,15 +51,15 @@ const (
 	spoolSuffix = ".spool"
 	// defaultSpoolAge is how long the file of a response without an answer is kept: that of
 	// one that failed, was cancelled, or was lost.
-	defaultSpoolAge   = 30 * 24 * time.Hour
-	defaultSpoolBytes = 512 << 20
+	DefaultSpoolAge   = 30 * 24 * time.Hour
+	DefaultSpoolBytes = 512 << 20
 	// maxSpool bounds the events of a response: some five times the largest answer.
-	maxSpool = 64 << 20
+	MaxSpool = 64 << 20
 )
 
-// spools is the folder of the files, bounded in bytes and age: the oldest files of responses
+// Spools is the folder of the files, bounded in bytes and age: the oldest files of responses
 // that ended make room for the events of those under way. Safe for concurrent use.
-type spools struct {
+type Spools struct {
 	dir string
 	key func() (seal.Key, error) // of the ledger
 	max int64
@@ -77,11 +78,11 @@ type spooled struct {
 }
 
 // errSpoolFull ends a response whose events have no room.
-var errSpoolFull = &Error{Status: http.StatusServiceUnavailable, Type: serverError, Code: "spool_full", RetryAfter: time.Second,
+var errSpoolFull = &wire.Error{Status: http.StatusServiceUnavailable, Type: wire.ServerError, Code: "spool_full", RetryAfter: time.Second,
 	Message: "The folder of answers that are not stored yet is full."}
 
-// openSpools reads the folder. What was cut off when a file began is removed.
-func openSpools(dir string, key func() (seal.Key, error), max int64, age time.Duration, now func() time.Time) (*spools, error) {
+// OpenSpools reads the folder. What was cut off when a file began is removed.
+func OpenSpools(dir string, key func() (seal.Key, error), max int64, age time.Duration, now func() time.Time) (*Spools, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -89,10 +90,10 @@ func openSpools(dir string, key func() (seal.Key, error), max int64, age time.Du
 	if err != nil {
 		return nil, err
 	}
-	s := &spools{dir: dir, key: key, max: max, age: age, now: now, files: make(map[string]*spooled)}
+	s := &Spools{dir: dir, key: key, max: max, age: age, now: now, files: make(map[string]*spooled)}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() || !strings.HasPrefix(e.Name(), responsePrefix) {
+		if err != nil || !info.Mode().IsRegular() || !strings.HasPrefix(e.Name(), wire.ResponsePrefix) {
 			continue
 		}
 		if id, ok := strings.CutSuffix(e.Name(), spoolSuffix); ok {
@@ -110,12 +111,12 @@ func openSpools(dir string, key func() (seal.Key, error), max int64, age time.Du
 	return s, s.makeRoom(0)
 }
 
-func (s *spools) name(id string) string { return filepath.Join(s.dir, id+spoolSuffix) }
+func (s *Spools) name(id string) string { return filepath.Join(s.dir, id+spoolSuffix) }
 
 // makeRoom removes the oldest files of responses that ended, until n more bytes fit, and then
 // some, so that not each event looks through the folder. The caller holds mu. Errors:
 // errSpoolFull, and those of the folder.
-func (s *spools) makeRoom(n int64) error {
+func (s *Spools) makeRoom(n int64) error {
 	if s.bytes+n <= s.max {
 		return nil
 	}
@@ -141,7 +142,7 @@ func (s *spools) makeRoom(n int64) error {
 }
 
 // removeOld removes the files that are too old. The caller holds mu.
-func (s *spools) removeOld() error {
+func (s *Spools) removeOld() error {
 	for id := range s.files {
 		if s.isOld(id) {
 			if err := s.forget(id); err != nil {
@@ -152,13 +153,13 @@ func (s *spools) removeOld() error {
 	return nil
 }
 
-func (s *spools) isOld(id string) bool {
+func (s *Spools) isOld(id string) bool {
 	f := s.files[id]
 	return f != nil && !f.ended.IsZero() && s.now().Sub(f.ended) > s.age
 }
 
 // forget removes a file. The caller holds mu.
-func (s *spools) forget(id string) error {
+func (s *Spools) forget(id string) error {
 	if err := os.Remove(s.name(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -169,30 +170,30 @@ func (s *spools) forget(id string) error {
 	return nil
 }
 
-// remove removes the file of a response, if there is one.
-func (s *spools) remove(id string) {
+// Remove removes the file of a response, if there is one.
+func (s *Spools) Remove(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.forget(id) // one that stays is removed when it is too old
 }
 
-// expire removes what is too old.
-func (s *spools) expire() error {
+// Expire removes what is too old.
+func (s *Spools) Expire() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.removeOld()
 }
 
-// size returns how many bytes the files have.
-func (s *spools) size() int64 {
+// Size returns how many bytes the files have.
+func (s *Spools) Size() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bytes
 }
 
-// open begins the file of a response, in place of the one of an earlier try.
-func (s *spools) open(h spoolHead) (_ *spool, err error) {
-	out := &spool{of: s, id: h.Response}
+// Open begins the file of a response, in place of the one of an earlier try.
+func (s *Spools) Open(h SpoolHead) (_ *Spool, err error) {
+	out := &Spool{of: s, id: h.Response}
 	if _, err := rand.Read(out.key[:]); err != nil {
 		return nil, err
 	}
@@ -215,7 +216,7 @@ func (s *spools) open(h spoolHead) (_ *spool, err error) {
 	s.files[h.Response] = new(spooled)
 	s.mu.Unlock()
 	if err = out.frame(sealed); err == nil {
-		err = out.line(encode(h))
+		err = out.Line(wire.Encode(h))
 	}
 	if err == nil {
 		out.begin, err = out.f.Seek(0, io.SeekCurrent)
@@ -224,13 +225,13 @@ func (s *spools) open(h spoolHead) (_ *spool, err error) {
 		err = os.Rename(name+".new", name)
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.Remove(name+".new"), out.close(true))
+		return nil, errors.Join(err, os.Remove(name+".new"), out.Close(true))
 	}
 	return out, nil
 }
 
-// line appends a text.
-func (s *spool) line(b []byte) error {
+// Line appends a text.
+func (s *Spool) Line(b []byte) error {
 	if s == nil {
 		return nil
 	}
@@ -243,7 +244,7 @@ func (s *spool) line(b []byte) error {
 }
 
 // frame appends a sealed text. What a kill leaves of it is a frame without an end.
-func (s *spool) frame(sealed []byte) error {
+func (s *Spool) frame(sealed []byte) error {
 	var head [binary.MaxVarintLen64]byte
 	n := binary.PutUvarint(head[:], uint64(len(sealed)))
 	size := int64(n + len(sealed))
@@ -267,8 +268,8 @@ func (s *spool) frame(sealed []byte) error {
 	return err
 }
 
-// dropEvents removes the events so far from the file. Numbers of later ones may leave a gap.
-func (s *spool) dropEvents() error {
+// DropEvents removes the events so far from the file. Numbers of later ones may leave a gap.
+func (s *Spool) DropEvents() error {
 	if s == nil {
 		return nil
 	}
@@ -288,8 +289,8 @@ func (s *spool) dropEvents() error {
 	return nil
 }
 
-// close ends the file; remove says that nobody needs it: the answer is stored.
-func (s *spool) close(remove bool) error {
+// Close ends the file; remove says that nobody needs it: the answer is stored.
+func (s *Spool) Close(remove bool) error {
 	if s == nil {
 		return nil
 	}
@@ -305,14 +306,14 @@ func (s *spool) close(remove bool) error {
 	return err
 }
 
-// read reads the file of a response; nil if there is none. Of one that is damaged, or sealed
+// Read reads the file of a response; nil if there is none. Of one that is damaged, or sealed
 // for another ledger, it returns what can be read: the answer is lost in any case.
-func (s *spools) read(id string) (*spoolHead, []Event, error) {
+func (s *Spools) Read(id string) (*SpoolHead, []Event, error) {
 	s.mu.Lock()
 	old := s.isOld(id)
 	s.mu.Unlock()
 	if old {
-		s.remove(id)
+		s.Remove(id)
 	}
 	f, err := os.Open(s.name(id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -326,8 +327,8 @@ func (s *spools) read(id string) (*spoolHead, []Event, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h, size := &spoolHead{Response: id}, uint64(info.Size())
-	r := bufio.NewReader(io.LimitReader(f, maxSpool+1<<24))
+	h, size := &SpoolHead{Response: id}, uint64(info.Size())
+	r := bufio.NewReader(io.LimitReader(f, MaxSpool+1<<24))
 	ledger, err := s.key()
 	if err != nil {
 		return nil, nil, err
@@ -351,7 +352,7 @@ func (s *spools) read(id string) (*spoolHead, []Event, error) {
 		}
 		if n == 0 {
 			if json.Unmarshal(text, h) != nil || h.Response != id {
-				return &spoolHead{Response: id}, nil, nil
+				return &SpoolHead{Response: id}, nil, nil
 			}
 			continue
 		}
@@ -359,15 +360,15 @@ func (s *spools) read(id string) (*spoolHead, []Event, error) {
 			Type string `json:"type"`
 			Seq  int    `json:"sequence_number"`
 		}
-		if json.Unmarshal(text, &w) != nil || w.Seq < nextSeq(events) {
+		if json.Unmarshal(text, &w) != nil || w.Seq < NextSeq(events) {
 			return h, events, nil
 		}
 		events = append(events, Event{Seq: w.Seq, Type: w.Type, Data: text})
 	}
 }
 
-// nextSeq is the number of the event behind events.
-func nextSeq(events []Event) int {
+// NextSeq is the number of the event behind events.
+func NextSeq(events []Event) int {
 	if len(events) == 0 {
 		return 0
 	}
@@ -397,14 +398,14 @@ func ignoreEnd(err error) error {
 	return err
 }
 
-// doorFile names a door: a turn that waits for its answer says which door began it. One
-// without a file, of this door, was cut off before the model was asked; one of another door
+// serverFile names a server: a turn that waits for its answer says which server began it. One
+// without a file, of this server, was cut off before the model was asked; one of another server
 // may be at work.
-const doorFile = "door"
+const serverFile = "door"
 
-// readDoorID reads the door's id, or makes one.
-func readDoorID(dir string) (id turns.ID, err error) {
-	name := filepath.Join(dir, doorFile)
+// ReadServerID reads the server's id, or makes one.
+func ReadServerID(dir string) (id turns.ID, err error) {
+	name := filepath.Join(dir, serverFile)
 	b, err := os.ReadFile(name)
 	if err == nil {
 		if id, err = turns.ParseID(strings.TrimSpace(string(b))); err == nil {
@@ -422,24 +423,24 @@ func readDoorID(dir string) (id turns.ID, err error) {
 
 // folded is what the events of a response add up to.
 type folded struct {
-	response *Response // of the newest event that has it
-	items    []Item    // whole ones, and the beginnings of others, marked incomplete
-	terminal bool
+	Response *wire.Response // of the newest event that has it
+	Items    []wire.Item    // whole ones, and the beginnings of others, marked incomplete
+	Terminal bool
 }
 
-// fold reads the events of a response that nobody generates any more.
-func fold(events []Event) folded {
+// Fold reads the events of a response that nobody generates any more.
+func Fold(events []Event) folded {
 	var out folded
 	items := make(map[int]*partial)
 	for _, ev := range events {
-		var w wireEvent
-		if ev.of != nil {
-			w = *ev.of
+		var w WireEvent
+		if ev.Of != nil {
+			w = *ev.Of
 		} else if json.Unmarshal(ev.Data, &w) != nil {
 			continue
 		}
 		if w.Response != nil {
-			out.response, out.terminal = w.Response, ev.isTerminal()
+			out.Response, out.Terminal = w.Response, ev.isTerminal()
 		}
 		if w.OutputIndex == nil {
 			continue
@@ -452,7 +453,7 @@ func fold(events []Event) folded {
 		p.add(&w)
 	}
 	for i := 0; items[i] != nil; i++ {
-		out.items = append(out.items, items[i].item())
+		out.Items = append(out.Items, items[i].item())
 	}
 	return out
 }
@@ -465,7 +466,7 @@ type partial struct {
 	kind string // refusal
 }
 
-func (p *partial) add(w *wireEvent) {
+func (p *partial) add(w *WireEvent) {
 	switch w.Type {
 	case "response.output_item.added":
 		p.raw = w.Item
@@ -481,7 +482,7 @@ func (p *partial) add(w *wireEvent) {
 	}
 }
 
-func (p *partial) item() Item {
+func (p *partial) item() wire.Item {
 	var head struct {
 		Type string `json:"type"`
 	}
@@ -491,29 +492,29 @@ func (p *partial) item() Item {
 	text := p.text.String()
 	switch head.Type {
 	case "message":
-		var m messageItem
+		var m wire.MessageItem
 		if json.Unmarshal(p.raw, &m) == nil {
-			m.Status = incomplete
+			m.Status = wire.Incomplete
 			if text != "" {
-				c := outputText(text)
+				c := wire.OutputText(text)
 				if p.kind == "refusal" {
-					c = refusalPart(text)
+					c = wire.RefusalPart(text)
 				}
-				m.Content = []turns.Raw{encode(c)}
+				m.Content = []turns.Raw{wire.Encode(c)}
 			}
-			return encode(m)
+			return wire.Encode(m)
 		}
 	case "function_call":
-		var c callItem
+		var c wire.CallItem
 		if json.Unmarshal(p.raw, &c) == nil {
-			c.Status, c.Arguments = incomplete, text
-			return encode(c)
+			c.Status, c.Arguments = wire.Incomplete, text
+			return wire.Encode(c)
 		}
 	case "reasoning":
-		var r reasoningItem
+		var r wire.ReasoningItem
 		if json.Unmarshal(p.raw, &r) == nil && text != "" {
-			r.Content = []textPart{{Type: "reasoning_text", Text: &text}}
-			return encode(r)
+			r.Content = []wire.TextPart{{Type: "reasoning_text", Text: &text}}
+			return wire.Encode(r)
 		}
 	}
 	return p.raw

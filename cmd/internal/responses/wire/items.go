@@ -1,4 +1,4 @@
-package responses
+package wire
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ import (
 // Item is an item as a client reads it.
 type Item = turns.Raw
 
-// mark is what a part of a turn's message does not say of the item that it is of. Marks
+// Mark is what a part of a turn's message does not say of the item that it is of. Marks
 // stand in the meta of the turn.
-type mark struct {
+type Mark struct {
 	Type   string   `json:"t"`             // message, function_call, function_call_output, reasoning, compaction
 	Parts  int      `json:"n,omitzero"`    // how many parts it has; 0: one
 	ID     string   `json:"id,omitzero"`   // that a client gave; "": derived from the turn
@@ -56,8 +56,8 @@ func encryptedOf(ext turns.Raw) string {
 	return extPrefix + base64.RawURLEncoding.EncodeToString(ext)
 }
 
-// textPart is a part of a message as a client reads it.
-type textPart struct {
+// TextPart is a part of a message as a client reads it.
+type TextPart struct {
 	Type        string      `json:"type"`
 	Text        *string     `json:"text,omitzero"`
 	Refusal     *string     `json:"refusal,omitzero"`
@@ -65,13 +65,13 @@ type textPart struct {
 	Logprobs    []turns.Raw `json:"logprobs,omitzero"`
 }
 
-func outputText(s string) textPart {
-	return textPart{Type: "output_text", Text: &s, Annotations: []turns.Raw{}, Logprobs: []turns.Raw{}}
+func OutputText(s string) TextPart {
+	return TextPart{Type: "output_text", Text: &s, Annotations: []turns.Raw{}, Logprobs: []turns.Raw{}}
 }
 
-func refusalPart(s string) textPart { return textPart{Type: "refusal", Refusal: &s} }
+func RefusalPart(s string) TextPart { return TextPart{Type: "refusal", Refusal: &s} }
 
-type messageItem struct {
+type MessageItem struct {
 	Type    string      `json:"type"`
 	ID      string      `json:"id"`
 	Status  string      `json:"status"`
@@ -80,7 +80,7 @@ type messageItem struct {
 	Phase   string      `json:"phase,omitzero"`
 }
 
-type callItem struct {
+type CallItem struct {
 	Type      string `json:"type"`
 	ID        string `json:"id"`
 	CallID    string `json:"call_id"`
@@ -97,99 +97,99 @@ type outputItem struct {
 	Status string    `json:"status"`
 }
 
-type reasoningItem struct {
+type ReasoningItem struct {
 	Type      string     `json:"type"`
 	ID        string     `json:"id"`
-	Summary   []textPart `json:"summary"`
-	Content   []textPart `json:"content,omitzero"`
+	Summary   []TextPart `json:"summary"`
+	Content   []TextPart `json:"content,omitzero"`
 	Encrypted string     `json:"encrypted_content,omitzero"`
 }
 
 // itemPrefixes begin the ids of items.
 var itemPrefixes = map[string]string{"message": "msg_", "function_call": "fc_", "function_call_output": "fco_", "reasoning": "rs_", "compaction": "cmp_"}
 
-// itemID is the id of an item that nobody named: of which response, and which one.
-func itemID(kind string, r turns.Ref, half string, i int) string {
+// ItemID is the id of an item that nobody named: of which response, and which one.
+func ItemID(kind string, r turns.Ref, half string, i int) string {
 	return fmt.Sprintf("%s%s%s%s%d", itemPrefixes[kind], r.Session, r.Turn, half, i)
 }
 
 // Halves of the ids of items.
 const (
 	inputHalf  = "i"
-	outputHalf = "o"
+	OutputHalf = "o"
 )
 
-// parseItemID returns the response that an item is of. ok is false for ids of clients.
-func parseItemID(id string) (r turns.Ref, ok bool) {
+// ParseItemID returns the response that an item is of. ok is false for ids of clients.
+func ParseItemID(id string) (r turns.Ref, ok bool) {
 	_, rest, found := strings.Cut(id, "_")
 	if !found || len(rest) < 2*idLength+2 {
 		return r, false
 	}
-	return parseResponseID(responsePrefix + rest[:2*idLength])
+	return ParseResponseID(ResponsePrefix + rest[:2*idLength])
 }
 
-// frontItem is the compaction item of an answer; nil: it has none.
-func frontItem(ref turns.Ref, sealed string) Item {
+// FrontItem is the compaction item of an answer; nil: it has none.
+func FrontItem(ref turns.Ref, sealed string) Item {
 	if sealed == "" {
 		return nil
 	}
-	return encode(compactionItem{"compaction", itemID("compaction", ref, outputHalf, 0), sealed})
+	return Encode(CompactionItem{"compaction", ItemID("compaction", ref, OutputHalf, 0), sealed})
 }
 
-// answerItems are the items of an answer, by the meta of its turn, nil if it has none.
-func answerItems(ref turns.Ref, m *turns.Message, meta *answerMeta, encrypted bool) []Item {
+// AnswerItems are the items of an answer, by the meta of its turn, nil if it has none.
+func AnswerItems(ref turns.Ref, m *turns.Message, meta *AnswerMeta, encrypted bool) []Item {
 	if meta == nil {
-		meta = new(answerMeta)
+		meta = new(AnswerMeta)
 	}
 	items := outputItems(ref, m, meta.Items, encrypted)
-	if front := frontItem(ref, meta.Sealed); front != nil {
+	if front := FrontItem(ref, meta.Sealed); front != nil {
 		items = append([]Item{front}, items...)
 	}
 	return items
 }
 
 // outputItems are the items of the model, one for each part of its message.
-func outputItems(ref turns.Ref, m *turns.Message, marks []mark, encrypted bool) []Item {
+func outputItems(ref turns.Ref, m *turns.Message, marks []Mark, encrypted bool) []Item {
 	out := make([]Item, 0, len(m.Parts))
 	for i := range m.Parts {
-		k := mark{}
+		k := Mark{}
 		if i < len(marks) {
 			k = marks[i]
 		}
-		out = append(out, outputItemOf(ref, i, &m.Parts[i], k, encrypted))
+		out = append(out, OutputItemOf(ref, i, &m.Parts[i], k, encrypted))
 	}
 	return out
 }
 
 func orCompleted(s string) string {
 	if s == "" {
-		return completed
+		return Completed
 	}
 	return s
 }
 
-func outputItemOf(ref turns.Ref, i int, p *turns.Part, k mark, encrypted bool) Item {
+func OutputItemOf(ref turns.Ref, i int, p *turns.Part, k Mark, encrypted bool) Item {
 	switch p.Type {
 	case turns.ToolCall:
-		return encode(callItem{"function_call", itemID("function_call", ref, outputHalf, i), p.ID, p.Name, argumentText(p), orCompleted(k.Status)})
+		return Encode(CallItem{"function_call", ItemID("function_call", ref, OutputHalf, i), p.ID, p.Name, ArgumentText(p), orCompleted(k.Status)})
 	case turns.Reasoning:
-		it := reasoningItem{Type: "reasoning", ID: itemID("reasoning", ref, outputHalf, i), Summary: []textPart{}}
+		it := ReasoningItem{Type: "reasoning", ID: ItemID("reasoning", ref, OutputHalf, i), Summary: []TextPart{}}
 		for _, s := range k.Sum {
-			it.Summary = append(it.Summary, textPart{Type: "summary_text", Text: &s})
+			it.Summary = append(it.Summary, TextPart{Type: "summary_text", Text: &s})
 		}
 		if text := p.Content; text != "" && len(k.Sum) == 0 {
-			it.Content = []textPart{{Type: "reasoning_text", Text: &text}}
+			it.Content = []TextPart{{Type: "reasoning_text", Text: &text}}
 		}
 		if encrypted {
 			it.Encrypted = encryptedOf(p.Ext)
 		}
-		return encode(it)
+		return Encode(it)
 	}
-	content := outputText(p.Content)
+	content := OutputText(p.Content)
 	if k.Kind == "refusal" {
-		content = refusalPart(p.Content)
+		content = RefusalPart(p.Content)
 	}
-	return encode(messageItem{Type: "message", ID: itemID("message", ref, outputHalf, i), Status: orCompleted(k.Status), Role: "assistant", Content: []turns.Raw{encode(content)}, Phase: phaseOf(p.Ext)})
+	return Encode(MessageItem{Type: "message", ID: ItemID("message", ref, OutputHalf, i), Status: orCompleted(k.Status), Role: "assistant", Content: []turns.Raw{Encode(content)}, Phase: phaseOf(p.Ext)})
 }
 
 func phaseOf(ext turns.Raw) string {
@@ -204,16 +204,16 @@ func phaseOf(ext turns.Raw) string {
 	return o.OpenAI.Phase
 }
 
-// argumentText is the arguments of a call as a client reads them.
-func argumentText(p *turns.Part) string {
+// ArgumentText is the arguments of a call as a client reads them.
+func ArgumentText(p *turns.Part) string {
 	if text, ok := p.Arguments.Text(); ok { // the model wrote no JSON
 		return text
 	}
 	return string(p.Arguments)
 }
 
-// inputItems are the items of a request, by the marks of its turn.
-func inputItems(ref turns.Ref, ms []turns.Message, marks []mark) (out []Item) {
+// InputItems are the items of a request, by the marks of its turn.
+func InputItems(ref turns.Ref, ms []turns.Message, marks []Mark) (out []Item) {
 	at, part := 0, 0
 	take := func(n int) (role turns.Role, parts []turns.Part) {
 		for n > 0 && at < len(ms) {
@@ -235,7 +235,7 @@ func inputItems(ref turns.Ref, ms []turns.Message, marks []mark) (out []Item) {
 		role, parts := take(n)
 		id := k.ID
 		if id == "" {
-			id = itemID(k.Type, ref, inputHalf, i)
+			id = ItemID(k.Type, ref, inputHalf, i)
 		}
 		if it := inputItemOf(id, role, parts, k); it != nil {
 			out = append(out, it)
@@ -244,13 +244,13 @@ func inputItems(ref turns.Ref, ms []turns.Message, marks []mark) (out []Item) {
 	return out
 }
 
-func inputItemOf(id string, role turns.Role, parts []turns.Part, k mark) Item {
+func inputItemOf(id string, role turns.Role, parts []turns.Part, k Mark) Item {
 	if k.Type == "compaction" {
 		sealed := ""
 		if k.Said != nil {
 			sealed = *k.Said
 		}
-		return encode(compactionItem{"compaction", id, sealed})
+		return Encode(CompactionItem{"compaction", id, sealed})
 	}
 	if len(parts) == 0 {
 		return nil
@@ -258,27 +258,27 @@ func inputItemOf(id string, role turns.Role, parts []turns.Part, k mark) Item {
 	p := &parts[0]
 	switch k.Type {
 	case "function_call":
-		return encode(callItem{"function_call", id, p.ID, p.Name, argumentText(p), orCompleted(k.Status)})
+		return Encode(CallItem{"function_call", id, p.ID, p.Name, ArgumentText(p), orCompleted(k.Status)})
 	case "function_call_output":
-		return encode(outputItem{"function_call_output", id, p.ID, p.Response, orCompleted(k.Status)})
+		return Encode(outputItem{"function_call_output", id, p.ID, p.Response, orCompleted(k.Status)})
 	case "reasoning":
-		it := reasoningItem{Type: "reasoning", ID: id, Summary: []textPart{}, Encrypted: encryptedOf(p.Ext)}
+		it := ReasoningItem{Type: "reasoning", ID: id, Summary: []TextPart{}, Encrypted: encryptedOf(p.Ext)}
 		for _, s := range k.Sum {
-			it.Summary = append(it.Summary, textPart{Type: "summary_text", Text: &s})
+			it.Summary = append(it.Summary, TextPart{Type: "summary_text", Text: &s})
 		}
-		return encode(it)
+		return Encode(it)
 	}
-	it := messageItem{Type: "message", ID: id, Status: orCompleted(k.Status), Role: string(role), Content: []turns.Raw{}, Phase: k.Phase}
+	it := MessageItem{Type: "message", ID: id, Status: orCompleted(k.Status), Role: string(role), Content: []turns.Raw{}, Phase: k.Phase}
 	if k.Role != "" {
 		it.Role = k.Role
 	}
 	for i := range parts {
-		it.Content = append(it.Content, contentOf(role, &parts[i], k.Kind == "refusal"))
+		it.Content = append(it.Content, ContentOf(role, &parts[i], k.Kind == "refusal"))
 	}
-	return encode(it)
+	return Encode(it)
 }
 
-func contentOf(role turns.Role, p *turns.Part, refused bool) turns.Raw {
+func ContentOf(role turns.Role, p *turns.Part, refused bool) turns.Raw {
 	var hints struct {
 		OpenAI struct {
 			Detail   string `json:"detail"`
@@ -294,11 +294,11 @@ func contentOf(role turns.Role, p *turns.Part, refused bool) turns.Raw {
 	}
 	switch {
 	case p.Type == turns.Text && refused:
-		return encode(refusalPart(p.Content))
+		return Encode(RefusalPart(p.Content))
 	case p.Type == turns.Text && role == turns.Assistant:
-		return encode(outputText(p.Content))
+		return Encode(OutputText(p.Content))
 	case p.Type == turns.Text:
-		return encode(map[string]string{"type": "input_text", "text": p.Content})
+		return Encode(map[string]string{"type": "input_text", "text": p.Content})
 	case p.Modality == "image":
 		m := map[string]any{"type": "input_image", "image_url": url, "detail": "auto"}
 		if hints.OpenAI.Detail != "" {
@@ -307,7 +307,7 @@ func contentOf(role turns.Role, p *turns.Part, refused bool) turns.Raw {
 		if p.Type == turns.File {
 			m["image_url"], m["file_id"] = nil, p.Content
 		}
-		return encode(m)
+		return Encode(m)
 	}
 	m := map[string]any{"type": "input_file"}
 	if hints.OpenAI.Filename != "" {
@@ -321,7 +321,7 @@ func contentOf(role turns.Role, p *turns.Part, refused bool) turns.Raw {
 	default:
 		m["file_url"] = url
 	}
-	return encode(m)
+	return Encode(m)
 }
 
 func openExt(s string) (turns.Raw, bool) {
@@ -337,13 +337,13 @@ func openExt(s string) (turns.Raw, bool) {
 	return b, json.Unmarshal(b, &m) == nil
 }
 
-type compactionItem struct {
+type CompactionItem struct {
 	Type      string `json:"type"`
 	ID        string `json:"id"`
 	Encrypted string `json:"encrypted_content"`
 }
 
-const compactionPrefix = "cmp_"
+const CompactionPrefix = "cmp_"
 
 // withoutSpace is b without white space between its values.
 func withoutSpace(b []byte) ([]byte, error) {

@@ -15,15 +15,19 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"nexus/cmd/internal/provider"
+	"nexus/cmd/internal/responses/place"
+	"nexus/cmd/internal/responses/run"
 	"nexus/cmd/internal/responses/socket"
+	"nexus/cmd/internal/responses/stream"
 	"nexus/cmd/internal/responses/window"
+	"nexus/cmd/internal/responses/wire"
 	"nexus/cmd/internal/web"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
 
-// Config says what a door needs.
+// Config says what a server needs.
 type Config struct {
 	// Provider returns who answers for a model, and its name there. An error is told to the
 	// client with 404 model_not_found.
@@ -68,15 +72,15 @@ const (
 	maxMessage         = 8 << 20 // of a WebSocket
 )
 
-// Door serves the responses of all agents. Safe for concurrent use.
-type Door struct {
+// Server serves the responses of all agents. Safe for concurrent use.
+type Server struct {
 	cfg     Config
 	sockets *socket.Server
 	log     *slog.Logger
 	room    *room
-	spools  *spools
-	places  *Service
-	runs    *runner
+	spools  *stream.Spools
+	places  *place.Service
+	runs    *run.Runner
 	keeper  sync.WaitGroup // removes old files
 
 	mu    sync.Mutex
@@ -84,8 +88,8 @@ type Door struct {
 	locks map[turns.ID]*lock
 }
 
-// New makes a door. It creates the folder of its files.
-func New(c Config) (*Door, error) {
+// New makes a server. It creates the folder of its files.
+func New(c Config) (*Server, error) {
 	if c.Provider == nil || c.Client == nil || c.Spool == "" {
 		return nil, errors.New("responses: Provider, Client and Spool are needed")
 	}
@@ -123,10 +127,10 @@ func New(c Config) (*Door, error) {
 		c.MaxAnswer = defaultAnswer
 	}
 	if c.SpoolBytes == 0 {
-		c.SpoolBytes = defaultSpoolBytes
+		c.SpoolBytes = stream.DefaultSpoolBytes
 	}
 	if c.SpoolAge == 0 {
-		c.SpoolAge = defaultSpoolAge
+		c.SpoolAge = stream.DefaultSpoolAge
 	}
 	key := c.Key
 	if key == nil {
@@ -136,18 +140,18 @@ func New(c Config) (*Door, error) {
 		}
 		key = func() (seal.Key, error) { return own, nil }
 	}
-	files, err := openSpools(c.Spool, key, c.SpoolBytes, c.SpoolAge, c.Now)
+	files, err := stream.OpenSpools(c.Spool, key, c.SpoolBytes, c.SpoolAge, c.Now)
 	if err != nil {
 		return nil, err
 	}
-	id, err := readDoorID(c.Spool)
+	id, err := stream.ReadServerID(c.Spool)
 	if err != nil {
 		return nil, err
 	}
-	runs := newRunner(runnerConfig{log: c.Logger, now: c.Now, after: c.After, keepAlive: c.KeepAlive, maxAnswer: c.MaxAnswer, streams: c.Streams})
-	d := &Door{cfg: c, log: c.Logger, room: newRoom(c.Memory), runs: runs, spools: files, busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock)}
-	d.places = &Service{ID: id, Budget: c.Budget, Now: c.Now, Log: c.Logger, Base: runs.ctx, Lock: d.lock, Find: d.earlier}
-	d.keeper.Go(d.expireFiles(runs.ctx))
+	runs := run.New(run.Config{Log: c.Logger, Now: c.Now, After: c.After, KeepAlive: c.KeepAlive, MaxAnswer: c.MaxAnswer, Streams: c.Streams})
+	d := &Server{cfg: c, log: c.Logger, room: newRoom(c.Memory), runs: runs, spools: files, busy: make(map[[2]string]int), locks: make(map[turns.ID]*lock)}
+	d.places = &place.Service{ID: id, Budget: c.Budget, Now: c.Now, Log: c.Logger, Base: runs.Base(), Lock: d.lock, Find: d.earlier}
+	d.keeper.Go(d.expireFiles(runs.Base()))
 	d.sockets = socket.New(socket.Config{MaxMessage: min(c.MaxBody, maxMessage), Expired: socket.Limit.Event(), TooLarge: socket.Large.Event(), NoRoom: failure(errNoRoom).Event(), Take: d.room.take, Give: d.room.give})
 	if c.Key != nil {
 		d.places.Sealer = window.Sealer{Key: c.Key}
@@ -155,29 +159,29 @@ func New(c Config) (*Door, error) {
 	return d, nil
 }
 
-// Usage is what the responses of a door use.
+// Usage is what the responses of a server use.
 type Usage struct {
 	Memory  int64  // bytes of those under way
 	Evicted uint64 // how many ended for want of memory, since the start
 	Spool   int64  // bytes of the folder
 }
 
-// Usage returns what the door uses now. Safe for concurrent use.
-func (d *Door) Usage() (u Usage) {
-	u.Memory, u.Evicted = d.runs.memory.state()
-	u.Spool = d.spools.size()
+// Usage returns what the server uses now. Safe for concurrent use.
+func (d *Server) Usage() (u Usage) {
+	u.Memory, u.Evicted = d.runs.Usage()
+	u.Spool = d.spools.Size()
 	return u
 }
 
 // expireFiles returns what removes files that are too old, until ctx ends.
-func (d *Door) expireFiles(ctx context.Context) func() {
+func (d *Server) expireFiles(ctx context.Context) func() {
 	return func() {
 		hourly := time.NewTicker(time.Hour)
 		defer hourly.Stop()
 		for {
 			select {
 			case <-hourly.C:
-				if err := d.spools.expire(); err != nil {
+				if err := d.spools.Expire(); err != nil {
 					d.log.Warn("responses: old files", "err", err)
 				}
 			case <-ctx.Done():
@@ -189,13 +193,13 @@ func (d *Door) expireFiles(ctx context.Context) func() {
 
 // Close ends the calls of models that are under way, and waits until they ended or ctx
 // does. Their responses are what a kill of the process would leave.
-func (d *Door) Close(ctx context.Context) error {
-	d.runs.close()
+func (d *Server) Close(ctx context.Context) error {
+	d.runs.Close()
 	if err := d.sockets.Close(ctx); err != nil {
 		return err
 	}
 	done := make(chan struct{})
-	go func() { d.runs.wait(); d.keeper.Wait(); close(done) }()
+	go func() { d.runs.Wait(); d.keeper.Wait(); close(done) }()
 	select {
 	case <-done:
 		return nil
@@ -206,7 +210,7 @@ func (d *Door) Close(ctx context.Context) error {
 
 // Handler serves /v1/responses and what is below it, and /v1/models. It stands behind the
 // guard of the listener: a request without a caller is refused.
-func (d *Door) Handler() http.Handler {
+func (d *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	d.routes(mux)
 	sites := http.NewCrossOriginProtection() // a page of another site can't make a browser call it
@@ -214,18 +218,18 @@ func (d *Door) Handler() http.Handler {
 		c, ok := web.CallerOf(r.Context())
 		switch {
 		case !ok:
-			refuse(w, &Error{Status: http.StatusUnauthorized, Type: invalidRequest, Code: "invalid_api_key", Message: "A token of this server is needed: Authorization: Bearer ….", Final: true})
+			wire.Refuse(w, &wire.Error{Status: http.StatusUnauthorized, Type: wire.InvalidRequest, Code: "invalid_api_key", Message: "A token of this server is needed: Authorization: Bearer ….", Final: true})
 		case c.Agent == api.Operator:
-			refuse(w, &Error{Status: http.StatusForbidden, Type: invalidRequest, Code: "insufficient_permissions", Message: "The operator has no responses of its own; use the token of an agent.", Final: true})
+			wire.Refuse(w, &wire.Error{Status: http.StatusForbidden, Type: wire.InvalidRequest, Code: "insufficient_permissions", Message: "The operator has no responses of its own; use the token of an agent.", Final: true})
 		case c.Scope < web.Write && r.Method != http.MethodGet && r.Method != http.MethodHead, c.Scope < web.Read:
-			refuse(w, &Error{Status: http.StatusForbidden, Type: invalidRequest, Code: "insufficient_permissions", Message: "The token's scope is " + c.Scope.String() + "; this needs write.", Final: true})
+			wire.Refuse(w, &wire.Error{Status: http.StatusForbidden, Type: wire.InvalidRequest, Code: "insufficient_permissions", Message: "The token's scope is " + c.Scope.String() + "; this needs write.", Final: true})
 		default:
 			mux.ServeHTTP(w, r)
 		}
 	}))
 }
 
-func (d *Door) routes(mux *http.ServeMux) {
+func (d *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/responses", d.getSocket)
 	mux.HandleFunc("POST /v1/responses/compact", d.postCompact)
 	mux.HandleFunc("POST /v1/responses/input_tokens", d.postInputTokens)
@@ -245,31 +249,31 @@ func (d *Door) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/models", d.models)
 	mux.HandleFunc("GET /v1/models/{id...}", d.model)
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, &Error{Status: http.StatusNotFound, Type: notFoundType, Code: "unknown_url", Message: "Unknown request: " + clip(r.Method+" "+r.URL.Path) + "."})
+		wire.Refuse(w, &wire.Error{Status: http.StatusNotFound, Type: wire.NotFoundType, Code: "unknown_url", Message: "Unknown request: " + wire.Clip(r.Method+" "+r.URL.Path) + "."})
 	})
 }
 
-// caller is who sent r, known since [Door.Handler] let it pass.
+// caller is who sent r, known since [Server.Handler] let it pass.
 func caller(r *http.Request) web.Caller {
 	c, _ := web.CallerOf(r.Context())
 	return c
 }
 
-func (d *Door) client(c web.Caller) *api.Client { return d.cfg.Client(c).Within(callTime) }
+func (d *Server) client(c web.Caller) *api.Client { return d.cfg.Client(c).Within(place.CallTime) }
 
 // readBody reads the body of a request. It is bounded, also when it is decompressed, and
 // each piece of it must come in time: see [paced].
 //
-// Its bytes are taken from the door's room until done is called, which is never nil.
-func (d *Door) readBody(w http.ResponseWriter, r *http.Request) (_ []byte, done func(), err error) {
+// Its bytes are taken from the server's room until done is called, which is never nil.
+func (d *Server) readBody(w http.ResponseWriter, r *http.Request) (_ []byte, done func(), err error) {
 	t := &taking{room: d.room, owner: ownerOf(caller(r))}
 	b, err := d.readInto(t, w, r)
 	return b, sync.OnceFunc(t.done), err
 }
 
-func (d *Door) readInto(t *taking, w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (d *Server) readInto(t *taking, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		return nil, &Error{Status: http.StatusUnsupportedMediaType, Type: invalidRequest, Code: "unsupported_media_type", Message: "The Content-Type is application/json.", Final: true}
+		return nil, &wire.Error{Status: http.StatusUnsupportedMediaType, Type: wire.InvalidRequest, Code: "unsupported_media_type", Message: "The Content-Type is application/json.", Final: true}
 	}
 	rc := http.NewResponseController(w)
 	body := io.Reader(&paced{r: http.MaxBytesReader(w, r.Body, d.cfg.MaxBody), extend: func() { _ = rc.SetReadDeadline(time.Now().Add(d.cfg.BodyProgress)) }})
@@ -283,18 +287,18 @@ func (d *Door) readInto(t *taking, w http.ResponseWriter, r *http.Request) ([]by
 		defer z.Close()
 		body = z
 	default:
-		return nil, &Error{Status: http.StatusUnsupportedMediaType, Type: invalidRequest, Code: "unsupported_encoding", Message: "The Content-Encoding is zstd or none.", Final: true}
+		return nil, &wire.Error{Status: http.StatusUnsupportedMediaType, Type: wire.InvalidRequest, Code: "unsupported_encoding", Message: "The Content-Encoding is zstd or none.", Final: true}
 	}
 	t.r = body
 	b, err := io.ReadAll(io.LimitReader(t, d.cfg.MaxBody+1))
 	tooLarge := (*http.MaxBytesError)(nil)
 	switch {
 	case int64(len(b)) > d.cfg.MaxBody, errors.As(err, &tooLarge), errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Type: invalidRequest, Code: "request_too_large", Message: "The body is too large.", Final: true}
+		return nil, &wire.Error{Status: http.StatusRequestEntityTooLarge, Type: wire.InvalidRequest, Code: "request_too_large", Message: "The body is too large.", Final: true}
 	case errors.Is(err, errNoRoom):
 		return nil, err
 	case err != nil:
-		return nil, &Error{Status: http.StatusBadRequest, Type: invalidRequest, Code: "invalid_body", Message: "The body did not come whole, or not in time.", Final: true}
+		return nil, &wire.Error{Status: http.StatusBadRequest, Type: wire.InvalidRequest, Code: "invalid_body", Message: "The body did not come whole, or not in time.", Final: true}
 	}
 	_ = rc.SetReadDeadline(time.Time{}) // else the server takes its end for that of the connection
 	return b, nil
@@ -322,12 +326,12 @@ func (p *paced) Read(b []byte) (int, error) {
 }
 
 // admit counts a generation of c until release is called.
-func (d *Door) admit(c web.Caller) (release func(), err error) {
+func (d *Server) admit(c web.Caller) (release func(), err error) {
 	who := [2]string{c.Tenant, c.Agent}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.busy[who] >= d.cfg.MaxGenerations {
-		return nil, &Error{Status: http.StatusTooManyRequests, Type: tooMany, Code: "rate_limit_exceeded", Message: "Too many responses of this agent are under way.", RetryAfter: time.Second}
+		return nil, &wire.Error{Status: http.StatusTooManyRequests, Type: wire.TooMany, Code: "rate_limit_exceeded", Message: "Too many responses of this agent are under way.", RetryAfter: time.Second}
 	}
 	d.busy[who]++
 	return sync.OnceFunc(func() {
@@ -346,8 +350,8 @@ type lock struct {
 	uses int
 }
 
-// lock waits until no other request of this door holds the lock of a key or a session.
-func (d *Door) lock(ctx context.Context, id turns.ID) (unlock func(), err error) {
+// lock waits until no other request of this server holds the lock of a key or a session.
+func (d *Server) lock(ctx context.Context, id turns.ID) (unlock func(), err error) {
 	d.mu.Lock()
 	l := d.locks[id]
 	if l == nil {
@@ -380,29 +384,29 @@ type model struct {
 	OwnedBy string `json:"owned_by"`
 }
 
-func (d *Door) models(w http.ResponseWriter, _ *http.Request) {
+func (d *Server) models(w http.ResponseWriter, _ *http.Request) {
 	list := []model{}
 	if d.cfg.Models != nil {
 		for _, m := range d.cfg.Models() {
 			list = append(list, model{m, "model", 0, "nexus"})
 		}
 	}
-	reply(w, http.StatusOK, struct {
+	wire.Reply(w, http.StatusOK, struct {
 		Object string  `json:"object"`
 		Data   []model `json:"data"`
 	}{"list", list})
 }
 
-func (d *Door) model(w http.ResponseWriter, r *http.Request) {
+func (d *Server) model(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	if _, _, err := d.cfg.Provider(id); err != nil {
-		refuse(w, noModel(err))
+		wire.Refuse(w, noModel(err))
 		return
 	}
-	reply(w, http.StatusOK, model{id, "model", 0, "nexus"})
+	wire.Reply(w, http.StatusOK, model{id, "model", 0, "nexus"})
 }
 
 // noModel is the refusal of a model that nobody answers for.
-func noModel(err error) *Error {
-	return &Error{Status: http.StatusNotFound, Type: invalidRequest, Code: codeNoModel, Message: err.Error(), Param: "model", Final: true}
+func noModel(err error) *wire.Error {
+	return &wire.Error{Status: http.StatusNotFound, Type: wire.InvalidRequest, Code: wire.CodeNoModel, Message: err.Error(), Param: "model", Final: true}
 }

@@ -1,4 +1,4 @@
-package responses
+package stream
 
 import (
 	"bytes"
@@ -10,40 +10,41 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
 
 // folder is a folder of files, on a clock that a test moves.
-func folder(t *testing.T, dir string, max int64, now *time.Time) *spools {
+func folder(t *testing.T, dir string, max int64, now *time.Time) *Spools {
 	t.Helper()
-	s, err := openSpools(dir, func() (seal.Key, error) { return seal.Key{1}, nil }, max, 24*time.Hour, func() time.Time { return *now })
+	s, err := OpenSpools(dir, func() (seal.Key, error) { return seal.Key{1}, nil }, max, 24*time.Hour, func() time.Time { return *now })
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func aResponse() string { return responseID(turns.Ref{Session: api.NewID(), Turn: api.NewID()}) }
+func aResponse() string { return wire.ResponseID(turns.Ref{Session: api.NewID(), Turn: api.NewID()}) }
 
 func eventLine(n int) []byte {
 	return fmt.Appendf(nil, `{"type":"t","sequence_number":%d,"text":"secret"}`, n)
 }
 
 // write makes a file with events, and ends it.
-func write(t *testing.T, s *spools, id string, events int) {
+func write(t *testing.T, s *Spools, id string, events int) {
 	t.Helper()
-	f, err := s.open(spoolHead{id, 3})
+	f, err := s.Open(SpoolHead{id, 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := range events {
-		if err := f.line(eventLine(n)); err != nil {
+		if err := f.Line(eventLine(n)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := f.close(false); err != nil {
+	if err := f.Close(false); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -76,7 +77,7 @@ func TestAFileIsSealedAndReadAsFarAsItIsWhole(t *testing.T) {
 	if err != nil || bytes.Contains(whole, []byte("secret")) || bytes.Contains(whole, []byte("sequence")) {
 		t.Fatalf("%v, or the file shows what it has", err)
 	}
-	h, events, err := folder(t, dir, 1<<20, &now).read(id)
+	h, events, err := folder(t, dir, 1<<20, &now).Read(id)
 	if err != nil || h.Lost != 3 || len(events) != 5 || string(events[4].Data) != string(eventLine(4)) {
 		t.Errorf("%v %v, %d events", err, h, len(events))
 	}
@@ -87,7 +88,7 @@ func TestAFileIsSealedAndReadAsFarAsItIsWhole(t *testing.T) {
 			if err := os.WriteFile(name, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			h, events, err := s.read(id)
+			h, events, err := s.Read(id)
 			if err != nil || h == nil || len(events) > 4 {
 				t.Fatalf("at %d: %v %v, %d events", i, err, h, len(events))
 			}
@@ -111,31 +112,31 @@ func TestTheFolderIsBoundedInBytes(t *testing.T) {
 		ids = append(ids, aResponse())
 		write(t, s, ids[len(ids)-1], 20)
 		now = now.Add(time.Second)
-		if _, size := onDisk(t, dir); size > most || size != s.size() {
-			t.Fatalf("%d bytes, %d counted, of %d", size, s.size(), most)
+		if _, size := onDisk(t, dir); size > most || size != s.Size() {
+			t.Fatalf("%d bytes, %d counted, of %d", size, s.Size(), most)
 		}
 	}
-	if h, _, err := s.read(ids[0]); h != nil || err != nil {
+	if h, _, err := s.Read(ids[0]); h != nil || err != nil {
 		t.Errorf("the oldest is there: %v", err)
 	}
-	if _, events, err := s.read(ids[49]); len(events) != 20 || err != nil {
+	if _, events, err := s.Read(ids[49]); len(events) != 20 || err != nil {
 		t.Errorf("the newest has %d events, %v", len(events), err)
 	}
-	f, err := s.open(spoolHead{aResponse(), 0})
+	f, err := s.Open(SpoolHead{aResponse(), 0})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for err == nil {
-		err = f.line(make([]byte, 1000))
+		err = f.Line(make([]byte, 1000))
 	}
 	if n, size := onDisk(t, dir); !errors.Is(err, errSpoolFull) || n != 1 || size > most {
 		t.Errorf("%v, %d files of %d bytes", err, n, size)
 	}
-	if err := f.close(true); err != nil {
+	if err := f.Close(true); err != nil {
 		t.Error(err)
 	}
-	if n, _ := onDisk(t, dir); n != 0 || s.size() != 0 {
-		t.Errorf("%d files, %d bytes counted", n, s.size())
+	if n, _ := onDisk(t, dir); n != 0 || s.Size() != 0 {
+		t.Errorf("%d files, %d bytes counted", n, s.Size())
 	}
 	// A smaller bound holds from the start.
 	for _, id := range ids[:5] {
@@ -156,17 +157,17 @@ func TestTheFolderIsBoundedInAge(t *testing.T) {
 	now = now.Add(23 * time.Hour)
 	write(t, s, young, 1)
 	now = now.Add(2 * time.Hour)
-	if h, _, err := s.read(old); h != nil || err != nil {
+	if h, _, err := s.Read(old); h != nil || err != nil {
 		t.Errorf("%v %v", h, err)
 	}
-	if h, _, err := s.read(young); h == nil || err != nil {
+	if h, _, err := s.Read(young); h == nil || err != nil {
 		t.Errorf("%v %v", h, err)
 	}
 	write(t, s, young, 2)
-	if _, size := onDisk(t, dir); size != s.size() {
-		t.Errorf("%d bytes, %d counted", size, s.size())
+	if _, size := onDisk(t, dir); size != s.Size() {
+		t.Errorf("%d bytes, %d counted", size, s.Size())
 	}
-	if _, events, err := s.read(young); len(events) != 2 || err != nil {
+	if _, events, err := s.Read(young); len(events) != 2 || err != nil {
 		t.Errorf("%d events, %v", len(events), err)
 	}
 	for _, name := range []string{aResponse() + ".events", aResponse() + spoolSuffix + ".new"} {

@@ -1,4 +1,4 @@
-package responses
+package run
 
 import (
 	"bytes"
@@ -9,9 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"nexus/cmd/internal/provider"
-	"nexus/cmd/internal/web"
+	"nexus/cmd/internal/responses/stream"
+	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -32,33 +34,24 @@ func says(text string) modelFunc {
 	}
 }
 
-// aloneDoor is a door without a ledger: responses that are not recorded need none.
-func aloneDoor(t *testing.T, change func(*Config)) *Door {
+// alone is a runner without a ledger: responses that are not recorded need none.
+func alone(t *testing.T, change func(*Config)) *Runner {
 	t.Helper()
-	c := Config{Provider: func(string) (provider.Client, string, error) { return nil, "", errors.New("none") }, Client: func(web.Caller) *api.Client { return nil }, Spool: t.TempDir()}
+	c := Config{Log: slog.New(slog.DiscardHandler), Now: time.Now, MaxAnswer: 4 << 20, Streams: 256 << 20}
 	if change != nil {
 		change(&c)
 	}
-	d, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return d
+	rs := New(c)
+	t.Cleanup(func() { rs.Close(); rs.Wait() })
+	return rs
 }
 
 // ask makes a flight of a response that is not recorded, for an agent.
-func (d *Door) ask(agent string, m modelFunc) *flight {
+func (rs *Runner) ask(agent string, m modelFunc) *Flight {
 	store := false
-	r := &CreateRequest{Model: "m", Store: &store}
+	r := &wire.CreateRequest{Model: "m", Store: &store}
 	ref := turns.Ref{Session: api.NewID(), Turn: api.NewID()}
-	f := d.runs.open(&flight{owner: ownerOf(web.Caller{Tenant: "default", Agent: agent}), request: r, provider: m, ref: ref, ask: &provider.Request{Model: "m"}, stepBack: func() {}})
-	f.echo = r.echo(responseID(ref), d.cfg.Now())
-	return f
+	return rs.Open(Spec{Owner: agent, Request: r, Provider: m, Ref: ref, Ask: &provider.Request{Model: "m"}, Echo: r.Echo(wire.ResponseID(ref), time.Now()), StepBack: func() {}})
 }
 
 // childContexts is a context that counts its children.
@@ -77,9 +70,9 @@ func (c *childContexts) AfterFunc(func()) (stop func() bool) {
 
 // A response that ended leaves no context behind, nor does one that was not launched.
 func TestAResponseLeavesNoContext(t *testing.T) {
-	d := aloneDoor(t, nil)
+	d := alone(t, nil)
 	children := &childContexts{Context: context.Background()}
-	d.runs.ctx = children
+	d.ctx = children
 	for range 10 {
 		f := d.ask("a", says("hello"))
 		if children.n.Load() == 0 {
@@ -88,28 +81,27 @@ func TestAResponseLeavesNoContext(t *testing.T) {
 		if err := f.launch(); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := f.wait(t.Context()); err != nil || r.Status != completed {
+		if r, err := f.Wait(t.Context()); err != nil || r.Status != wire.Completed {
 			t.Fatalf("%v %v", r, err)
 		}
 	}
-	d.ask("a", says("")).drop()
-	d.runs.work.Wait()
+	d.ask("a", says("")).Drop()
+	d.work.Wait()
 	if n := children.n.Load(); n != 0 {
 		t.Errorf("%d contexts stay", n)
 	}
 }
 
-// A door that ends begins nothing more: its Close may be at Wait already.
-func TestAClosedDoorLaunchesNothing(t *testing.T) {
-	d := aloneDoor(t, nil)
-	if err := d.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+// A runner that ends begins nothing more: who closes it may be at wait already.
+func TestAClosedRunnerLaunchesNothing(t *testing.T) {
+	d := alone(t, nil)
+	d.Close()
+	d.Wait()
 	f := d.ask("a", says("hello"))
 	released := 0
-	_, err := launched(f.request, func() { released++ }, func() (*flight, error) { return f, nil })
-	if !errors.Is(err, errClosing) || released != 1 || len(d.runs.flights) != 0 {
-		t.Errorf("%v, %d released, %d flights", err, released, len(d.runs.flights))
+	_, err := Launch(f.Request, func() { released++ }, func() (*Flight, error) { return f, nil })
+	if !errors.Is(err, wire.ErrClosing) || released != 1 || len(d.flights) != 0 {
+		t.Errorf("%v, %d released, %d flights", err, released, len(d.flights))
 	}
 	if context.Cause(f.ctx) == nil {
 		t.Error("its context stays")
@@ -141,20 +133,20 @@ func TestAPanicEndsItsResponse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			d := aloneDoor(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			d := alone(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 			f, released := d.ask("a", tc.model), false
-			f.release = func() { released = true }
+			f.Release = func() { released = true }
 			if tc.twice {
-				f.recorded, f.stepBack = true, func() { panic("secret") }
+				f.Recorded, f.StepBack = true, func() { panic("secret") }
 			}
 			if err := f.launch(); err != nil {
 				t.Fatal(err)
 			}
-			var events []Event
-			ferr := f.follow(t.Context(), -1, func(e Event) error { events = append(events, e); return nil }, nil)
-			res, err := f.wait(t.Context())
-			d.runs.work.Wait()
-			e := asError(err)
+			var events []stream.Event
+			ferr := f.Follow(t.Context(), -1, func(e stream.Event) error { events = append(events, e); return nil }, nil)
+			res, err := f.Wait(t.Context())
+			d.work.Wait()
+			e := wire.AsError(err)
 			id := strings.Fields(e.Message)[len(strings.Fields(e.Message))-1]
 			if e.Code != "internal_error" || !strings.Contains(log.String(), id) {
 				t.Errorf("%v: %s", err, &log)
@@ -163,13 +155,13 @@ func TestAPanicEndsItsResponse(t *testing.T) {
 				if ferr == nil || res != nil {
 					t.Errorf("%v, a stream without its end is not cut", res)
 				}
-			} else if last := events[len(events)-1]; ferr != nil || res.Status != failed || last.Type != "response.failed" || !strings.Contains(string(last.Data), id) {
+			} else if last := events[len(events)-1]; ferr != nil || res.Status != wire.Failed || last.Type != "response.failed" || !strings.Contains(string(last.Data), id) {
 				t.Errorf("%v %v %v", ferr, res, last)
 			}
 			if strings.Contains(log.String(), "secret") {
 				t.Errorf("the log has the text of the panic: %s", &log)
 			}
-			if !released || len(d.runs.flights) != 0 {
+			if !released || len(d.flights) != 0 {
 				t.Error("the place of the response is not given back")
 			}
 		})

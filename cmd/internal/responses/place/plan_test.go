@@ -1,4 +1,4 @@
-package responses
+package place
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/cmd/internal/responses/wire"
 	"nexus/turns"
 )
 
@@ -31,7 +32,7 @@ func TestPlanOntoAHead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.want.Session = turnID(5)
 			got, stepsOver, err := Plan{Session: turnID(5)}.onto(c.head)
-			if e := (*Error)(nil); c.refused != errors.As(err, &e) || c.refused && e.Code != errLocked.Code {
+			if e := (*wire.Error)(nil); c.refused != errors.As(err, &e) || c.refused && e.Code != ErrLocked.Code {
 				t.Fatalf("%v", err)
 			}
 			if d := cmp.Diff(c.want, got); !c.refused && (d != "" || stepsOver != c.stepsOver) {

@@ -1,4 +1,4 @@
-package responses
+package place
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/responses/window"
+	"nexus/cmd/internal/responses/wire"
 	"nexus/cmd/internal/web"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -46,7 +47,7 @@ func (p Plan) onto(h head) (_ Plan, stepsOver bool, err error) {
 	case w == nil:
 		return p, false, nil
 	case w.Open && w.Here:
-		return p, false, errLocked
+		return p, false, ErrLocked
 	case w.Open:
 		return p, false, errLockedElsewhere(w.Began)
 	default:
@@ -127,22 +128,22 @@ type Earlier struct {
 	Began   time.Time // when its request was stored
 }
 
-// placing is a request while its place is found and its turn stored.
-type placing struct {
+// Placing is a request while its place is found and its turn stored.
+type Placing struct {
 	Plan
 	svc      *Service
-	caller   web.Caller
-	client   *api.Client
-	request  *CreateRequest
-	upstream string // the model's name at its provider
-	ids      keyIDs // zero without a key
+	Caller   web.Caller
+	Client   *api.Client
+	Request  *wire.CreateRequest
+	Upstream string      // the model's name at its provider
+	IDs      wire.KeyIDs // zero without a key
 
-	forked *place
+	forked *wire.Place
 	past   bool   // the input crosses the threshold of context_management, as far as is known before it is stored
-	unlock func() // lets the next request of the session go on
+	Unlock func() // lets the next request of the session go on
 }
 
 // place returns a request that has no place yet.
-func (s *Service) place(c web.Caller, client *api.Client, r *CreateRequest) *placing {
-	return &placing{svc: s, caller: c, client: client, request: r, unlock: func() {}}
+func (s *Service) New(c web.Caller, client *api.Client, r *wire.CreateRequest) *Placing {
+	return &Placing{svc: s, Caller: c, Client: client, Request: r, Unlock: func() {}}
 }

@@ -1,4 +1,4 @@
-package responses
+package stream
 
 import (
 	"encoding/base64"
@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus/cmd/internal/provider"
+	"nexus/cmd/internal/responses/wire"
 	"nexus/turns"
 )
 
@@ -67,40 +68,40 @@ func TestAStreamIsMadeAgainOfItsTurn(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		m, events := answerOf(rng)
 		var first, again []string
-		live := newEmitter(ref, toolChoice{}, true, func(e Event) error { first = append(first, string(e.Data)); return nil })
+		live := NewEmitter(ref, wire.ToolChoice{}, true, func(e Event) error { first = append(first, string(e.Data)); return nil })
 		var sealed string
 		if seed%2 == 1 {
 			sealed = "sealed"
 		}
-		live.front = frontItem(ref, sealed)
-		if err := live.announce(&Response{}, false); err != nil {
+		live.Front = wire.FrontItem(ref, sealed)
+		if err := live.Announce(&wire.Response{}, false); err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range events {
-			if err := live.take(e); err != nil {
+			if err := live.Take(e); err != nil {
 				t.Fatal(err)
 			}
 		}
-		stored, err := live.finish(m)
+		stored, err := live.Finish(m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := newEmitter(ref, toolChoice{}, true, func(e Event) error { again = append(again, string(e.Data)); return nil })
-		e.front = frontItem(ref, sealed)
-		if err := e.announce(&Response{}, false); err != nil {
+		e := NewEmitter(ref, wire.ToolChoice{}, true, func(e Event) error { again = append(again, string(e.Data)); return nil })
+		e.Front = wire.FrontItem(ref, sealed)
+		if err := e.Announce(&wire.Response{}, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.replay(&stored, live.marks(), base64.RawStdEncoding.EncodeToString(live.ops)); err != nil {
+		if err := e.Replay(&stored, live.Marks(), base64.RawStdEncoding.EncodeToString(live.Ops)); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := strings.Join(again, "\n"), strings.Join(first, "\n"); got != want {
 			t.Fatalf("seed %d:\n%s\nwant\n%s", seed, got, want)
 		}
 		// The items of the response stand where its events say, the compaction item first.
-		meta := &answerMeta{Items: live.marks(), Sealed: sealed}
-		whole, streamed := answerItems(ref, &stored, meta, true), make([]Item, len(stored.Parts)+len(sealed)/len("sealed"))
+		meta := &wire.AnswerMeta{Items: live.Marks(), Sealed: sealed}
+		whole, streamed := wire.AnswerItems(ref, &stored, meta, true), make([]wire.Item, len(stored.Parts)+len(sealed)/len("sealed"))
 		for _, data := range first {
-			var w wireEvent
+			var w WireEvent
 			if err := json.Unmarshal([]byte(data), &w); err != nil {
 				t.Fatal(err)
 			}
@@ -121,29 +122,29 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte{opSummary, 0, 200, 200, 1}, "")
 	f.Fuzz(func(t *testing.T, ops []byte, text string) {
 		m := turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart(strings.ToValidUTF8(text, "")), {Type: turns.Reasoning}}}
-		e := newEmitter(turns.Ref{}, toolChoice{}, false, func(Event) error { return nil })
-		_ = e.replay(&m, nil, base64.RawStdEncoding.EncodeToString(ops))
+		e := NewEmitter(turns.Ref{}, wire.ToolChoice{}, false, func(Event) error { return nil })
+		_ = e.Replay(&m, nil, base64.RawStdEncoding.EncodeToString(ops))
 	})
 }
 
 // Very many deltas are joined, so that what a turn keeps of its stream is bounded; nothing of the text is missing.
 func TestVeryManyDeltasAreJoined(t *testing.T) {
 	said, n := "", 0
-	e := newEmitter(turns.Ref{}, toolChoice{}, false, func(e Event) error { n++; return nil })
+	e := NewEmitter(turns.Ref{}, wire.ToolChoice{}, false, func(e Event) error { n++; return nil })
 	part := turns.TextPart(strings.Repeat("x", 10*maxDeltas))
-	if err := e.take(provider.Event{Kind: provider.Begin, Type: turns.Text}); err != nil {
+	if err := e.Take(provider.Event{Kind: provider.Begin, Type: turns.Text}); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 * maxDeltas {
-		if err := e.take(provider.Event{Kind: provider.Delta, Type: turns.Text, Text: "x"}); err != nil {
+		if err := e.Take(provider.Event{Kind: provider.Delta, Type: turns.Text, Text: "x"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := e.take(provider.Event{Kind: provider.End, Part: &part}); err != nil {
+	if err := e.Take(provider.Event{Kind: provider.End, Part: &part}); err != nil {
 		t.Fatal(err)
 	}
 	said = e.order[0].text.String()
-	if said != part.Content || n > maxDeltas+9*maxDeltas/joinedBytes+10 || len(e.ops) > 4*n {
-		t.Errorf("%d events, %d bytes of operations, %d of text", n, len(e.ops), len(said))
+	if said != part.Content || n > maxDeltas+9*maxDeltas/joinedBytes+10 || len(e.Ops) > 4*n {
+		t.Errorf("%d events, %d bytes of operations, %d of text", n, len(e.Ops), len(said))
 	}
 }

@@ -1,4 +1,4 @@
-package responses
+package wire
 
 import (
 	"encoding/base64"
@@ -11,8 +11,8 @@ import (
 	"nexus/turns"
 )
 
-// inputItem has the members of all kinds of input items.
-type inputItem struct {
+// rawItem has the members of all kinds of input items.
+type rawItem struct {
 	Type      string    `json:"type"`
 	ID        string    `json:"id"`
 	Status    string    `json:"status"`
@@ -39,96 +39,96 @@ type contentPart struct {
 	Filename string    `json:"filename"`
 }
 
-// resolver finds what an input item stands for.
-type resolver struct {
-	item func(id string) (Item, error) // of an item_reference
+// Resolver finds what an input item stands for.
+type Resolver struct {
+	Item func(id string) (Item, error) // of an item_reference
 	// compaction reads a compaction item. alone says that it stands for all that is before it.
-	compaction func(sealed string) (ms []turns.Message, alone bool, err error)
+	Compaction func(sealed string) (ms []turns.Message, alone bool, err error)
 }
 
-// input is the new input of a request: its items, and the messages that they are.
-type input struct {
-	items    []item
-	messages []turns.Message
+// Input is the new input of a request: its items, and the messages that they are.
+type Input struct {
+	Items    []InputItem
+	Messages []turns.Message
 }
 
-// item is an item of an input: one message of its own, or those that a compaction item
+// InputItem is an item of an input: one message of its own, or those that a compaction item
 // stands for.
-type item struct {
-	mark     mark
-	messages []turns.Message
+type InputItem struct {
+	Mark     Mark
+	Messages []turns.Message
 }
 
-func (in *input) marks() []mark {
-	out := make([]mark, len(in.items))
-	for i := range in.items {
-		out[i] = in.items[i].mark
+func (in *Input) Marks() []Mark {
+	out := make([]Mark, len(in.Items))
+	for i := range in.Items {
+		out[i] = in.Items[i].Mark
 	}
 	return out
 }
 
-// from is the input without its first n items.
-func (in *input) from(n int) *input {
-	out := new(input)
-	for _, it := range in.items[n:] {
+// From is the input without its first n items.
+func (in *Input) From(n int) *Input {
+	out := new(Input)
+	for _, it := range in.Items[n:] {
 		out.appendItem(it)
 	}
 	return out
 }
 
-// parseInput reads the member input: a text, or items.
-func parseInput(raw turns.Raw, r resolver) (*input, error) {
-	in := new(input)
-	if isNull(raw) {
+// ParseInput reads the member input: a text, or items.
+func ParseInput(raw turns.Raw, r Resolver) (*Input, error) {
+	in := new(Input)
+	if IsNull(raw) {
 		return in, nil
 	}
 	if text, ok := raw.Text(); ok {
-		in.add(turns.User, mark{Type: "message"}, turns.TextPart(text))
+		in.add(turns.User, Mark{Type: "message"}, turns.TextPart(text))
 		return in, nil
 	}
 	var items []turns.Raw
 	if raw.Kind() != '[' || json.Unmarshal(raw, &items) != nil {
-		return nil, withCode("invalid_type", invalid("input", "input is a text or a list of items."))
+		return nil, WithCode("invalid_type", Invalid("input", "input is a text or a list of items."))
 	}
 	for i, item := range items {
 		if err := in.item(fmt.Sprintf("input[%d]", i), item, r); err != nil {
 			return nil, err
 		}
 	}
-	return in, turns.ValidateMessages("/input", in.messages)
+	return in, turns.ValidateMessages("/input", in.Messages)
 }
 
 // add adds an item of one message.
-func (in *input) add(role turns.Role, m mark, parts ...turns.Part) {
+func (in *Input) add(role turns.Role, m Mark, parts ...turns.Part) {
 	if len(parts) != 1 {
 		m.Parts = len(parts)
 	}
-	in.appendItem(item{m, []turns.Message{{Role: role, Parts: parts}}})
+	in.appendItem(InputItem{m, []turns.Message{{Role: role, Parts: parts}}})
 }
 
 // appendItem adds an item. Items of the assistant that follow each other are one message, since
 // parallel calls belong together; so are outputs of calls.
-func (in *input) appendItem(it item) {
-	in.items = append(in.items, it)
-	if it.mark.Type == "compaction" {
-		in.messages = append(in.messages, it.messages...)
+func (in *Input) appendItem(it InputItem) {
+	in.Items = append(in.Items, it)
+	if it.Mark.Type == "compaction" {
+		in.Messages = append(in.Messages, it.Messages...)
 		return
 	}
-	role, parts := it.messages[0].Role, it.messages[0].Parts
-	if n := len(in.messages); n > 0 && in.messages[n-1].Role == role && (role == turns.Assistant || role == turns.Tool) {
-		if role != turns.Tool || !hasResponse(in.messages[n-1].Parts, parts[0].ID) {
-			in.messages[n-1].Parts = append(in.messages[n-1].Parts, parts...)
+	role, parts := it.Messages[0].Role, it.Messages[0].Parts
+	if n := len(in.Messages); n > 0 && in.Messages[n-1].Role == role && (role == turns.Assistant || role == turns.Tool) {
+		if role != turns.Tool || !hasResponse(in.Messages[n-1].Parts, parts[0].ID) {
+			in.Messages[n-1].Parts = append(in.Messages[n-1].Parts, parts...)
 			return
 		}
 	}
-	in.messages = append(in.messages, turns.Message{Role: role, Parts: slices.Clone(parts)})
+	in.Messages = append(in.Messages, turns.Message{Role: role, Parts: slices.Clone(parts)})
 }
 
 // instructions are the items of in that a summary may not replace.
-func (in *input) instructions() *input {
-	out := new(input)
-	for _, it := range in.items {
-		if it.mark.Type == "message" && it.messages[0].Role == turns.System {
+func (in *Input) instructions() *Input {
+	out := new(Input)
+	for _, it := range in.Items {
+		if it.Mark.Type == "message" && it.Messages[0].Role == turns.System {
 			out.appendItem(it)
 		}
 	}
@@ -144,13 +144,13 @@ func hasResponse(parts []turns.Part, id string) bool {
 	return false
 }
 
-func (in *input) item(at string, raw turns.Raw, r resolver) error {
-	var it inputItem
+func (in *Input) item(at string, raw turns.Raw, r Resolver) error {
+	var it rawItem
 	if raw.Kind() != '{' {
-		return withCode("invalid_type", invalid(at, "An item is an object."))
+		return WithCode("invalid_type", Invalid(at, "An item is an object."))
 	}
 	if json.Unmarshal(raw, &it) != nil {
-		return withCode("invalid_type", invalid(at, "The item has a member of another type."))
+		return WithCode("invalid_type", Invalid(at, "The item has a member of another type."))
 	}
 	if it.Type == "" {
 		switch {
@@ -170,19 +170,19 @@ func (in *input) item(at string, raw turns.Raw, r resolver) error {
 	case "reasoning":
 		return in.reasoning(at, raw, &it)
 	case "item_reference":
-		if r.item == nil {
-			return invalid(at, "An item_reference can't be resolved here.")
+		if r.Item == nil {
+			return Invalid(at, "An item_reference can't be resolved here.")
 		}
-		found, err := r.item(it.ID)
+		found, err := r.Item(it.ID)
 		if err != nil {
-			return withCode("item_not_found", invalid(at, "Item with id '%s' not found.", clip(it.ID)))
+			return WithCode("item_not_found", Invalid(at, "Item with id '%s' not found.", Clip(it.ID)))
 		}
-		return in.item(at, found, resolver{compaction: r.compaction})
+		return in.item(at, found, Resolver{Compaction: r.Compaction})
 	case "compaction", "compaction_summary":
-		if r.compaction == nil || it.Encrypted == nil {
-			return invalid(at, "The compaction item can't be read here.")
+		if r.Compaction == nil || it.Encrypted == nil {
+			return Invalid(at, "The compaction item can't be read here.")
 		}
-		ms, alone, err := r.compaction(*it.Encrypted)
+		ms, alone, err := r.Compaction(*it.Encrypted)
 		if err != nil {
 			return err
 		}
@@ -193,21 +193,21 @@ func (in *input) item(at string, raw turns.Raw, r resolver) error {
 		for _, m := range ms {
 			parts += len(m.Parts)
 		}
-		in.appendItem(item{mark{Type: "compaction", Parts: parts, ID: it.ID, Said: it.Encrypted}, ms})
+		in.appendItem(InputItem{Mark{Type: "compaction", Parts: parts, ID: it.ID, Said: it.Encrypted}, ms})
 		return nil
 	}
-	return withCode("unsupported_item", invalid(at, "Items of the type '%s' are not supported.", clip(it.Type)))
+	return WithCode("unsupported_item", Invalid(at, "Items of the type '%s' are not supported.", Clip(it.Type)))
 }
 
-func (in *input) message(at string, it *inputItem) error {
-	m := mark{Type: "message", ID: it.ID, Phase: it.Phase, Status: statusMark(it.Status)}
+func (in *Input) message(at string, it *rawItem) error {
+	m := Mark{Type: "message", ID: it.ID, Phase: it.Phase, Status: statusMark(it.Status)}
 	role := turns.Role(it.Role)
 	switch it.Role {
 	case "developer":
 		role, m.Role = turns.System, "developer"
 	case "user", "system", "assistant":
 	default:
-		return invalid(at+".role", "The role of a message is user, assistant, system or developer.")
+		return Invalid(at+".role", "The role of a message is user, assistant, system or developer.")
 	}
 	if text, ok := it.Content.Text(); ok {
 		in.add(role, m, withPhase(turns.TextPart(text), it.Phase))
@@ -215,7 +215,7 @@ func (in *input) message(at string, it *inputItem) error {
 	}
 	var list []contentPart
 	if it.Content.Kind() != '[' || json.Unmarshal(it.Content, &list) != nil {
-		return withCode("invalid_type", invalid(at+".content", "content is a text or a list of parts."))
+		return WithCode("invalid_type", Invalid(at+".content", "content is a text or a list of parts."))
 	}
 	if len(list) == 0 {
 		list = []contentPart{{Type: "input_text"}}
@@ -238,13 +238,13 @@ func (in *input) message(at string, it *inputItem) error {
 // withPhase keeps the phase of an assistant's message for the provider that knows it.
 func withPhase(p turns.Part, phase string) turns.Part {
 	if phase != "" && p.Ext == nil {
-		p.Ext = encode(map[string]any{"openai": map[string]string{"phase": phase}})
+		p.Ext = Encode(map[string]any{"openai": map[string]string{"phase": phase}})
 	}
 	return p
 }
 
 func statusMark(s string) string {
-	if s == incomplete {
+	if s == Incomplete {
 		return s
 	}
 	return ""
@@ -273,7 +273,7 @@ func (c *contentPart) part(at string) (turns.Part, error) {
 		}
 		return c.data(at, "document", "file_url", c.FileURL)
 	}
-	return turns.Part{}, withCode("unsupported_content", invalid(at, "Content of the type '%s' is not supported.", clip(c.Type)))
+	return turns.Part{}, WithCode("unsupported_content", Invalid(at, "Content of the type '%s' is not supported.", Clip(c.Type)))
 }
 
 // data is an attachment: its bytes where it has them, else where they are.
@@ -287,27 +287,27 @@ func (c *contentPart) data(at, modality, member, url string) (p turns.Part, err 
 		hints["filename"] = c.Filename
 	}
 	if len(hints) > 0 {
-		p.Ext = encode(map[string]any{"openai": hints})
+		p.Ext = Encode(map[string]any{"openai": hints})
 	}
 	rest, inline := strings.CutPrefix(url, "data:")
 	switch {
 	case url == "" && c.FileID != "":
 		p.Type, p.Content = turns.File, c.FileID
 	case url == "":
-		return p, invalid(at+"."+member, "The content has neither a URL nor data.")
+		return p, Invalid(at+"."+member, "The content has neither a URL nor data.")
 	case inline:
 		head, data, ok := strings.Cut(rest, ",")
 		mime, coded := strings.CutSuffix(head, ";base64")
 		if !ok || !coded {
-			return p, invalid(at+"."+member, "A data URL is data:TYPE;base64,DATA.")
+			return p, Invalid(at+"."+member, "A data URL is data:TYPE;base64,DATA.")
 		}
 		if p.Data, err = base64.StdEncoding.DecodeString(data); err != nil {
-			return p, invalid(at+"."+member, "The data is not base64.")
+			return p, Invalid(at+"."+member, "The data is not base64.")
 		}
 		p.Type, p.MimeType = turns.Blob, mime
 	case member == "file_data": // without a prefix: base64 alone
 		if p.Data, err = base64.StdEncoding.DecodeString(url); err != nil {
-			return p, invalid(at+"."+member, "The data is not base64.")
+			return p, Invalid(at+"."+member, "The data is not base64.")
 		}
 		p.Type, p.MimeType = turns.Blob, "application/pdf"
 	default:
@@ -316,12 +316,12 @@ func (c *contentPart) data(at, modality, member, url string) (p turns.Part, err 
 	return p, nil
 }
 
-func (in *input) call(at string, it *inputItem) error {
+func (in *Input) call(at string, it *rawItem) error {
 	if it.CallID == "" || it.Name == "" {
-		return invalid(at, "A function_call has a call_id and a name.")
+		return Invalid(at, "A function_call has a call_id and a name.")
 	}
 	p := turns.Part{Type: turns.ToolCall, ID: it.CallID, Name: it.Name, Arguments: turns.Raw(`{}`)}
-	m := mark{Type: "function_call", ID: it.ID, Status: statusMark(it.Status)}
+	m := Mark{Type: "function_call", ID: it.ID, Status: statusMark(it.Status)}
 	if text, ok := it.Arguments.Text(); ok && text != "" {
 		p.Arguments = argumentsOf(text)
 	}
@@ -337,21 +337,21 @@ func argumentsOf(text string) turns.Raw {
 	return turns.RawText(text)
 }
 
-func (in *input) output(at string, it *inputItem) error {
+func (in *Input) output(at string, it *rawItem) error {
 	if it.CallID == "" {
-		return invalid(at+".call_id", "A function_call_output has a call_id.")
+		return Invalid(at+".call_id", "A function_call_output has a call_id.")
 	}
 	switch it.Output.Kind() {
 	case '"', '[':
 	default:
-		return invalid(at+".output", "output is a text or a list of parts.")
+		return Invalid(at+".output", "output is a text or a list of parts.")
 	}
-	in.add(turns.Tool, mark{Type: "function_call_output", ID: it.ID, Status: statusMark(it.Status)}, turns.Part{Type: turns.ToolCallResponse, ID: it.CallID, Response: it.Output})
+	in.add(turns.Tool, Mark{Type: "function_call_output", ID: it.ID, Status: statusMark(it.Status)}, turns.Part{Type: turns.ToolCallResponse, ID: it.CallID, Response: it.Output})
 	return nil
 }
 
 // reasoning keeps the item whole for the provider that made it: what it holds is opaque.
-func (in *input) reasoning(at string, raw turns.Raw, it *inputItem) error {
+func (in *Input) reasoning(at string, raw turns.Raw, it *rawItem) error {
 	read := func(v turns.Raw) (texts []string) {
 		var list []contentPart
 		if v.Kind() == '[' && json.Unmarshal(v, &list) == nil {
@@ -370,28 +370,28 @@ func (in *input) reasoning(at string, raw turns.Raw, it *inputItem) error {
 		if ext, ok := openExt(*it.Encrypted); ok {
 			p.Ext = ext
 		} else {
-			p.Ext = encode(map[string]any{"openai": map[string]any{"item": raw}})
+			p.Ext = Encode(map[string]any{"openai": map[string]any{"item": raw}})
 		}
 	}
-	in.add(turns.Assistant, mark{Type: "reasoning", ID: it.ID, Sum: summaries}, p)
+	in.add(turns.Assistant, Mark{Type: "reasoning", ID: it.ID, Sum: summaries}, p)
 	return nil
 }
 
-// itemsOf is an input as a list of items.
-func itemsOf(input turns.Raw) (items []turns.Raw, err error) {
+// ItemsOf is an input as a list of items.
+func ItemsOf(input turns.Raw) (items []turns.Raw, err error) {
 	switch {
-	case isNull(input):
+	case IsNull(input):
 		return nil, nil
 	case input.Kind() == '"':
-		return []turns.Raw{encode(map[string]any{"type": "message", "role": "user", "content": input})}, nil
+		return []turns.Raw{Encode(map[string]any{"type": "message", "role": "user", "content": input})}, nil
 	case input.Kind() != '[' || json.Unmarshal(input, &items) != nil:
-		return nil, withCode("invalid_type", invalid("input", "input is a text or a list of items."))
+		return nil, WithCode("invalid_type", Invalid("input", "input is a text or a list of items."))
 	}
 	return items, nil
 }
 
-// sizeOf is about how many bytes messages take.
-func sizeOf(ms []turns.Message) (n int64) {
+// SizeOf is about how many bytes messages take.
+func SizeOf(ms []turns.Message) (n int64) {
 	for i := range ms {
 		for j := range ms[i].Parts {
 			p := &ms[i].Parts[j]

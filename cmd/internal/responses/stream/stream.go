@@ -1,4 +1,4 @@
-package responses
+package stream
 
 import (
 	"encoding/base64"
@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"nexus/cmd/internal/provider"
+	"nexus/cmd/internal/responses/wire"
 	"nexus/turns"
 )
 
@@ -18,7 +19,7 @@ type Event struct {
 	Type string
 	Data []byte // its JSON, in one line; nil: held keeps it as what it is made from
 
-	of *wireEvent // of an event with the whole response, or with a long text
+	Of *WireEvent // of an event with the whole response, or with a long text
 }
 
 // maxHeldData is how long the JSON of an event may be that a flight keeps. A response repeats
@@ -26,35 +27,35 @@ type Event struct {
 // repeats its text, in three: longer ones are made again from the one copy of those.
 const maxHeldData = 16 << 10
 
-// withoutLong is e without JSON that can be made again, where that is long: as a flight keeps it.
-func (e Event) withoutLong() Event {
-	if e.of != nil && len(e.Data) > maxHeldData {
+// WithoutLong is e without JSON that can be made again, where that is long: as a flight keeps it.
+func (e Event) WithoutLong() Event {
+	if e.Of != nil && len(e.Data) > maxHeldData {
 		e.Data = nil
 	}
 	return e
 }
 
-// sharedBytes is about what e keeps besides its JSON that nothing else has.
-func (e Event) sharedBytes() (n int64) {
-	if e.of == nil || e.Data != nil {
+// SharedBytes is about what e keeps besides its JSON that nothing else has.
+func (e Event) SharedBytes() (n int64) {
+	if e.Of == nil || e.Data != nil {
 		return 0
 	}
-	n = int64(len(e.of.Item))
-	if e.of.Delta != nil {
-		n += int64(len(*e.of.Delta))
+	n = int64(len(e.Of.Item))
+	if e.Of.Delta != nil {
+		n += int64(len(*e.Of.Delta))
 	}
-	if e.of.Response != nil {
-		for _, it := range e.of.Response.Output {
+	if e.Of.Response != nil {
+		for _, it := range e.Of.Response.Output {
 			n += int64(len(it))
 		}
 	}
 	return n
 }
 
-// whole is e with its JSON.
-func (e Event) whole() Event {
-	if e.Data == nil && e.of != nil {
-		e.Data = encode(e.of)
+// Whole is e with its JSON.
+func (e Event) Whole() Event {
+	if e.Data == nil && e.Of != nil {
+		e.Data = wire.Encode(e.Of)
 	}
 	return e
 }
@@ -68,29 +69,29 @@ func (e *Event) isTerminal() bool {
 	return false
 }
 
-// wireEvent has the members of all kinds of events.
-type wireEvent struct {
-	Type           string      `json:"type"`
-	SequenceNumber int         `json:"sequence_number"`
-	Response       *Response   `json:"response,omitzero"`
-	OutputIndex    *int        `json:"output_index,omitzero"`
-	ItemID         string      `json:"item_id,omitzero"`
-	ContentIndex   *int        `json:"content_index,omitzero"`
-	SummaryIndex   *int        `json:"summary_index,omitzero"`
-	Item           turns.Raw   `json:"item,omitzero"`
-	Part           *textPart   `json:"part,omitzero"`
-	Delta          *string     `json:"delta,omitzero"`
-	Text           *string     `json:"text,omitzero"`
-	Refusal        *string     `json:"refusal,omitzero"`
-	Name           string      `json:"name,omitzero"`
-	Arguments      *string     `json:"arguments,omitzero"`
-	Logprobs       []turns.Raw `json:"logprobs,omitzero"`
+// WireEvent has the members of all kinds of events.
+type WireEvent struct {
+	Type           string         `json:"type"`
+	SequenceNumber int            `json:"sequence_number"`
+	Response       *wire.Response `json:"response,omitzero"`
+	OutputIndex    *int           `json:"output_index,omitzero"`
+	ItemID         string         `json:"item_id,omitzero"`
+	ContentIndex   *int           `json:"content_index,omitzero"`
+	SummaryIndex   *int           `json:"summary_index,omitzero"`
+	Item           turns.Raw      `json:"item,omitzero"`
+	Part           *wire.TextPart `json:"part,omitzero"`
+	Delta          *string        `json:"delta,omitzero"`
+	Text           *string        `json:"text,omitzero"`
+	Refusal        *string        `json:"refusal,omitzero"`
+	Name           string         `json:"name,omitzero"`
+	Arguments      *string        `json:"arguments,omitzero"`
+	Logprobs       []turns.Raw    `json:"logprobs,omitzero"`
 
 	// Of an error: nested as the specification has it, flat as OpenAI does.
-	Error   *errorBody `json:"error,omitzero"`
-	Code    *string    `json:"code,omitzero"`
-	Message string     `json:"message,omitzero"`
-	Param   *string    `json:"param,omitzero"`
+	Error   *wire.ErrorBody `json:"error,omitzero"`
+	Code    *string         `json:"code,omitzero"`
+	Message string          `json:"message,omitzero"`
+	Param   *string         `json:"param,omitzero"`
 }
 
 // maxDeltas is how many deltas of a response are passed on as they come. Later ones are
@@ -100,19 +101,19 @@ const (
 	joinedBytes = 1024
 )
 
-// emitter makes the events of a response of what a provider sends. The same input makes
+// Emitter makes the events of a response of what a provider sends. The same input makes
 // the same events: so the stream of a stored answer is made again of its turn.
-type emitter struct {
+type Emitter struct {
 	ref     turns.Ref
-	choice  toolChoice
+	choice  wire.ToolChoice
 	out     func(Event) error
-	include bool // encrypted reasoning is part of items
-	front   Item // the compaction item before those of the model; nil: none
+	Include bool      // encrypted reasoning is part of items
+	Front   wire.Item // the compaction item before those of the model; nil: none
 
-	seq    int
-	parts  map[int]*outPart // by the provider's index
+	Seq    int
+	Parts  map[int]*outPart // by the provider's index
 	order  []*outPart       // those that are items, in the order of their beginning
-	ops    []byte           // what came, for replay: see [emitter.op]
+	Ops    []byte           // what came, for replay: see [emitter.op]
 	deltas int
 }
 
@@ -134,36 +135,36 @@ type outPart struct {
 	final   *turns.Part
 }
 
-func newEmitter(ref turns.Ref, choice toolChoice, encrypted bool, out func(Event) error) *emitter {
-	return &emitter{ref: ref, choice: choice, include: encrypted, out: out, parts: make(map[int]*outPart)}
+func NewEmitter(ref turns.Ref, choice wire.ToolChoice, encrypted bool, out func(Event) error) *Emitter {
+	return &Emitter{ref: ref, choice: choice, Include: encrypted, out: out, Parts: make(map[int]*outPart)}
 }
 
-func (e *emitter) send(w wireEvent) error {
-	w.SequenceNumber = e.seq
+func (e *Emitter) send(w WireEvent) error {
+	w.SequenceNumber = e.Seq
 	b, err := turns.EncodeJSON(w)
 	if err != nil {
 		return fmt.Errorf("event %s: %w", w.Type, err)
 	}
-	ev := Event{Seq: e.seq, Type: w.Type, Data: b}
+	ev := Event{Seq: e.Seq, Type: w.Type, Data: b}
 	if w.Response != nil || len(b) > maxHeldData {
 		kept := w
-		ev.of = &kept
+		ev.Of = &kept
 	}
-	e.seq++
+	e.Seq++
 	return e.out(ev)
 }
 
-func (e *emitter) lifecycle(kind string, r *Response) error {
-	return e.send(wireEvent{Type: kind, Response: r})
+func (e *Emitter) Lifecycle(kind string, r *wire.Response) error {
+	return e.send(WireEvent{Type: kind, Response: r})
 }
 
-// fail sends the events of a response that failed.
-func (e *emitter) fail(cause *Error, r *Response) error {
-	b := cause.body()
-	if err := e.send(wireEvent{Type: "error", Error: &b, Code: b.Code, Message: b.Message, Param: b.Param}); err != nil {
+// Fail sends the events of a response that failed.
+func (e *Emitter) Fail(cause *wire.Error, r *wire.Response) error {
+	b := cause.Body()
+	if err := e.send(WireEvent{Type: "error", Error: &b, Code: b.Code, Message: b.Message, Param: b.Param}); err != nil {
 		return err
 	}
-	return e.lifecycle("response.failed", r)
+	return e.Lifecycle("response.failed", r)
 }
 
 // Operations of a stream, as a turn keeps them: what happened, to which item, and how long the delta was.
@@ -175,20 +176,20 @@ const (
 	opEnd
 )
 
-func (e *emitter) op(kind byte, p *outPart, numbers ...int) {
-	e.ops = append(e.ops, kind)
-	e.ops = binary.AppendUvarint(e.ops, uint64(p.index))
+func (e *Emitter) op(kind byte, p *outPart, numbers ...int) {
+	e.Ops = append(e.Ops, kind)
+	e.Ops = binary.AppendUvarint(e.Ops, uint64(p.index))
 	for _, n := range numbers {
-		e.ops = binary.AppendUvarint(e.ops, uint64(n))
+		e.Ops = binary.AppendUvarint(e.Ops, uint64(n))
 	}
 }
 
-// take passes on what a provider sent.
-func (e *emitter) take(ev provider.Event) error {
+// Take passes on what a provider sent.
+func (e *Emitter) Take(ev provider.Event) error {
 	if err := check(ev); err != nil {
 		return err
 	}
-	p := e.parts[ev.Index]
+	p := e.Parts[ev.Index]
 	if p == nil {
 		if p = e.begin(ev); p.dropped {
 			return nil
@@ -231,71 +232,71 @@ func check(ev provider.Event) error {
 	return m.Validate("/answer")
 }
 
-func (e *emitter) begin(ev provider.Event) *outPart {
+func (e *Emitter) begin(ev provider.Event) *outPart {
 	p := &outPart{index: len(e.order), from: ev.Index, kind: ev.Type, id: ev.ID, name: ev.Name, refusal: ev.Kind == provider.RefusalDelta}
 	if p.kind == "" && ev.Part != nil {
 		p.kind, p.id, p.name = ev.Part.Type, ev.Part.ID, ev.Part.Name
 	}
-	e.parts[ev.Index] = p
-	if p.kind == turns.ToolCall && e.choice.forbids(p.name) {
+	e.Parts[ev.Index] = p
+	if p.kind == turns.ToolCall && e.choice.Forbids(p.name) {
 		p.dropped = true
 		return p
 	}
 	e.order = append(e.order, p)
-	if p.output = p.index; e.front != nil {
+	if p.output = p.index; e.Front != nil {
 		p.output++
 	}
 	switch p.kind {
 	case turns.ToolCall:
-		p.item = itemID("function_call", e.ref, outputHalf, p.index)
+		p.item = wire.ItemID("function_call", e.ref, wire.OutputHalf, p.index)
 	case turns.Reasoning:
-		p.item = itemID("reasoning", e.ref, outputHalf, p.index)
+		p.item = wire.ItemID("reasoning", e.ref, wire.OutputHalf, p.index)
 	default:
-		p.item = itemID("message", e.ref, outputHalf, p.index)
+		p.item = wire.ItemID("message", e.ref, wire.OutputHalf, p.index)
 	}
 	e.op(opBegin, p)
 	return p
 }
 
-func (e *emitter) added(p *outPart) error {
+func (e *Emitter) added(p *outPart) error {
 	var item turns.Raw
 	switch p.kind {
 	case turns.ToolCall:
-		item = encode(callItem{"function_call", p.item, p.id, p.name, "", inProgress})
+		item = wire.Encode(wire.CallItem{Type: "function_call", ID: p.item, CallID: p.id, Name: p.name, Status: wire.InProgress})
 	case turns.Reasoning:
-		item = encode(reasoningItem{Type: "reasoning", ID: p.item, Summary: []textPart{}})
+		item = wire.Encode(wire.ReasoningItem{Type: "reasoning", ID: p.item, Summary: []wire.TextPart{}})
 	default:
-		item = encode(messageItem{Type: "message", ID: p.item, Status: inProgress, Role: "assistant", Content: []turns.Raw{}})
+		item = wire.Encode(wire.MessageItem{Type: "message", ID: p.item, Status: wire.InProgress, Role: "assistant", Content: []turns.Raw{}})
 	}
-	return e.send(wireEvent{Type: "response.output_item.added", OutputIndex: &p.output, Item: item})
+	return e.send(WireEvent{Type: "response.output_item.added", OutputIndex: &p.output, Item: item})
 }
 
 var first = 0 // the index of an item's only content part, and that of a compaction item
 
 // content is the content part of p with a text.
-func (p *outPart) content(text string) *textPart {
-	var c textPart
+func (p *outPart) content(text string) *wire.TextPart {
+	var c wire.TextPart
 	switch {
 	case p.kind == turns.Reasoning:
-		c = textPart{Type: "reasoning_text", Text: &text}
+		c = wire.TextPart{Type: "reasoning_text", Text: &text}
 	case p.refusal:
-		c = refusalPart(text)
+		c = wire.RefusalPart(text)
 	default:
-		c = outputText(text)
+		c = wire.OutputText(text)
 	}
 	return &c
 }
 
 // open announces the content part of p before its first delta.
-func (e *emitter) open(p *outPart) error {
+func (e *Emitter) open(p *outPart) error {
 	if p.begun || p.kind == turns.ToolCall {
 		return nil
 	}
 	p.begun = true
-	return e.send(wireEvent{Type: "response.content_part.added", OutputIndex: &p.output, ItemID: p.item, ContentIndex: &first, Part: p.content("")})
+	return e.send(WireEvent{Type: "response.content_part.added", OutputIndex: &p.output, ItemID: p.item, ContentIndex: &first, Part: p.content("")})
 }
 
-func (e *emitter) delta(p *outPart, text string) error {
+func (e *Emitter) delta(p *outPart, text string) error {
 	if e.deltas >= maxDeltas {
 		if p.pending.WriteString(text); p.pending.Len() < joinedBytes {
 			return nil
@@ -307,7 +308,7 @@ func (e *emitter) delta(p *outPart, text string) error {
 }
 
 // flush passes on the deltas that were joined.
-func (e *emitter) flush(p *outPart) error {
+func (e *Emitter) flush(p *outPart) error {
 	text := p.pending.String()
 	if p.pending.Reset(); text == "" {
 		return nil
@@ -315,7 +316,7 @@ func (e *emitter) flush(p *outPart) error {
 	return e.pass(p, text)
 }
 
-func (e *emitter) pass(p *outPart, text string) error {
+func (e *Emitter) pass(p *outPart, text string) error {
 	e.deltas++
 	kind := byte(opDelta)
 	if p.refusal {
@@ -326,7 +327,7 @@ func (e *emitter) pass(p *outPart, text string) error {
 		return err
 	}
 	p.text.WriteString(text)
-	w := wireEvent{OutputIndex: &p.output, ItemID: p.item, ContentIndex: &first, Delta: &text}
+	w := WireEvent{OutputIndex: &p.output, ItemID: p.item, ContentIndex: &first, Delta: &text}
 	switch {
 	case p.kind == turns.ToolCall:
 		w.Type, w.ContentIndex = "response.function_call_arguments.delta", nil
@@ -340,7 +341,7 @@ func (e *emitter) pass(p *outPart, text string) error {
 	return e.send(w)
 }
 
-func (e *emitter) summary(p *outPart, n int, text string) error {
+func (e *Emitter) summary(p *outPart, n int, text string) error {
 	const most = 1024
 	if p.kind != turns.Reasoning || n < 0 || n > len(p.sums) || n >= most {
 		return fmt.Errorf("a provider's summary %d of a %s part with %d", n, p.kind, len(p.sums))
@@ -353,7 +354,7 @@ func (e *emitter) summary(p *outPart, n int, text string) error {
 			}
 		}
 		p.sums = append(p.sums, new(strings.Builder))
-		if err := e.send(wireEvent{Type: "response.reasoning_summary_part.added", OutputIndex: &p.output, ItemID: p.item, SummaryIndex: &n, Part: summaryPart("")}); err != nil {
+		if err := e.send(WireEvent{Type: "response.reasoning_summary_part.added", OutputIndex: &p.output, ItemID: p.item, SummaryIndex: &n, Part: summaryPart("")}); err != nil {
 			return err
 		}
 	}
@@ -361,21 +362,23 @@ func (e *emitter) summary(p *outPart, n int, text string) error {
 	if text == "" {
 		return nil
 	}
-	return e.send(wireEvent{Type: "response.reasoning_summary_text.delta", OutputIndex: &p.output, ItemID: p.item, SummaryIndex: &n, Delta: &text})
+	return e.send(WireEvent{Type: "response.reasoning_summary_text.delta", OutputIndex: &p.output, ItemID: p.item, SummaryIndex: &n, Delta: &text})
 }
 
-func summaryPart(text string) *textPart { return &textPart{Type: "summary_text", Text: &text} }
+func summaryPart(text string) *wire.TextPart {
+	return &wire.TextPart{Type: "summary_text", Text: &text}
+}
 
-func (e *emitter) endSummary(p *outPart, n int) error {
+func (e *Emitter) endSummary(p *outPart, n int) error {
 	text := p.sums[n].String()
-	if err := e.send(wireEvent{Type: "response.reasoning_summary_text.done", OutputIndex: &p.output, ItemID: p.item, SummaryIndex: &n, Text: &text}); err != nil {
+	if err := e.send(WireEvent{Type: "response.reasoning_summary_text.done", OutputIndex: &p.output, ItemID: p.item, SummaryIndex: &n, Text: &text}); err != nil {
 		return err
 	}
-	return e.send(wireEvent{Type: "response.reasoning_summary_part.done", OutputIndex: &p.output, ItemID: p.item, SummaryIndex: &n, Part: summaryPart(text)})
+	return e.send(WireEvent{Type: "response.reasoning_summary_part.done", OutputIndex: &p.output, ItemID: p.item, SummaryIndex: &n, Part: summaryPart(text)})
 }
 
 // end ends an item. What the provider did not stream of it comes as one delta before.
-func (e *emitter) end(p *outPart, final *turns.Part) error {
+func (e *Emitter) end(p *outPart, final *turns.Part) error {
 	if final == nil {
 		return fmt.Errorf("a provider ended part %d without it", p.from)
 	}
@@ -405,12 +408,12 @@ func (e *emitter) end(p *outPart, final *turns.Part) error {
 			return err
 		}
 	}
-	return e.send(wireEvent{Type: "response.output_item.done", OutputIndex: &p.output, Item: outputItemOf(e.ref, p.index, final, e.mark(p), e.include)})
+	return e.send(WireEvent{Type: "response.output_item.done", OutputIndex: &p.output, Item: wire.OutputItemOf(e.ref, p.index, final, e.mark(p), e.Include)})
 }
 
 // done ends the content of an item.
-func (e *emitter) done(p *outPart, whole string) error {
-	w := wireEvent{OutputIndex: &p.output, ItemID: p.item, ContentIndex: &first}
+func (e *Emitter) done(p *outPart, whole string) error {
+	w := WireEvent{OutputIndex: &p.output, ItemID: p.item, ContentIndex: &first}
 	switch {
 	case p.kind == turns.ToolCall:
 		w.Type, w.ContentIndex, w.Name, w.Arguments = "response.function_call_arguments.done", nil, p.name, &whole
@@ -425,19 +428,19 @@ func (e *emitter) done(p *outPart, whole string) error {
 	if err := e.send(w); err != nil {
 		return err
 	}
-	return e.send(wireEvent{Type: "response.content_part.done", OutputIndex: &p.output, ItemID: p.item, ContentIndex: &first, Part: p.content(whole)})
+	return e.send(WireEvent{Type: "response.content_part.done", OutputIndex: &p.output, ItemID: p.item, ContentIndex: &first, Part: p.content(whole)})
 }
 
 // contentText is what the deltas of a part add up to.
 func contentText(p *turns.Part) string {
 	if p.Type == turns.ToolCall {
-		return argumentText(p)
+		return wire.ArgumentText(p)
 	}
 	return p.Content
 }
 
 // mark is what the part of an item does not say of it.
-func (e *emitter) mark(p *outPart) (k mark) {
+func (e *Emitter) mark(p *outPart) (k wire.Mark) {
 	if p.refusal {
 		k.Kind = "refusal"
 	}
@@ -450,25 +453,25 @@ func (e *emitter) mark(p *outPart) (k mark) {
 	return k
 }
 
-// marks are those of all items.
-func (e *emitter) marks() []mark {
-	out := make([]mark, len(e.order))
+// Marks are those of all items.
+func (e *Emitter) Marks() []wire.Mark {
+	out := make([]wire.Mark, len(e.order))
 	for i, p := range e.order {
 		out[i] = e.mark(p)
 	}
 	return out
 }
 
-// finish ends what a provider began and did not end, and returns the message of the
+// Finish ends what a provider began and did not end, and returns the message of the
 // answer: its parts in the order of the items, without the calls that were not allowed.
-func (e *emitter) finish(m turns.Message) (turns.Message, error) {
+func (e *Emitter) Finish(m turns.Message) (turns.Message, error) {
 	for i := range m.Parts {
 		part := &m.Parts[i]
-		if p := e.parts[i]; p != nil && (p.dropped || p.final != nil) {
+		if p := e.Parts[i]; p != nil && (p.dropped || p.final != nil) {
 			continue
 		}
 		for _, kind := range []provider.Kind{provider.Begin, provider.End} {
-			if err := e.take(provider.Event{Kind: kind, Index: i, Type: part.Type, ID: part.ID, Name: part.Name, Part: part}); err != nil {
+			if err := e.Take(provider.Event{Kind: kind, Index: i, Type: part.Type, ID: part.ID, Name: part.Name, Part: part}); err != nil {
 				return m, err
 			}
 		}
@@ -483,9 +486,9 @@ func (e *emitter) finish(m turns.Message) (turns.Message, error) {
 	return out, nil
 }
 
-// replay makes the stream of a stored answer again: m is its message, marks and ops are
+// Replay makes the stream of a stored answer again: m is its message, marks and ops are
 // those of its meta. Without ops, each part is one delta.
-func (e *emitter) replay(m *turns.Message, marks []mark, ops string) error {
+func (e *Emitter) Replay(m *turns.Message, marks []wire.Mark, ops string) error {
 	said := func(i int) string {
 		if i < len(marks) && marks[i].Said != nil {
 			return *marks[i].Said
@@ -549,9 +552,9 @@ func (e *emitter) replay(m *turns.Message, marks []mark, ops string) error {
 	return err
 }
 
-// announce emits the events before the model is asked: a compaction item comes before the
+// Announce emits the events before the model is asked: a compaction item comes before the
 // items of the model. A response in the background is queued first.
-func (e *emitter) announce(echo *Response, background bool) error {
+func (e *Emitter) Announce(echo *wire.Response, background bool) error {
 	kinds := []string{"response.created", "response.in_progress"}
 	if background {
 		kinds = []string{"response.created", "response.queued", "response.in_progress"}
@@ -559,17 +562,17 @@ func (e *emitter) announce(echo *Response, background bool) error {
 	for i, k := range kinds {
 		r := *echo
 		if background && i < 2 {
-			r.Status = queued
+			r.Status = wire.Queued
 		}
-		if err := e.lifecycle(k, &r); err != nil {
+		if err := e.Lifecycle(k, &r); err != nil {
 			return err
 		}
 	}
-	if e.front == nil {
+	if e.Front == nil {
 		return nil
 	}
 	for _, k := range []string{"response.output_item.added", "response.output_item.done"} {
-		if err := e.send(wireEvent{Type: k, OutputIndex: &first, Item: e.front}); err != nil {
+		if err := e.send(WireEvent{Type: k, OutputIndex: &first, Item: e.Front}); err != nil {
 			return err
 		}
 	}
@@ -577,20 +580,20 @@ func (e *emitter) announce(echo *Response, background bool) error {
 }
 
 // takeStored is take for what was emitted before: deltas are as long as they were.
-func (e *emitter) takeStored(ev provider.Event) error {
+func (e *Emitter) takeStored(ev provider.Event) error {
 	if err := check(ev); err != nil {
 		return err
 	}
-	if p := e.parts[ev.Index]; p != nil && (ev.Kind == provider.Delta || ev.Kind == provider.RefusalDelta) {
+	if p := e.Parts[ev.Index]; p != nil && (ev.Kind == provider.Delta || ev.Kind == provider.RefusalDelta) {
 		p.refusal = ev.Kind == provider.RefusalDelta
 		return e.pass(p, ev.Text)
 	}
-	return e.take(ev)
+	return e.Take(ev)
 }
 
 // coarse is the operations of an answer whose own are not kept.
-func (e *emitter) coarse(m *turns.Message, marks []mark) []byte {
-	c := newEmitter(e.ref, e.choice, false, func(Event) error { return nil })
+func (e *Emitter) coarse(m *turns.Message, marks []wire.Mark) []byte {
+	c := NewEmitter(e.ref, e.choice, false, func(Event) error { return nil })
 	for i := range m.Parts {
 		p := &outPart{index: i}
 		c.op(opBegin, p)
@@ -608,51 +611,51 @@ func (e *emitter) coarse(m *turns.Message, marks []mark) []byte {
 		}
 		c.op(opEnd, p)
 	}
-	return c.ops
+	return c.Ops
 }
 
-// sse writes events to a client.
-type sse struct {
-	w     http.ResponseWriter
+// Sse writes events to a client.
+type Sse struct {
+	W     http.ResponseWriter
 	begun bool
 }
 
-// send writes an event at once, with the blank line that ends it: some clients read events
+// Send writes an event at once, with the blank line that ends it: some clients read events
 // by reads of the connection.
-func (s *sse) send(e Event) error {
-	s.begin()
+func (s *Sse) Send(e Event) error {
+	s.Begin()
 	return s.write("event: " + e.Type + "\ndata: " + string(e.Data) + "\n\n")
 }
 
-// keepAlive writes a comment, which clients skip: what stands between, such as a proxy, closes
+// KeepAlive writes a comment, which clients skip: what stands between, such as a proxy, closes
 // a connection that is quiet while a model thinks.
-func (s *sse) keepAlive() error {
-	s.begin()
+func (s *Sse) KeepAlive() error {
+	s.Begin()
 	return s.write(": keep-alive\n\n")
 }
 
-func (s *sse) begin() {
+func (s *Sse) Begin() {
 	if s.begun {
 		return
 	}
 	s.begun = true
-	h := s.w.Header()
+	h := s.W.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	s.w.WriteHeader(http.StatusOK)
+	s.W.WriteHeader(http.StatusOK)
 }
 
-func (s *sse) write(text string) error {
-	allowWrite(s.w)
-	if _, err := s.w.Write([]byte(text)); err != nil {
+func (s *Sse) write(text string) error {
+	wire.AllowWrite(s.W)
+	if _, err := s.W.Write([]byte(text)); err != nil {
 		return err
 	}
-	return http.NewResponseController(s.w).Flush()
+	return http.NewResponseController(s.W).Flush()
 }
 
-// end says that no event follows.
-func (s *sse) end() error {
-	s.begin()
+// End says that no event follows.
+func (s *Sse) End() error {
+	s.Begin()
 	return s.write("data: [DONE]\n\n")
 }
