@@ -14,6 +14,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -35,7 +36,7 @@ func appendCmd(e *env) *cobra.Command {
 				return err
 			}
 		}
-		var c *api.Client
+		var c *client.Client
 		var s *api.Session
 		var err error
 		if args[0] != "new" { // first, so that a wrong name costs no input

@@ -17,6 +17,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -25,7 +26,7 @@ import (
 func recordCode(cfg *watch.Config, limits codetree.Limits) {
 	connect, log := cfg.Connect, cfg.Log
 	var r *codetree.Recorder
-	cfg.Connect = func(ctx context.Context) (*api.Client, error) {
+	cfg.Connect = func(ctx context.Context) (*client.Client, error) {
 		c, err := connect(ctx)
 		if err == nil {
 			r = codetree.NewRecorder(c, limits)

@@ -21,6 +21,7 @@ import (
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/codetree"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -32,7 +33,7 @@ type replay struct {
 	transcript string
 	session    string
 	watch      *watch.Deliverer
-	client     *api.Client
+	client     *client.Client
 	seed       map[string]string
 	results    []string                     // ids of calls, in the order of their results
 	after      map[string]map[string]string // the folder with each result
@@ -69,12 +70,12 @@ func newReplay(t *testing.T, seed map[string]string) *replay {
 	if err := os.MkdirAll(filepath.Dir(r.transcript), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	nc, err := api.Dial(url, creds)
+	nc, err := client.Dial(url, creds)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	r.client = api.NewClient(nc, "default", "main")
+	r.client = client.New(nc, "default", "main")
 	cfg := watch.Config{Sources: []watch.Source{{Agent: "claude", Root: filepath.Dir(r.transcript)}}, State: filepath.Join(r.home, "watch"), Connect: watch.Dialed(r.client), ClosedWithin: time.Hour, Log: func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); strings.Contains(text, "not recorded") {
 			t.Error(text)

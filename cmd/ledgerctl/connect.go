@@ -12,6 +12,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/connect"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 func natsContextCmd(e *env) *cobra.Command {
@@ -21,7 +22,7 @@ func natsContextCmd(e *env) *cobra.Command {
 			name = args[0]
 		}
 		creds, trusted := e.Creds, e.TLSCA
-		c, err := api.FindServerContext(e.Server)
+		c, err := client.FindServerContext(e.Server)
 		if err == nil {
 			trusted = cmp.Or(trusted, c.CA)
 		}

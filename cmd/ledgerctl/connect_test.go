@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 func TestCredentialsAreFound(t *testing.T) {
@@ -69,7 +69,7 @@ func TestCredentialsAreFound(t *testing.T) {
 		{true, []string{"--server", url, "nats-context"}, 0, "nats context save nexus --server " + url + " --nkey " + files.Agent + " --select\n"},
 	} {
 		if tc.context {
-			if err := api.SaveServerContext(api.ServerContext{URL: url, Operator: files.Operator, Agent: files.Agent}); err != nil {
+			if err := client.SaveServerContext(client.ServerContext{URL: url, Operator: files.Operator, Agent: files.Agent}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -164,7 +164,7 @@ func TestAPrivateAuthorityIsTrustedWhenItIsNamed(t *testing.T) {
 	check("", append([]string{"--tls-ca", key}, verb...), 2, "holds no certificate in PEM")
 	check("", append([]string{"--tls-ca", cert + "x"}, verb...), 2, "--tls-ca FILE")
 	check("", []string{"--nats-context", "work", "sessions"}, 0)
-	if err := api.SaveServerContext(api.ServerContext{URL: url, Operator: creds, CA: cert}); err != nil {
+	if err := client.SaveServerContext(client.ServerContext{URL: url, Operator: creds, CA: cert}); err != nil {
 		t.Fatal(err)
 	}
 	check("", []string{"--server", url, "sessions"}, 0)

@@ -20,6 +20,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/transcript"
 )
@@ -107,7 +108,7 @@ func continueCmd(e *env) *cobra.Command {
 }
 
 // withdraw closes a fork whose transcript could not be written, since nothing goes on with it.
-func (e *env) withdraw(c *api.Client, fork turns.ID) error {
+func (e *env) withdraw(c *client.Client, fork turns.ID) error {
 	ctx, cancel := context.WithTimeout(context.Background(), withdrawTime)
 	defer cancel()
 	if _, err := c.Close(ctx, fork, api.CloseSession{Cause: "its transcript could not be written"}); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/terminal"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // A continued transcript is the watch's to bring back, if one runs that follows its folder.
@@ -33,7 +33,7 @@ func TestContinueKnowsAWatchThatRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := watch.New(watch.Config{Sources: sources, State: state, Ledger: "nats://127.0.0.1:4222 default/main", Connect: func(ctx context.Context) (*api.Client, error) {
+	w, err := watch.New(watch.Config{Sources: sources, State: state, Ledger: "nats://127.0.0.1:4222 default/main", Connect: func(ctx context.Context) (*client.Client, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}})

@@ -24,6 +24,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // Every command of README.md and docs/**/*.md runs as it is written.
@@ -260,12 +261,12 @@ func output(c *exec.Cmd) error {
 // newest returns the ids of the newest memory, and of the newest event of the channel
 // mail; "" for what there is none of.
 func (d *docs) newest() (memory, event string, err error) {
-	nc, err := api.Dial(d.url, d.creds)
+	nc, err := client.Dial(d.url, d.creds)
 	if err != nil {
 		return "", "", err
 	}
 	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	for m, err := range c.Memories(d.t.Context(), api.ListMemories{}) {
 		if err != nil {
 			return "", "", err
@@ -296,12 +297,12 @@ func (d *docs) written(pattern string) error {
 
 // longest is the session with the most turns.
 func (d *docs) longest() (out *api.Session, err error) {
-	nc, err := api.Dial(d.url, d.creds)
+	nc, err := client.Dial(d.url, d.creds)
 	if err != nil {
 		return nil, err
 	}
 	defer nc.Close()
-	for s, err := range api.NewClient(nc, "default", "main").Sessions(d.t.Context()) {
+	for s, err := range client.New(nc, "default", "main").Sessions(d.t.Context()) {
 		if err != nil {
 			return nil, err
 		}
@@ -432,8 +433,8 @@ func natsCommand() int {
 		b := fmt.Appendf(nil, `{"url":%q,"nkey":%q}`, os.Args[5], os.Args[7])
 		err = errors.Join(os.MkdirAll(filepath.Dir(selected), 0o700), os.WriteFile(selected, b, 0o600))
 	case len(os.Args) == 4 && os.Args[1] == "req":
-		var c api.NATSContext
-		if c, err = api.FindNATSContext("selected"); err == nil {
+		var c client.NATSContext
+		if c, err = client.FindNATSContext("selected"); err == nil {
 			err = natsRequest(c, os.Args[2], os.Args[3])
 		}
 	default:
@@ -446,8 +447,8 @@ func natsCommand() int {
 	return 0
 }
 
-func natsRequest(c api.NATSContext, subject, body string) error {
-	nc, err := api.Dial(c.URL, c.NKey)
+func natsRequest(c client.NATSContext, subject, body string) error {
+	nc, err := client.Dial(c.URL, c.NKey)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,8 @@ import (
 	"nexus/cmd/internal/build"
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/ledgerctl/internal/doctor"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+
 	"nexus/turns"
 )
 
@@ -76,7 +77,7 @@ func TestDoctorSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		t.Errorf("as text: exit status %d: %s%s", code, &out, &errs)
 	}
 	// By the context that nexusd writes, without flags.
-	if err := api.SaveServerContext(api.ServerContext{URL: url, Operator: files.Operator, Agent: files.Agent, HTTP: d.HTTPURL()}); err != nil {
+	if err := client.SaveServerContext(client.ServerContext{URL: url, Operator: files.Operator, Agent: files.Agent, HTTP: d.HTTPURL()}); err != nil {
 		t.Fatal(err)
 	}
 	if code, got, said := examined(t, "--server", url); code != 0 || got["context"] != "ok" || got["ready"] != "ok" {

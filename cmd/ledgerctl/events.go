@@ -21,6 +21,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -174,7 +175,7 @@ func getEventCmd(e *env) *cobra.Command {
 }
 
 // eventID finds an event of a channel by its id or by its number.
-func (e *env) eventID(ctx context.Context, c *api.Client, channel, name string) (turns.ID, error) {
+func (e *env) eventID(ctx context.Context, c *client.Client, channel, name string) (turns.ID, error) {
 	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
 		return id, nil
 	}

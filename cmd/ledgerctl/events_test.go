@@ -14,6 +14,7 @@ import (
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/ledgerctl/internal/eventview"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -42,12 +43,12 @@ func TestFollowedEventsComeOnceThroughARestart(t *testing.T) {
 		}
 	}
 	defer func() { stop() }()
-	nc, err := api.Dial(d.ClientURL(), d.Credentials().Agent)
+	nc, err := client.Dial(d.ClientURL(), d.Credentials().Agent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	put := func(n int) {
 		t.Helper()
 		if _, err := c.AppendEvent(t.Context(), api.AppendEvent{Channel: "mail", Kind: "n", Body: turns.Raw(fmt.Sprint(n))}); err != nil {

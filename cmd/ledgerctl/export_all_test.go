@@ -12,6 +12,7 @@ import (
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -20,7 +21,7 @@ import (
 func TestAnExportOfAllListsWhatHasNoContent(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	var d *daemon.Daemon
-	open := func() *api.Client {
+	open := func() *client.Client {
 		t.Helper()
 		var err error
 		if d, err = daemon.Open(t.Context(), daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); err != nil {
@@ -31,7 +32,7 @@ func TestAnExportOfAllListsWhatHasNoContent(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(nc.Close)
-		return api.NewClient(nc, "default", "main")
+		return client.New(nc, "default", "main")
 	}
 	keys := func() (names []string) {
 		_ = filepath.WalkDir(filepath.Join(dir, "keys"), func(name string, x fs.DirEntry, err error) error {

@@ -16,13 +16,14 @@ import (
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/transcript"
 	"nexus/turns/transcript/formats"
 )
 
 // exported returns the export of a session, with turns behind it that another program said.
-func exported(ctx context.Context, t *testing.T, c *api.Client, session turns.ID, format string, added ...transcript.WrittenTurn) string {
+func exported(ctx context.Context, t *testing.T, c *client.Client, session turns.ID, format string, added ...transcript.WrittenTurn) string {
 	t.Helper()
 	s, err := c.Session(ctx, session)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -152,7 +153,7 @@ func newFirstLedger(t *testing.T) *firstLedger {
 	return l
 }
 
-func (l *firstLedger) client(t *testing.T) *api.Client {
+func (l *firstLedger) client(t *testing.T) *client.Client {
 	t.Helper()
 	option, err := nats.NkeyOptionFromSeed(l.creds)
 	if err != nil {
@@ -163,7 +164,7 @@ func (l *firstLedger) client(t *testing.T) *api.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	return api.NewClient(nc, "default", "main")
+	return client.New(nc, "default", "main")
 }
 
 // bringIn imports a transcript.

@@ -29,7 +29,8 @@ import (
 	"nexus/cmd/ledgerctl/internal/hooks"
 	"nexus/cmd/ledgerctl/internal/pi"
 	"nexus/cmd/ledgerctl/internal/terminal"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+
 	"nexus/ledger/api/mcp"
 	"nexus/turns"
 )
@@ -481,7 +482,7 @@ func (e *env) hook(ctx context.Context, event string, code bool) error {
 	}
 	e.NC = nc
 	agent := cmp.Or(e.Agent, "main")
-	client := api.NewClient(nc, e.Tenant, agent)
+	client := client.New(nc, e.Tenant, agent)
 	if event == "SessionStart" { // what is printed first, the agent has even if the rest takes too long
 		text, err := mcp.BriefText(ctx, client, mcp.Caller{Tenant: e.Tenant, Agent: agent}, in.Cwd)
 		if err == nil {

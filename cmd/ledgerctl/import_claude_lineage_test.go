@@ -17,6 +17,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -113,7 +114,7 @@ func TestClaudeCodeLineageInAnyOrderAndGrouping(t *testing.T) {
 // promptPaths returns the first prompts of the turns on the paths of sessions, sorted, and
 // checks that each session is one of claudeForks, and that a turn has the same parent on each
 // path and, unless twice, is stored once.
-func promptPaths(t *testing.T, c *api.Client, twice bool) (out []string) {
+func promptPaths(t *testing.T, c *client.Client, twice bool) (out []string) {
 	t.Helper()
 	ids := map[string]bool{}
 	for _, s := range []string{forkedSession, endFork, secondFork} {

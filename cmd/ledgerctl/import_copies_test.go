@@ -13,12 +13,12 @@ import (
 	"nexus/cmd/ledgerctl/internal/cost"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // importInOrder imports texts, a file each, then all again, which must store nothing, and
 // returns the client.
-func importInOrder(t *testing.T, im transcripts.Importer, names, texts []string, order []int) *api.Client {
+func importInOrder(t *testing.T, im transcripts.Importer, names, texts []string, order []int) *client.Client {
 	t.Helper()
 	ctx := t.Context()
 	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
@@ -45,7 +45,7 @@ func importInOrder(t *testing.T, im transcripts.Importer, names, texts []string,
 }
 
 // callsAndTokens returns how many calls cost finds, and their tokens.
-func callsAndTokens(t *testing.T, c *api.Client) (calls int, in, out uint64) {
+func callsAndTokens(t *testing.T, c *client.Client) (calls int, in, out uint64) {
 	t.Helper()
 	_, found := cost.Read(t.Context(), c, cost.Scope{})
 	for x, err := range found {

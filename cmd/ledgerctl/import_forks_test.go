@@ -16,6 +16,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // piEntryOf is an entry of a pi session, at a minute after ten on a day.
@@ -134,7 +135,7 @@ func TestPiForksInAnyOrder(t *testing.T) {
 
 // sessionShapes returns the texts on the paths of sessions, sorted. Which of two branches
 // a session has and which is its fork depends on what was read first.
-func sessionShapes(t *testing.T, c *api.Client) (out []string) {
+func sessionShapes(t *testing.T, c *client.Client) (out []string) {
 	t.Helper()
 	for s, err := range c.ListSessions(t.Context(), api.ListSessions{}) {
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -176,7 +177,7 @@ func TestImportOfEveryPrefix(t *testing.T) {
 				t.Fatal(err)
 			}
 			name := filepath.Join(t.TempDir(), "s.jsonl")
-			bring := func(c *api.Client, text string, final bool) *transcripts.Report {
+			bring := func(c *client.Client, text string, final bool) *transcripts.Report {
 				t.Helper()
 				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
@@ -220,7 +221,7 @@ func TestImportOfEveryPrefix(t *testing.T) {
 					t.Errorf("session %s (-whole +grown):\n%s", s, d)
 				}
 			}
-			for _, c := range []*api.Client{once, grown} {
+			for _, c := range []*client.Client{once, grown} {
 				if v, err := c.As(api.Operator).Verify(ctx); err != nil || !v.OK {
 					t.Errorf("verify: %+v, %v", v, err)
 				}
@@ -231,7 +232,7 @@ func TestImportOfEveryPrefix(t *testing.T) {
 
 // storedTurns returns the turns on the path of a session's head, as JSON, without
 // what two imports of the same content differ in: ids, times of recording, hashes, meta.
-func storedTurns(ctx context.Context, t *testing.T, c *api.Client, session turns.ID) (out []string) {
+func storedTurns(ctx context.Context, t *testing.T, c *client.Client, session turns.ID) (out []string) {
 	t.Helper()
 	for x, err := range c.Turns(ctx, session, api.ListTurns{Full: true}) {
 		if err != nil {
@@ -249,7 +250,7 @@ func storedTurns(ctx context.Context, t *testing.T, c *api.Client, session turns
 }
 
 // hashes is the hash of each turn on the path of a session's head, oldest first.
-func hashes(ctx context.Context, t *testing.T, c *api.Client, session turns.ID) (out []string) {
+func hashes(ctx context.Context, t *testing.T, c *client.Client, session turns.ID) (out []string) {
 	t.Helper()
 	for x, err := range c.Turns(ctx, session, api.ListTurns{}) {
 		if err != nil {
@@ -262,7 +263,7 @@ func hashes(ctx context.Context, t *testing.T, c *api.Client, session turns.ID) 
 
 // pathParts returns the parts on the path of a session's head, without where
 // turns end.
-func pathParts(ctx context.Context, t *testing.T, c *api.Client, session turns.ID) (out []string) {
+func pathParts(ctx context.Context, t *testing.T, c *client.Client, session turns.ID) (out []string) {
 	t.Helper()
 	for x, err := range c.Turns(ctx, session, api.ListTurns{Full: true}) {
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -120,7 +121,7 @@ func TestImportOfALargeResult(t *testing.T) {
 			}
 			step("import of the exported")
 			checkResult(t, out, session, words)
-			for _, c := range []*api.Client{c, out} {
+			for _, c := range []*client.Client{c, out} {
 				v, err := c.As(api.Operator).Verify(ctx)
 				if err != nil || !v.OK {
 					t.Errorf("verify: %+v, %v", v, err)
@@ -132,7 +133,7 @@ func TestImportOfALargeResult(t *testing.T) {
 }
 
 // checkResult checks that the result in a session is words.
-func checkResult(t *testing.T, c *api.Client, session turns.ID, words string) {
+func checkResult(t *testing.T, c *client.Client, session turns.ID, words string) {
 	t.Helper()
 	for x, err := range c.Turns(t.Context(), session, api.ListTurns{Full: true}) {
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/cost"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // A refresh of forks and of what they are forked from copies nothing a second time, whichever
@@ -108,7 +108,7 @@ func TestImportOfAnImpossibleCountGoesOn(t *testing.T) {
 }
 
 // importAll imports files and returns how much was stored.
-func importAll(t *testing.T, c *api.Client, files []transcripts.File, refresh bool) (stored int) {
+func importAll(t *testing.T, c *client.Client, files []transcripts.File, refresh bool) (stored int) {
 	t.Helper()
 	im := transcripts.Importer{Client: c, Format: "auto", Final: true, Refresh: refresh}
 	for i, o := range im.Files(t.Context(), files) {
@@ -120,7 +120,7 @@ func importAll(t *testing.T, c *api.Client, files []transcripts.File, refresh bo
 	return stored
 }
 
-func countCalls(t *testing.T, c *api.Client) (n int) {
+func countCalls(t *testing.T, c *client.Client) (n int) {
 	t.Helper()
 	_, calls := cost.Read(t.Context(), c, cost.Scope{})
 	for _, err := range calls {

@@ -19,6 +19,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/transcript"
 )
@@ -53,7 +54,7 @@ func claudeSession(id string, of ...exchange) string {
 // refresher imports one file, again and again.
 type refresher struct {
 	*testing.T
-	c    *api.Client
+	c    *client.Client
 	file string
 }
 

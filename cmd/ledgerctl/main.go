@@ -23,6 +23,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -206,7 +207,7 @@ func (e *env) checkFlags(cmd *cobra.Command) (err error) {
 }
 
 // sessionVerb makes a command whose only argument is a session.
-func (e *env) sessionVerb(use, short string, f func(cmd *cobra.Command, c *api.Client, s *api.Session) error) *cobra.Command {
+func (e *env) sessionVerb(use, short string, f func(cmd *cobra.Command, c *client.Client, s *api.Session) error) *cobra.Command {
 	return verb(use, short, 1, 1, func(cmd *cobra.Command, args []string) error {
 		c, s, err := e.Session(cmd.Context(), args[0])
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/connect"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/api/mcp"
 )
 
@@ -31,7 +32,7 @@ func mcpCmd(e *env) *cobra.Command {
 		// A program that starts with the agent may come before nexusd: the connection is
 		// made with the first call that succeeds, and is kept for ever.
 		var connecting sync.Mutex
-		caller := mcp.Caller{Tenant: e.Tenant, Agent: agent, ReadOnly: readOnly, Client: func(context.Context) (*api.Client, error) {
+		caller := mcp.Caller{Tenant: e.Tenant, Agent: agent, ReadOnly: readOnly, Client: func(context.Context) (*client.Client, error) {
 			connecting.Lock()
 			defer connecting.Unlock()
 			c, err := e.Client(agent)

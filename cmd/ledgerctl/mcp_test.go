@@ -20,6 +20,7 @@ import (
 
 	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -29,7 +30,7 @@ const mcpText = 8 << 10
 // mcpLedger is a ledger with what the tools shall find.
 type mcpLedger struct {
 	daemon  *daemon.Daemon
-	client  *api.Client
+	client  *client.Client
 	session *api.Session
 	turns   []turns.ID // of the session
 	large   string     // the result of a tool, of several pages
@@ -74,7 +75,7 @@ func newMCPLedger(t *testing.T) *mcpLedger {
 			t.Error(err)
 		}
 	})
-	l.daemon, l.client = d, api.NewClient(nc, "default", "main")
+	l.daemon, l.client = d, client.New(nc, "default", "main")
 	ctx, label := t.Context(), "shop"
 	l.session, err = l.client.Create(ctx, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label, Meta: turns.Raw(`{"cwd":"/srv/shop"}`)}})
 	if err != nil {

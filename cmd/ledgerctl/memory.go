@@ -15,6 +15,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -299,7 +300,7 @@ func memoryPromoteCmd(e *env) *cobra.Command {
 
 // memory finds a memory by its id, or by the beginning or end of one, among those that c
 // lists. The client that it returns speaks for the agent whose memory it is.
-func (e *env) memory(ctx context.Context, c *api.Client, name string) (*api.Client, turns.ID, error) {
+func (e *env) memory(ctx context.Context, c *client.Client, name string) (*client.Client, turns.ID, error) {
 	if len(name) < 4 {
 		return nil, turns.ID{}, fault.Usage(fmt.Errorf("%q is too short to name a memory; take four characters or more", name))
 	}
@@ -330,7 +331,7 @@ func (e *env) memory(ctx context.Context, c *api.Client, name string) (*api.Clie
 }
 
 // sessionFlag finds the session that a flag names, and makes c speak for its agent.
-func (e *env) sessionFlag(ctx context.Context, c **api.Client, name string) (turns.ID, error) {
+func (e *env) sessionFlag(ctx context.Context, c **client.Client, name string) (turns.ID, error) {
 	if name == "" {
 		return turns.ID{}, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/internal/prose"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -37,7 +38,7 @@ func TestMissingKeyIsSaidInPlaceOfTheContent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	text := strings.Repeat("some words of a secret ", 60)
 	answer := turns.TextMessage(turns.Assistant, text)
 	session := func(label string) *api.Session {

@@ -18,7 +18,7 @@ import (
 
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/ledgerctl/internal/hooks"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 var piProgram = flag.String("pi", "", "cli.js of pi's package, from npm: TestPiStoresTheLedgersCompaction runs it")
@@ -177,12 +177,12 @@ func TestPiStoresTheLedgersCompaction(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	nc, err := api.Dial(url, creds)
+	nc, err := client.Dial(url, creds)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	im := transcripts.Importer{Client: c, Format: "auto", Final: true}
 	r, err := im.File(ctx, files[0])
 	if err != nil || r.Compactions != 1 {

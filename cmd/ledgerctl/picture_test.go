@@ -21,13 +21,14 @@ import (
 	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
 var update = flag.Bool("update", false, "write the pictures of testdata and of docs/pictures anew")
 
 // testLedger is a daemon for a test, and its client.
-func testLedger(t *testing.T) *api.Client {
+func testLedger(t *testing.T) *client.Client {
 	t.Helper()
 	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard, Quiet: true})
 	c, stop, err := local.Start(t.Context(), e.Terminal, t.TempDir())
@@ -87,7 +88,7 @@ func checkPicture(t *testing.T, file string, draw func(io.Writer) error) {
 }
 
 // drawTree is what ledgerctl tree --svg prints.
-func drawTree(ctx context.Context, c *api.Client, id turns.ID) func(io.Writer) error {
+func drawTree(ctx context.Context, c *client.Client, id turns.ID) func(io.Writer) error {
 	return func(w io.Writer) error {
 		tree, err := c.Tree(ctx, id)
 		if err != nil {

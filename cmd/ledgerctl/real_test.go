@@ -15,6 +15,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/render/strict"
 )
@@ -94,7 +95,7 @@ func TestRealTranscripts(t *testing.T) {
 			t.Errorf("session %s: hash %s, in the second ledger %v, %v", id, a.Hash, b, err)
 		}
 	}
-	for _, c := range []*api.Client{c, to} {
+	for _, c := range []*client.Client{c, to} {
 		if v, err := c.As(api.Operator).Verify(ctx); err != nil || !v.OK {
 			t.Errorf("verify: %+v, %v", v, err)
 		}
@@ -108,7 +109,7 @@ func TestRealTranscripts(t *testing.T) {
 }
 
 // checkViews renders a session for all providers.
-func checkViews(t *testing.T, c *api.Client, id turns.ID) (n int) {
+func checkViews(t *testing.T, c *client.Client, id turns.ID) (n int) {
 	t.Helper()
 	s, err := c.Session(t.Context(), id)
 	if err != nil {
@@ -143,7 +144,7 @@ func checkViews(t *testing.T, c *api.Client, id turns.ID) (n int) {
 	return n
 }
 
-func copySession(t *testing.T, from, to *api.Client, id turns.ID) {
+func copySession(t *testing.T, from, to *client.Client, id turns.ID) {
 	t.Helper()
 	if err := quickstart.CopyInto(t.Context(), to, from.Export(t.Context(), id)); err != nil {
 		t.Fatalf("session %s: %v", id, err)
@@ -176,7 +177,7 @@ func TestImportOfCutRealTranscripts(t *testing.T) {
 			}
 			tested++
 			t.Run(filepath.Base(file), func(t *testing.T) {
-				importCopies := func(copies ...[]byte) (*api.Client, *transcripts.Report) {
+				importCopies := func(copies ...[]byte) (*client.Client, *transcripts.Report) {
 					c, stop, err := local.Start(ctx, e.Terminal, t.TempDir())
 					if err != nil {
 						t.Fatal(err)

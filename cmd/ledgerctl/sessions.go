@@ -20,6 +20,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/searchview"
 	"nexus/cmd/ledgerctl/internal/sessionview"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -136,7 +137,7 @@ func newest(list []api.Session, limit int) []api.Session {
 }
 
 // whoHasSessions says which agents of the tenant have sessions, if the user may know.
-func (e *env) whoHasSessions(ctx context.Context, c *api.Client) string {
+func (e *env) whoHasSessions(ctx context.Context, c *client.Client) string {
 	counts := make(map[string]uint64)
 	for s, err := range c.As(api.Operator).Sessions(ctx) {
 		if err != nil {
@@ -159,7 +160,7 @@ func (e *env) whoHasSessions(ctx context.Context, c *api.Client) string {
 }
 
 func showSessionCmd(e *env) *cobra.Command {
-	return e.sessionVerb("show SESSION", "one session with its settings", func(cmd *cobra.Command, c *api.Client, s *api.Session) error {
+	return e.sessionVerb("show SESSION", "one session with its settings", func(cmd *cobra.Command, c *client.Client, s *api.Session) error {
 		full, err := c.GetSession(cmd.Context(), s.ID, api.GetSession{About: api.About{About: true}})
 		if err != nil {
 			if s.Error != "" { // what its headers say, and why there is no more
@@ -302,7 +303,7 @@ func setSessionCmd(e *env) *cobra.Command {
 
 func closeSessionCmd(e *env) *cobra.Command {
 	var cause string
-	c := e.sessionVerb("close SESSION", "take no more turns", func(cmd *cobra.Command, c *api.Client, s *api.Session) error {
+	c := e.sessionVerb("close SESSION", "take no more turns", func(cmd *cobra.Command, c *client.Client, s *api.Session) error {
 		s, err := c.Close(cmd.Context(), s.ID, api.CloseSession{Cause: cause})
 		if err != nil {
 			return err
@@ -315,7 +316,7 @@ func closeSessionCmd(e *env) *cobra.Command {
 
 func resetSessionCmd(e *env) *cobra.Command {
 	var cause string
-	c := e.sessionVerb("reset SESSION", "close it and go on in a fresh successor", func(cmd *cobra.Command, c *api.Client, s *api.Session) error {
+	c := e.sessionVerb("reset SESSION", "close it and go on in a fresh successor", func(cmd *cobra.Command, c *client.Client, s *api.Session) error {
 		next, err := c.Reset(cmd.Context(), s.ID, api.ResetSession{Cause: cause})
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -39,12 +40,12 @@ func TestNoCommandShowsHiddenCharactersOfANameOnATerminal(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("NEXUS_CREDS", "")
 	url := daemonURL(t)
-	nc, err := api.Dial(url, os.Getenv("NEXUS_CREDS"))
+	nc, err := client.Dial(url, os.Getenv("NEXUS_CREDS"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	s, err := c.Create(t.Context(), api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)

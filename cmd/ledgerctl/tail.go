@@ -12,6 +12,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/turnview"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -65,7 +66,7 @@ func tailCmd(e *env) *cobra.Command {
 }
 
 // newest prints the last n turns of the path and returns the id of the last, also of none.
-func (e *env) newest(ctx context.Context, c *api.Client, s turns.ID, n int) (last turns.ID, err error) {
+func (e *env) newest(ctx context.Context, c *client.Client, s turns.ID, n int) (last turns.ID, err error) {
 	var page []api.Turn
 	for t, err := range c.Turns(ctx, s, api.ListTurns{Order: "desc", Full: true, Page: api.Page{Limit: min(max(n, 1), 1000)}}) {
 		if err != nil {
@@ -89,7 +90,7 @@ func (e *env) newest(ctx context.Context, c *api.Client, s turns.ID, n int) (las
 
 // since prints what follows last on the path. After a head move to before it,
 // it begins again at the new head.
-func (e *env) since(ctx context.Context, c *api.Client, s, last turns.ID) (turns.ID, error) {
+func (e *env) since(ctx context.Context, c *client.Client, s, last turns.ID) (turns.ID, error) {
 	r := api.ListTurns{Full: true}
 	if !last.IsZero() {
 		r.After = last.String()

@@ -15,13 +15,14 @@ import (
 	"nexus/cmd/ledgerctl/internal/sessionview"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
 func treeCmd(e *env) *cobra.Command {
 	var svg bool
 	var file string
-	v := e.sessionVerb("tree SESSION", "forks and compactions, drawn", func(cmd *cobra.Command, c *api.Client, s *api.Session) error {
+	v := e.sessionVerb("tree SESSION", "forks and compactions, drawn", func(cmd *cobra.Command, c *client.Client, s *api.Session) error {
 		if file != "" && !svg {
 			return fault.Usage(errors.New("--output goes with --svg"))
 		}
@@ -55,7 +56,7 @@ func treeCmd(e *env) *cobra.Command {
 
 // printParts prints the sub-agents of the sessions of a tree: they are no forks of it, but
 // parts of the sessions that started them.
-func (e *env) printParts(ctx context.Context, c *api.Client, t *api.Tree) error {
+func (e *env) printParts(ctx context.Context, c *client.Client, t *api.Tree) error {
 	in := make(map[turns.ID]bool)
 	for _, s := range t.Sessions {
 		in[s.ID] = true

@@ -23,7 +23,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/doctor"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 const watchManual = `ledgerctl watch [--once] [--dry-run] [--code] [--from AGENT=DIR]… [--state DIR]
@@ -182,13 +182,13 @@ func watchSources(from []string) (out []watch.Source, err error) {
 func (e *env) watch(ctx context.Context, cfg watch.Config, code bool) error {
 	cfg.Log = func(format string, args ...any) { e.Say("%s", prose.Printable(fmt.Sprintf(format, args...))) }
 	e.Options = append(e.Options, nats.MaxReconnects(-1))
-	cfg.Connect = func(context.Context) (*api.Client, error) {
+	cfg.Connect = func(context.Context) (*client.Client, error) {
 		nc, err := e.Dial()
 		if err != nil {
 			return nil, errors.New(fault.Plainly(nil, err))
 		}
 		e.NC = nc
-		return api.NewClient(nc, e.Tenant, cmp.Or(e.Agent, "main")), nil
+		return client.New(nc, e.Tenant, cmp.Or(e.Agent, "main")), nil
 	}
 	if code {
 		recordCode(&cfg, codetree.Limits{})

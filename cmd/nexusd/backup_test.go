@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream/backup"
 	"nexus/turns"
 )
@@ -31,12 +32,12 @@ func TestABackupOfARunningNexusd(t *testing.T) {
 		w := &write{session: api.NewID()}
 		wg.Go(func() { w.run(ctx, t, url, data, a) })
 	}
-	nc, err := api.Dial(url, filepath.Join(data, "users", "operator.nk"))
+	nc, err := client.Dial(url, filepath.Join(data, "users", "operator.nk"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	operator := api.NewClient(nc, "default", api.Operator)
+	operator := client.New(nc, "default", api.Operator)
 	file, keys := filepath.Join(out, "nexus.backup"), filepath.Join(out, "nexus.keys")
 	before := make(map[turns.ID]turns.Hash)
 	for n := range *backups {

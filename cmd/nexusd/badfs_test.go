@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -196,7 +197,7 @@ func (b *badDisk) run(t *testing.T, rounds int, fail, heal func(*badDisk, *testi
 	}
 	defer end()
 	connect := func() *nats.Conn {
-		nc, err := api.Dial(url, filepath.Join(b.data, "users", "agent.nk"), nats.MaxReconnects(0), nats.ClosedHandler(func(*nats.Conn) {
+		nc, err := client.Dial(url, filepath.Join(b.data, "users", "agent.nk"), nats.MaxReconnects(0), nats.ClosedHandler(func(*nats.Conn) {
 			if ctx.Err() == nil {
 				t.Error("a client lost its connection")
 			}
@@ -211,7 +212,7 @@ func (b *badDisk) run(t *testing.T, rounds int, fail, heal func(*badDisk, *testi
 	for i := range conns {
 		conns[i] = connect()
 		if i < badWriters {
-			s, err := api.NewClient(conns[i], "default", "main").Create(ctx, api.CreateSession{})
+			s, err := client.New(conns[i], "default", "main").Create(ctx, api.CreateSession{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,6 +21,7 @@ import (
 
 	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -93,13 +94,13 @@ func TestModelsThatNeverStop(t *testing.T) {
 		}
 	})
 	wg.Go(func() {
-		nc, err := api.Dial(d.URL, d.Agent)
+		nc, err := client.Dial(d.URL, d.Agent)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		defer nc.Close()
-		c := api.NewClient(nc, "default", "other")
+		c := client.New(nc, "default", "other")
 		session, err := c.Create(t.Context(), api.CreateSession{})
 		if err != nil {
 			t.Errorf("a session: %v", err)

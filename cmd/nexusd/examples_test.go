@@ -18,6 +18,7 @@ import (
 
 	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/render/strict"
 )
@@ -129,7 +130,7 @@ func TestPythonExampleRemembers(t *testing.T) {
 
 // began makes the session of an agent that ended while its tools ran: of two calls,
 // the second has its result, the first has none.
-func began(t *testing.T, c *api.Client, label string) (path []string) {
+func began(t *testing.T, c *client.Client, label string) (path []string) {
 	t.Helper()
 	ctx := t.Context()
 	s, err := c.Create(ctx, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label, System: &api.System{{Content: "You are terse."}},
@@ -177,7 +178,7 @@ var everything = strings.Repeat("everything ", 24_500)
 const station = "9007199254740993"
 
 // checkExample checks what an agent stored after the turns in before.
-func checkExample(t *testing.T, c *api.Client, label string, before []string) {
+func checkExample(t *testing.T, c *client.Client, label string, before []string) {
 	t.Helper()
 	ctx := t.Context()
 	s, err := c.Resolve(ctx, label)

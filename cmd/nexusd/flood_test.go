@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -108,7 +109,7 @@ func dialFlood(t *testing.T, url, creds, ca string) *nats.Conn {
 	if ca != "" {
 		opts = append(opts, nats.RootCAs(ca))
 	}
-	nc, err := api.Dial(url, creds, opts...)
+	nc, err := client.Dial(url, creds, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ type floodNeighbour struct {
 func (d *floodTarget) neighbour(t *testing.T) *floodNeighbour {
 	t.Helper()
 	nc := dialFlood(t, d.url, d.creds, d.ca)
-	c := api.NewClient(nc, "default", "neighbour")
+	c := client.New(nc, "default", "neighbour")
 	text := strings.Repeat("a kilobyte ", 100)
 	var s *api.Session
 	appends := 0 // a context that grows would be slower by itself
@@ -346,9 +347,9 @@ func serveEcho(t *testing.T, in io.Reader) {
 }
 
 // floodClients connects n clients, each with a session of an agent that agent names.
-func floodClients(t *testing.T, url, creds, ca string, n int, agent func(int) string) (out []*api.Client, sessions []turns.ID) {
+func floodClients(t *testing.T, url, creds, ca string, n int, agent func(int) string) (out []*client.Client, sessions []turns.ID) {
 	for i := range n {
-		c := api.NewClient(dialFlood(t, url, creds, ca), "default", agent(i))
+		c := client.New(dialFlood(t, url, creds, ca), "default", agent(i))
 		s, err := c.Create(t.Context(), api.CreateSession{})
 		if err != nil {
 			t.Fatal(err)
@@ -424,7 +425,7 @@ func sendSmall(t *testing.T, in *bufio.Reader, load, url, creds, ca string, n in
 			conns = append(conns, nc)
 		}
 	} else {
-		var clients []*api.Client
+		var clients []*client.Client
 		clients, sessions = floodClients(t, url, creds, ca, n, func(int) string { return "flooder" })
 		for _, c := range clients {
 			conns = append(conns, c.Conn())

@@ -17,6 +17,7 @@ import (
 
 	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -72,11 +73,11 @@ func TestAnEmptyLedgerIsSound(t *testing.T) {
 	bin, data := buildProgram(t, "."), t.TempDir()
 	for _, when := range []string{"new", "killed", "stopped"} {
 		cmd, url := launch(t, bin, data)
-		nc, err := api.Dial(url, filepath.Join(data, "users", "operator.nk"))
+		nc, err := client.Dial(url, filepath.Join(data, "users", "operator.nk"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := api.NewClient(nc, "default", api.Operator).Verify(t.Context())
+		v, err := client.New(nc, "default", api.Operator).Verify(t.Context())
 		if err != nil || !v.OK || v.Events != 0 || v.Count != 0 {
 			t.Errorf("%s: %+v, %v", when, v, err)
 		}
@@ -117,12 +118,12 @@ func (w *write) request() api.AppendTurn {
 }
 
 func (w *write) run(ctx context.Context, t *testing.T, url, data string, a *acked) {
-	nc, err := api.Dial(url, filepath.Join(data, "users", "agent.nk"), nats.MaxReconnects(0))
+	nc, err := client.Dial(url, filepath.Join(data, "users", "agent.nk"), nats.MaxReconnects(0))
 	if err != nil {
 		return // killed already
 	}
 	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	nc.SetClosedHandler(func(*nats.Conn) { cancel() })
@@ -162,19 +163,19 @@ func (w *write) run(ctx context.Context, t *testing.T, url, data string, a *acke
 }
 
 // asOperator starts nexusd and returns a client of the operator. stop kills nexusd.
-func asOperator(t *testing.T, bin, data string) (c *api.Client, stop func()) {
+func asOperator(t *testing.T, bin, data string) (c *client.Client, stop func()) {
 	t.Helper()
 	cmd, url := launch(t, bin, data)
 	kill := func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
-	nc, err := api.Dial(url, filepath.Join(data, "users", "operator.nk"))
+	nc, err := client.Dial(url, filepath.Join(data, "users", "operator.nk"))
 	if err != nil {
 		kill()
 		t.Fatal(err)
 	}
-	return api.NewClient(nc, "default", api.Operator), func() { nc.Close(); kill() }
+	return client.New(nc, "default", api.Operator), func() { nc.Close(); kill() }
 }
 
 func checkAcked(t *testing.T, bin, data string, a *acked) {

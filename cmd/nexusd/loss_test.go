@@ -13,6 +13,7 @@ import (
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/blocks"
 	"nexus/ledger/jetstream/embed"
@@ -106,7 +107,7 @@ func sixTurns(t *testing.T, data string) (session turns.ID, ids []turns.ID) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	s, err := c.Create(t.Context(), api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)

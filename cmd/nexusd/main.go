@@ -19,6 +19,7 @@ import (
 	"nexus/cmd/internal/build"
 	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream/disk"
 	"nexus/turns"
 )
@@ -136,16 +137,16 @@ func saveContext(d *daemon.Daemon, cfg daemon.Config) error {
 	case cfg.NATS != "" || strings.HasSuffix(cfg.Listen, ":0"):
 		return nil
 	case c == (daemon.Credentials{}):
-		return api.RemoveServerContext(d.ClientURL())
+		return client.RemoveServerContext(d.ClientURL())
 	}
-	row := api.ServerContext{URL: d.ClientURL(), HTTP: d.HTTPURL(), Operator: c.Operator, Agent: c.Agent}
+	row := client.ServerContext{URL: d.ClientURL(), HTTP: d.HTTPURL(), Operator: c.Operator, Agent: c.Agent}
 	if cfg.TLSCert != "" {
 		var err error
 		if row.CA, err = filepath.Abs(cfg.TLSCert); err != nil {
 			return err
 		}
 	}
-	return api.SaveServerContext(row)
+	return client.SaveServerContext(row)
 }
 
 // announce prints the one line that says the daemon can serve.

@@ -20,6 +20,7 @@ import (
 
 	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -108,33 +109,33 @@ func TestReadyLineNamesTheCredentials(t *testing.T) {
 			if err := turns.DecodeJSON(bytes.TrimSpace(line), &ready); err != nil || (ready.Credentials != nil) != tc.named {
 				t.Fatalf("ready line %s, %v", line, err)
 			}
-			found, err := api.FindServerContext(ready.URL)
+			found, err := client.FindServerContext(ready.URL)
 			if (err == nil) != tc.context {
 				t.Fatalf("context %+v, %v", found, err)
 			}
 			if !tc.context {
 				return
 			}
-			if want := (api.ServerContext{URL: ready.URL, Operator: ready.Credentials.Operator, Agent: ready.Credentials.Agent}); found != want {
+			if want := (client.ServerContext{URL: ready.URL, Operator: ready.Credentials.Operator, Agent: ready.Credentials.Agent}); found != want {
 				if want.CA = cert; found != want || !slices.Contains(tc.args, cert) {
 					t.Errorf("context %+v, want %+v", found, want)
 				}
 			}
 			var opts []nats.Option
 			if found.CA != "" {
-				trust, err := api.TrustOption(found.CA)
+				trust, err := client.TrustOption(found.CA)
 				if err != nil {
 					t.Fatal(err)
 				}
 				opts = append(opts, trust)
 			}
 			for file, may := range map[string]bool{found.Operator: true, found.Agent: false} {
-				nc, err := api.Dial(ready.URL, file, opts...)
+				nc, err := client.Dial(ready.URL, file, opts...)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer nc.Close()
-				if _, err := api.NewClient(nc, "default", api.Operator).Verify(ctx); (err == nil) != may {
+				if _, err := client.New(nc, "default", api.Operator).Verify(ctx); (err == nil) != may {
 					t.Errorf("%s as the operator: %v", file, err)
 				}
 			}

@@ -19,7 +19,8 @@ import (
 
 	"nexus/cmd/internal/provider/providertest"
 	"nexus/cmd/nexusd/internal/faulttest"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+
 	"nexus/turns"
 )
 
@@ -276,13 +277,13 @@ func TestKill9OfStreamedResponses(t *testing.T) {
 	if len(whole) != requests {
 		t.Errorf("%d responses of %d requests", len(whole), requests)
 	}
-	nc, err := api.Dial(k.URL, k.Agent)
+	nc, err := client.Dial(k.URL, k.Agent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
 	stored := uint64(0)
-	for s, err := range api.NewClient(nc, "default", "main").Sessions(t.Context()) {
+	for s, err := range client.New(nc, "default", "main").Sessions(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}

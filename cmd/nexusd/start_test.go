@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"nexus/cmd/internal/daemon"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // untilTheTestEnds returns the time that the test has left, less what a report takes.
@@ -61,7 +61,7 @@ func startServer(t *testing.T, o server.Options) *server.Server {
 // startDaemon starts a daemon in this process, with a client of agent main. Without a
 // server in c, the daemon embeds one on a free port. Without a data folder, it gets an
 // empty one. The cleanup of the test closes both.
-func startDaemon(t *testing.T, c daemon.Config) (*daemon.Daemon, *api.Client) {
+func startDaemon(t *testing.T, c daemon.Config) (*daemon.Daemon, *client.Client) {
 	t.Helper()
 	if c.Data == "" {
 		c.Data = t.TempDir()
@@ -88,7 +88,7 @@ func startDaemon(t *testing.T, c daemon.Config) (*daemon.Daemon, *api.Client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	return d, api.NewClient(nc, "default", "main")
+	return d, client.New(nc, "default", "main")
 }
 
 // startAndStop runs nexusd in this process, stops it when it has printed its ready

@@ -12,13 +12,13 @@ import (
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/internal/watch"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // follow returns what follows the folders of transcripts that the configuration names, as
 // ledgerctl watch does; nil if it names none. It is made here and not by the daemon, so
 // that a program with a daemon inside does not carry the formats of agents.
-func follow(cfg daemon.Config) (func(context.Context, *api.Client) error, error) {
+func follow(cfg daemon.Config) (func(context.Context, *client.Client) error, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = "" // of a service without one; its folders are absolute
@@ -37,7 +37,7 @@ func follow(cfg daemon.Config) (func(context.Context, *api.Client) error, error)
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
-	return func(ctx context.Context, client *api.Client) error {
+	return func(ctx context.Context, client *client.Client) error {
 		c.Connect = watch.Dialed(client)
 		w, err := watch.New(c)
 		if err != nil {

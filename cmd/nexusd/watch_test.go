@@ -15,6 +15,7 @@ import (
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/internal/watch"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // piLines returns exchanges [from, to) of a session of pi, the header before the first.
@@ -49,7 +50,7 @@ func addTo(t *testing.T, file, text string) {
 }
 
 // storedTurns returns the number of turns of each session, sorted.
-func storedTurns(t *testing.T, c *api.Client) (out []int) {
+func storedTurns(t *testing.T, c *client.Client) (out []int) {
 	t.Helper()
 	for s, err := range c.Sessions(t.Context()) {
 		if err != nil {
@@ -69,7 +70,7 @@ func storedTurns(t *testing.T, c *api.Client) (out []int) {
 }
 
 // following returns a daemon whose configuration file says what it follows, and its log.
-func following(t *testing.T, toml string) (d *daemon.Daemon, c *api.Client, log *lockedBuffer) {
+func following(t *testing.T, toml string) (d *daemon.Daemon, c *client.Client, log *lockedBuffer) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "nexus.toml")
 	addTo(t, file, toml)

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -85,7 +86,7 @@ type nexusLedger struct {
 	d        *nexusd
 	servers  *natsServers // of R3; nil: the embedded one
 	conns    []*nats.Conn
-	clients  []*api.Client
+	clients  []*client.Client
 	sessions []turns.ID
 	group    func(float64) // told the mean appends an fsync at the end; nil: nobody is
 }
@@ -115,12 +116,12 @@ func openNexusR3(ctx context.Context, r *run, l load, dir string) (system, error
 // open makes a connection for each agent, and a session for each client.
 func (n *nexusLedger) open(ctx context.Context, l load, url, credentials string) error {
 	for i := range min(l.agents, l.clients) {
-		nc, err := api.Dial(url, credentials)
+		nc, err := client.Dial(url, credentials)
 		if err != nil {
 			return errors.Join(err, n.close())
 		}
 		n.conns = append(n.conns, nc)
-		n.clients = append(n.clients, api.NewClient(nc, "default", fmt.Sprint("bench", i)))
+		n.clients = append(n.clients, client.New(nc, "default", fmt.Sprint("bench", i)))
 	}
 	n.sessions = make([]turns.ID, l.clients)
 	errs := make([]error, l.clients)
@@ -142,7 +143,7 @@ func (n *nexusLedger) open(ctx context.Context, l load, url, credentials string)
 	return nil
 }
 
-func (n *nexusLedger) client(c int) *api.Client { return n.clients[c%len(n.clients)] }
+func (n *nexusLedger) client(c int) *client.Client { return n.clients[c%len(n.clients)] }
 
 func (n *nexusLedger) append(ctx context.Context, c, i int, t turn) error {
 	answer := turns.TextMessage(turns.Assistant, t.answer)

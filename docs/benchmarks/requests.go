@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
 	"nexus/turns"
@@ -73,7 +74,7 @@ func (r *run) alternate(ctx context.Context, often int, what, than func(i int) e
 }
 
 // withSession runs do with a session of n turns of a fresh nexusd. log is the folder of its log.
-func (r *run) withSession(ctx context.Context, n int, do func(c *api.Client, log string, session turns.ID, ids []turns.ID) error) (err error) {
+func (r *run) withSession(ctx context.Context, n int, do func(c *client.Client, log string, session turns.ID, ids []turns.ID) error) (err error) {
 	dir, err := os.MkdirTemp(r.dir, "requests-")
 	if err != nil {
 		return err
@@ -84,12 +85,12 @@ func (r *run) withSession(ctx context.Context, n int, do func(c *api.Client, log
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	nc, err := api.Dial(d.url, d.agent)
+	nc, err := client.Dial(d.url, d.agent)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	c := api.NewClient(nc, "default", "bench")
+	c := client.New(nc, "default", "bench")
 	var create api.CreateSession
 	create.Limits = &turns.Limits{ContextWindow: 100_000_000}
 	create.Policy = &api.Policy{Name: "nexus"} // it compacts by the window alone, so no compaction is due
@@ -114,7 +115,7 @@ func (r *run) withSession(ctx context.Context, n int, do func(c *api.Client, log
 // forks measures a fork at a random depth beside a new session.
 func (r *run) forks(ctx context.Context, res *results) error {
 	r.say("fork.create beside session.create")
-	return r.withSession(ctx, r.forkTurns, func(c *api.Client, log string, session turns.ID, ids []turns.ID) error {
+	return r.withSession(ctx, r.forkTurns, func(c *client.Client, log string, session turns.ID, ids []turns.ID) error {
 		rng := rand.New(rand.NewPCG(1, 2))
 		fork := func(int) error {
 			_, err := c.Fork(ctx, session, api.CreateFork{Turn: ids[rng.IntN(len(ids))]})
@@ -172,7 +173,7 @@ const contextTurns = 200
 // contexts measures context.get beside a plain reply of the same bytes from a NATS server and its client, both of one process too.
 func (r *run) contexts(ctx context.Context, res *results) error {
 	r.say("context.get beside a plain reply")
-	return r.withSession(ctx, contextTurns, func(c *api.Client, _ string, session turns.ID, ids []turns.ID) (err error) {
+	return r.withSession(ctx, contextTurns, func(c *client.Client, _ string, session turns.ID, ids []turns.ID) (err error) {
 		subject := fmt.Sprintf("nexus.v1.default.bench.context.get.%s", session)
 		request := []byte(`{}`)
 		answer, err := c.Conn().RequestWithContext(ctx, subject, request)

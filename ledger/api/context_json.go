@@ -102,22 +102,22 @@ func appendWord(to []byte, word string) ([]byte, error) {
 
 // decodeContext reads the reply of context.get. The messages keep b. It checks where they
 // end, and not what is in them.
-func decodeContext(b []byte, c *Context) error {
+func DecodeContext(b []byte, c *Context) error {
 	messages, end, ok := elementsAt(b, len(messagesBegin))
 	if !ok || !bytes.HasPrefix(b, []byte(messagesBegin)) {
-		return unmarshalLenient(b, c)
+		return UnmarshalLenient(b, c)
 	}
 	rest := append([]byte(messagesBegin), b[end:]...)
 	if at := memberOf(rest, sourcesBegin); at > 0 {
 		if sources, end, ok := decodeSources(rest, at); ok {
-			if err := unmarshalLenient(append(rest[:at:at], rest[end:]...), c); err != nil {
+			if err := UnmarshalLenient(append(rest[:at:at], rest[end:]...), c); err != nil {
 				return err
 			}
 			c.Messages, c.Sources = messages, sources
 			return nil
 		}
 	}
-	if err := unmarshalLenient(rest, c); err != nil {
+	if err := UnmarshalLenient(rest, c); err != nil {
 		return err
 	}
 	c.Messages = messages
@@ -134,7 +134,7 @@ func decodeSources(b []byte, at int) (out []Source, end int, ok bool) {
 	out = make([]Source, len(elements))
 	for i, e := range elements {
 		if !out[i].parse(e) {
-			if unmarshalLenient(e, &out[i]) != nil {
+			if UnmarshalLenient(e, &out[i]) != nil {
 				return nil, 0, false
 			}
 		}

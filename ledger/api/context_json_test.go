@@ -61,10 +61,10 @@ func TestJSONOfAContextIsThatOfTheEncoder(t *testing.T) {
 			t.Fatalf("%d: %v\n%s\nwant\n%s", i, err, got, want)
 		}
 		var fast, slow Context
-		if err := decodeContext(want, &fast); err != nil {
+		if err := DecodeContext(want, &fast); err != nil {
 			t.Fatal(i, err)
 		}
-		if err := unmarshalLenient(want, &slow); err != nil {
+		if err := UnmarshalLenient(want, &slow); err != nil {
 			t.Fatal(i, err)
 		}
 		if !reflect.DeepEqual(fast, slow) {
@@ -83,12 +83,12 @@ func TestBrokenContextIsNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := range len(b) {
-			if err := decodeContext(b[:n:n], new(Context)); err == nil {
+			if err := DecodeContext(b[:n:n], new(Context)); err == nil {
 				t.Fatalf("%d: %s is read", i, b[:n])
 			}
 		}
 		other := []byte(`{"messages" : [ {} ], "other":1,` + string(b[len(`{"messages":`):]))
-		if err := decodeContext(other, new(Context)); err == nil && unmarshalLenient(other, new(Context)) != nil {
+		if err := DecodeContext(other, new(Context)); err == nil && UnmarshalLenient(other, new(Context)) != nil {
 			t.Fatalf("%d: %s is read", i, other)
 		}
 	}
@@ -101,7 +101,7 @@ func TestContextOfALaterBuildIsRead(t *testing.T) {
 		`{"messages": [{"role":"user"}], "sources": [{"half":"messages"}], "tokens": 3}`,
 	} {
 		var c Context
-		if err := decodeContext([]byte(reply), &c); err != nil {
+		if err := DecodeContext([]byte(reply), &c); err != nil {
 			t.Error(reply, err)
 		} else if got := fmt.Sprintf("%s %s %d", c.Messages, c.Sources[0].Half, c.Tokens); got != `[{"role":"user"}] messages 3` {
 			t.Error(reply, got)

@@ -1,6 +1,9 @@
 package api
 
-import "nexus/turns"
+import (
+	"nexus/turns"
+	"time"
+)
 
 // GetContext is context.get.
 type GetContext struct {
@@ -81,3 +84,12 @@ type Overflow struct {
 	Format string   `json:"format,omitempty,omitzero"`
 	Page
 }
+
+// Wait returns how long the request waits for a model.
+func (r *GetContext) Wait() time.Duration { return time.Duration(r.WaitMS) * time.Millisecond }
+
+// Wait returns how long the request waits for a model.
+func (r *Overflow) Wait() time.Duration { return time.Duration(r.WaitMS) * time.Millisecond }
+
+// Wait returns how long the request waits for a model.
+func (r *RunCompaction) Wait() time.Duration { return time.Duration(r.WaitMS) * time.Millisecond }

@@ -1,5 +1,5 @@
 // Package api is the outside contract on the wire: subjects, requests, replies
-// and errors, and the Go client that speaks it. docs/API.md has every call with
+// and errors. docs/API.md has every call with
 // an example; a program in another language needs only that page and a NATS
 // library.
 //
@@ -8,6 +8,6 @@
 // is here: a request that decodes may still be refused. It imports packages turns
 // and ledger only.
 //
-// Begin at [Client] in client.go. call.go sends one request; error.go holds the
+// Package client, below, is the Go client. error.go holds the
 // codes; each other file holds the requests and replies of one group of calls.
 package api

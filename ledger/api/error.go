@@ -75,12 +75,14 @@ type Error struct {
 	Message string         `json:"message"`
 	Details map[string]any `json:"details,omitempty"`
 
-	answered bool  // the daemon said it
-	oversize int64 // bytes of a request that was not sent, since it is larger than a message
+	// Of the client, not of the wire.
+
+	FromDaemon bool  `json:"-"` // the daemon said it
+	Oversize   int64 `json:"-"` // bytes of a request that was not sent, since it is larger than a message
 }
 
 // Answered reports whether a daemon sent e in a reply: then it runs, and is reached.
-func (e *Error) Answered() bool { return e.answered }
+func (e *Error) Answered() bool { return e.FromDaemon }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 
@@ -204,7 +206,7 @@ func FieldErrorf(field, format string, args ...any) error {
 }
 
 // unmarshalLenient reads a reply: members this build does not know are ignored.
-func unmarshalLenient(b []byte, v any) error {
+func UnmarshalLenient(b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
 		return Errorf(Internal, nil, "the reply can't be read: %v", err)
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"crypto/rand"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -89,4 +90,16 @@ type Notification struct {
 	Detail   turns.Raw `json:"detail,omitzero"`
 
 	ChannelID string `json:"channel_id,omitempty,omitzero"` // event.appended: in the subject in place of a session
+}
+
+// Operator is the agent that sees all agents of a tenant and creates nothing.
+const Operator = "_"
+
+// NewID makes an id for a call.
+func NewID() turns.ID {
+	id, err := turns.NewID(time.Now(), rand.Reader)
+	if err != nil {
+		panic(err) // the system's randomness failed: nothing can be promised any more
+	}
+	return id
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -164,14 +165,14 @@ func TestAppendClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients := make([]*api.Client, min(4, l.Writers))
+	clients := make([]*client.Client, min(4, l.Writers))
 	for i := range clients {
 		nc, err := nats.Connect(l.URL, key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		clients[i] = api.NewClient(nc, "default", fmt.Sprint("agent", i))
+		clients[i] = client.New(nc, "default", fmt.Sprint("agent", i))
 	}
 	sessions := make([]turns.ID, l.Writers)
 	for w := range sessions {

@@ -8,6 +8,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -15,7 +16,7 @@ import (
 // stays ready, also after a restart, and its metrics and the verification tell.
 func TestAChainSetAsideDoesNotStopTheDaemon(t *testing.T) {
 	dir := t.TempDir()
-	open := func() (*Daemon, *api.Client) {
+	open := func() (*Daemon, *client.Client) {
 		return startWith(t, Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30})
 	}
 	d, c := open()

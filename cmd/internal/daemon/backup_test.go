@@ -16,6 +16,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/backup"
 	"nexus/ledger/jetstream/blocks"
@@ -278,7 +279,7 @@ func TestARestoredLedgerIsNotTakenForItsOriginal(t *testing.T) {
 	}
 }
 
-func collectExport(t *testing.T, c *api.Client, s turns.ID) (out []api.ExportRecord) {
+func collectExport(t *testing.T, c *client.Client, s turns.ID) (out []api.ExportRecord) {
 	t.Helper()
 	for r, err := range c.Export(t.Context(), s) {
 		if err != nil {
@@ -420,13 +421,13 @@ func TestOnlyAnOperatorOfEveryTenantBacksUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, creds := range []string{file, d.Credentials().Agent} {
-		nc, err := api.Dial(d.ClientURL(), creds)
+		nc, err := client.Dial(d.ClientURL(), creds)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer nc.Close()
 		for _, agent := range []string{api.Operator, "main"} {
-			c := api.NewClient(nc, "default", agent)
+			c := client.New(nc, "default", agent)
 			_, err1 := c.BackupState(t.Context())
 			_, err2 := c.ReadBackup(t.Context(), api.ReadBackup{Stream: "log", First: 1, Last: 1})
 			_, err3 := c.BackupKeys(t.Context(), turns.ID{1})

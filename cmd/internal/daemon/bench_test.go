@@ -13,6 +13,7 @@ import (
 	"nexus/compactor"
 	"nexus/compactor/summary"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -54,7 +55,7 @@ func BenchmarkAppendWhileCompacting(b *testing.B) {
 			b.Error(err)
 		}
 	}()
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	s, err := c.Create(b.Context(), api.CreateSession{})
 	if err != nil {
 		b.Fatal(err)
@@ -123,14 +124,14 @@ func BenchmarkAppends(b *testing.B) {
 					b.Error(err)
 				}
 			}()
-			clients := make([]*api.Client, min(4, writers))
+			clients := make([]*client.Client, min(4, writers))
 			for i := range clients {
 				nc, err := d.Connect()
 				if err != nil {
 					b.Fatal(err)
 				}
 				defer nc.Close()
-				clients[i] = api.NewClient(nc, "default", fmt.Sprint("agent", i))
+				clients[i] = client.New(nc, "default", fmt.Sprint("agent", i))
 			}
 			text := strings.Repeat("some text of a turn, ", 48) // a turn of 2 KiB
 			sessions := make([]turns.ID, writers)

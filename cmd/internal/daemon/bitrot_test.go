@@ -18,6 +18,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 var bitrot = flag.Int("bitrot", 20, "TestBitrot: how many damaged copies of a data folder it opens")
@@ -157,7 +158,7 @@ func outcome(t *testing.T, dir string, want state) string {
 // is that of a read; wrong is "" if all is served as it was.
 func isServed(t *testing.T, d *Daemon, want state) (wrong string, err error) {
 	nc := must[*nats.Conn](t)(d.Connect())
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	defer func() {
 		nc.Close()
 		if cerr := d.Close(t.Context()); err == nil && !errors.Is(cerr, ledger.ErrCorrupt) {
@@ -186,7 +187,7 @@ func isServed(t *testing.T, d *Daemon, want state) (wrong string, err error) {
 }
 
 // readAll reads every session, turn and context.
-func readAll(t *testing.T, op *api.Client) error {
+func readAll(t *testing.T, op *client.Client) error {
 	for s, err := range op.Sessions(t.Context()) {
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/ledgertest"
 	"nexus/turns"
@@ -32,7 +33,7 @@ func TestAClosedDaemonLeavesNothing(t *testing.T) {
 		c := Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30}
 		d := must[*Daemon](t)(Open(t.Context(), c))
 		nc := must[*nats.Conn](t)(d.Connect())
-		client := api.NewClient(nc, "default", "main")
+		client := client.New(nc, "default", "main")
 		s := must[*api.Session](t)(client.Create(t.Context(), api.CreateSession{}))
 		for range turnsEach {
 			m := turns.TextMessage(turns.User, strings.Repeat("x", size))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/collect"
 	"nexus/ledger/jetstream/disk"
@@ -193,7 +194,7 @@ type ledgerLife struct {
 	rng   *rand.Rand
 	dir   string
 	d     *Daemon
-	c     *api.Client
+	c     *client.Client
 	seed  uint64
 	heads map[turns.ID]string        // fingerprint of each session's context
 	loose map[turns.ID]*api.BlobInfo // a blob that no event names yet, by its session

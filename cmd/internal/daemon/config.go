@@ -15,7 +15,8 @@ import (
 	"nexus/cmd/internal/engine/cache"
 	"nexus/cmd/internal/provider"
 	"nexus/compactor"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+
 	"nexus/turns/tokens"
 )
 
@@ -117,7 +118,7 @@ type Config struct {
 	Watch WatchTable `toml:"watch" env:"-"`
 	// Follow follows them until its context ends, as a client of the agent that Watch
 	// names; nil: nothing is followed. nexusd makes it of Watch.
-	Follow func(context.Context, *api.Client) error `toml:"-" env:"-"`
+	Follow func(context.Context, *client.Client) error `toml:"-" env:"-"`
 
 	// Providers are the models behind /v1. Of the rows whose patterns match a model, the
 	// first serves it.

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -47,7 +48,7 @@ func benchmarkContexts(b *testing.B, format string) {
 			b.Error(err)
 		}
 	}()
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	var id turns.ID
 	n := 0
 	add := func() {

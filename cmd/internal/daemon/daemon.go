@@ -28,6 +28,7 @@ import (
 	"nexus/compactor"
 	"nexus/compactor/extractive"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
 	"nexus/ledger/jetstream/groupsync"
@@ -429,7 +430,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		client := api.NewClient(nc, "default", "main")
+		client := client.New(nc, "default", "main")
 		mcp, err := d.mcpHandler(client)
 		if err != nil {
 			return err

@@ -11,15 +11,16 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
-func start(t *testing.T, dir string) (*Daemon, *api.Client) {
+func start(t *testing.T, dir string) (*Daemon, *client.Client) {
 	t.Helper()
 	return startWith(t, Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 }
 
-func startWith(t *testing.T, c Config) (*Daemon, *api.Client) {
+func startWith(t *testing.T, c Config) (*Daemon, *client.Client) {
 	t.Helper()
 	d, err := Open(t.Context(), c)
 	if err != nil {
@@ -37,7 +38,7 @@ func startWith(t *testing.T, c Config) (*Daemon, *api.Client) {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return d, api.NewClient(nc, "default", "main")
+	return d, client.New(nc, "default", "main")
 }
 
 func TestARestartKeepsEverything(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -73,7 +74,7 @@ func TestTheServiceCanLiveInAnotherAccountThanTheStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if _, err := api.NewClient(nc, "default", "main").Create(t.Context(), api.CreateSession{}); err != nil {
+	if _, err := client.New(nc, "default", "main").Create(t.Context(), api.CreateSession{}); err != nil {
 		t.Error(err)
 	}
 	for _, subject := range []string{"$JS.API.STREAM.DELETE.NEXUS_LEDGER", "nexus.log.00.default.s.X", "nexus.blobs.x"} {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -93,12 +94,12 @@ func TestAReadSeesWhatWasAcknowledgedToOthers(t *testing.T) {
 	}
 }
 
-func clientOf(t *testing.T, d *Daemon) *api.Client {
+func clientOf(t *testing.T, d *Daemon) *client.Client {
 	t.Helper()
 	nc, err := d.Connect()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	return api.NewClient(nc, "default", "main")
+	return client.New(nc, "default", "main")
 }

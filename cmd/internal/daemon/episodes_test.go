@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -20,7 +21,7 @@ func TestADaemonStoresTheEpisodeOfASession(t *testing.T) {
 	must[*api.Appended](t)(c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "Fix the heron.")}, Response: &answer}))
 	must[*api.Session](t)(c.Close(t.Context(), s.ID, api.CloseSession{}))
 	var found []api.Memory
-	list := func(c *api.Client) bool {
+	list := func(c *client.Client) bool {
 		found = nil
 		for m, err := range c.Memories(t.Context(), api.ListMemories{}) {
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -31,7 +32,7 @@ func TestTwoDaemonsOnOneStreamAppendToOneChannel(t *testing.T) {
 	}
 	nc := must[*nats.Conn](t)(nats.Connect(s.ClientURL()))
 	t.Cleanup(nc.Close)
-	c, ctx := api.NewClient(nc, "default", "main"), t.Context()
+	c, ctx := client.New(nc, "default", "main"), t.Context()
 	first := must[*api.AppendedEvent](t)(c.AppendEvent(ctx, api.AppendEvent{Channel: "mail", Kind: "n", Body: turns.Raw(`"` + string(make600k()) + `"`)}))
 	hints := make(chan *nats.Msg, 64)
 	sub := must[*nats.Subscription](t)(nc.ChanSubscribe(c.NotifyChannelSubject(first.ChannelID), hints))
@@ -79,7 +80,7 @@ func TestTwoDaemonsOnOneStreamAppendToOneChannel(t *testing.T) {
 	if next != writers*each+1 {
 		t.Errorf("the channel has %d events", next)
 	}
-	v := must[*api.Verified](t)(api.NewClient(nc, "default", api.Operator).Verify(ctx))
+	v := must[*api.Verified](t)(client.New(nc, "default", api.Operator).Verify(ctx))
 	if !v.OK || v.External != next || v.Blobs != 1 {
 		t.Errorf("verified: %+v", v)
 	}
@@ -105,8 +106,8 @@ func TestChannelsSurviveTheLossOfTheProjections(t *testing.T) {
 			}
 		}
 		d := must[*Daemon](t)(Open(t.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off"}))
-		nc := must[*nats.Conn](t)(api.Dial(d.ClientURL(), d.Credentials().Operator))
-		c := api.NewClient(nc, "default", "main")
+		nc := must[*nats.Conn](t)(client.Dial(d.ClientURL(), d.Credentials().Operator))
+		c := client.New(nc, "default", "main")
 		if start == 0 {
 			for i := range 3 {
 				must[*api.AppendedEvent](t)(c.AppendEvent(t.Context(), api.AppendEvent{Channel: "mail", Kind: "n", Body: turns.Raw(fmt.Sprint(i))}))
@@ -125,7 +126,7 @@ func TestChannelsSurviveTheLossOfTheProjections(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) || len(got) != 3 {
 			t.Errorf("start %d: %d events, other than before", start, len(got))
 		}
-		v, err := api.NewClient(nc, "default", api.Operator).Verify(t.Context())
+		v, err := client.New(nc, "default", api.Operator).Verify(t.Context())
 		if err != nil || !v.OK {
 			t.Errorf("start %d: verify: %+v, %v", start, v, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -31,7 +32,7 @@ func ExampleOpen() {
 	}
 	defer nc.Close()
 
-	agent := api.NewClient(nc, "default", "main")
+	agent := client.New(nc, "default", "main")
 	s, err := agent.Create(ctx, api.CreateSession{})
 	if err != nil {
 		log.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -44,7 +45,7 @@ func TestTwoDaemonsOnAnExternalServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	ctx := t.Context()
 	sess, err := c.Create(ctx, api.CreateSession{})
 	if err != nil {
@@ -94,7 +95,7 @@ func TestAForeignMessageStopsNoDaemon(t *testing.T) {
 	d := open(true, dir)
 	nc := must[*nats.Conn](t)(nats.Connect(s.ClientURL()))
 	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	hit, other := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{})), must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
 	extend(t, c, hit.ID, 2)
 	for _, subject := range []string{"nexus.log.no.chain", ledger.SessionSubject("default", hit.ID, hit.ID)} { // the last record is foreign
@@ -245,11 +246,11 @@ func TestAccountsOfTheOperationsPageKeepUsersApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	created, err := api.NewClient(nc, "default", "alice").Create(t.Context(), api.CreateSession{})
+	created, err := client.New(nc, "default", "alice").Create(t.Context(), api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := api.NewClient(nc, "default", "alice").Append(t.Context(), created.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "q")}}); err != nil {
+	if _, err := client.New(nc, "default", "alice").Append(t.Context(), created.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "q")}}); err != nil {
 		t.Fatal(err)
 	}
 	for m := (*nats.Msg)(nil); m == nil || !strings.HasSuffix(m.Subject, ".turn.appended"); {
@@ -326,7 +327,7 @@ func TestThreeServersOfTheOperationsPage(t *testing.T) {
 	if want := "write each event to the disk before they acknowledge it"; !strings.Contains(logs.String(), want) {
 		t.Errorf("it says %s; want %q", logs, want)
 	}
-	client := func(user, password string) *nats.Conn {
+	connect := func(user, password string) *nats.Conn {
 		nc, err := nats.Connect(as(user, password))
 		if err != nil {
 			t.Fatal(err)
@@ -334,8 +335,8 @@ func TestThreeServersOfTheOperationsPage(t *testing.T) {
 		t.Cleanup(nc.Close)
 		return nc
 	}
-	agents := client("agents", "AGENTSWORD")
-	c := api.NewClient(agents, "default", "main")
+	agents := connect("agents", "AGENTSWORD")
+	c := client.New(agents, "default", "main")
 	ask := func() api.AppendTurn {
 		return api.AppendTurn{ID: api.NewID(), Messages: []turns.Message{turns.TextMessage(turns.User, "q")}}
 	}
@@ -356,7 +357,7 @@ func TestThreeServersOfTheOperationsPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	v, err := api.NewClient(client("operator", "OPERATORWORD"), "default", api.Operator).Verify(t.Context())
+	v, err := client.New(connect("operator", "OPERATORWORD"), "default", api.Operator).Verify(t.Context())
 	if err != nil || !v.OK || v.Turns != 2 {
 		t.Errorf("verify: %+v, %v", v, err)
 	}

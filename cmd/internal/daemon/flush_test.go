@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -31,7 +32,7 @@ func TestAFlushSurvivesARestart(t *testing.T) {
 	}
 	defer sub.Unsubscribe()
 	text := strings.Repeat("some words ", 300)
-	grow := func(c *api.Client) *api.Appended {
+	grow := func(c *client.Client) *api.Appended {
 		t.Helper()
 		m := turns.TextMessage(turns.Assistant, text)
 		a, err := c.Append(ctx, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "go on")}, Response: &m})

@@ -5,7 +5,8 @@ import (
 	"context"
 
 	"nexus/cmd/internal/natsapi"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+
 	"nexus/turns"
 )
 
@@ -49,7 +50,7 @@ func (d *Daemon) startFollow() error {
 	if err != nil {
 		return err
 	}
-	client := api.NewClient(nc, cmp.Or(d.cfg.Watch.Tenant, "default"), cmp.Or(d.cfg.Watch.Agent, "main"))
+	client := client.New(nc, cmp.Or(d.cfg.Watch.Tenant, "default"), cmp.Or(d.cfg.Watch.Agent, "main"))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

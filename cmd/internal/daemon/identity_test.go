@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -42,7 +43,7 @@ func newKey(t *testing.T) (public, file string) {
 // dial connects with a file of credentials.
 func dial(t *testing.T, d *Daemon, file string) *nats.Conn {
 	t.Helper()
-	nc, err := api.Dial(d.ClientURL(), file)
+	nc, err := client.Dial(d.ClientURL(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,11 +230,11 @@ func TestEachKindOfUserReachesNothingOfAnother(t *testing.T) {
 	// Another user of each tenant sends requests, the last one of each agent a turn: what is heard
 	// up to its notification is all that there is.
 	ends := make(map[string]string)
-	inDefault := api.NewClient(dial(t, d, nearFile), "default", "main")
+	inDefault := client.New(dial(t, d, nearFile), "default", "main")
 	for _, x := range []struct {
-		of    *api.Client
+		of    *client.Client
 		agent string
-	}{{inDefault, "default.alice"}, {inDefault, "default.main"}, {api.NewClient(dial(t, d, farFile), "acme", "alice"), "acme.alice"}} {
+	}{{inDefault, "default.alice"}, {inDefault, "default.main"}, {client.New(dial(t, d, farFile), "acme", "alice"), "acme.alice"}} {
 		_, agent, _ := strings.Cut(x.agent, ".")
 		own := x.of.As(agent)
 		s, err := own.Create(t.Context(), api.CreateSession{})
@@ -287,7 +288,7 @@ func TestEventNamesTheKeyOfItsSender(t *testing.T) {
 	d, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []UserRow{
 		{Name: "alice", NKey: alice, Agents: []string{"alice"}},
 	}})
-	own := api.NewClient(dial(t, d, aliceFile), "default", "alice")
+	own := client.New(dial(t, d, aliceFile), "default", "alice")
 	label := "work"
 	s, err := own.Create(t.Context(), api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}})
 	if err != nil {
@@ -337,7 +338,7 @@ func TestSuccessorNamesTheKeyOfWhoReset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := api.NewClient(dial(t, d, aliceFile), "default", "alice").Reset(t.Context(), s.ID, api.ResetSession{})
+	next, err := client.New(dial(t, d, aliceFile), "default", "alice").Reset(t.Context(), s.ID, api.ResetSession{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +386,7 @@ func TestStartMakesCredentialsOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := api.NewClient(nc, "default", "main").Create(t.Context(), api.CreateSession{}); err != nil {
+			if _, err := client.New(nc, "default", "main").Create(t.Context(), api.CreateSession{}); err != nil {
 				t.Error(err)
 			}
 			nc.Close()

@@ -11,6 +11,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -27,7 +28,7 @@ func TestStartWithoutKeysIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := api.NewClient(nc, "default", "main")
+	agent := client.New(nc, "default", "main")
 	s, err := agent.Create(t.Context(), api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +61,7 @@ func TestStartWithoutKeysIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if _, err := api.NewClient(nc, "default", "main").Session(t.Context(), s.ID); err != nil {
+	if _, err := client.New(nc, "default", "main").Session(t.Context(), s.ID); err != nil {
 		t.Errorf("with its keys back: %v", err)
 	}
 }
@@ -87,7 +88,7 @@ func TestKeysAreCheckedWithoutTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if _, err := api.NewClient(nc, "default", "main").Create(t.Context(), api.CreateSession{}); err != nil {
+	if _, err := client.New(nc, "default", "main").Create(t.Context(), api.CreateSession{}); err != nil {
 		t.Fatal(err)
 	}
 	keys, err := seal.OpenStore(filepath.Join(t.TempDir(), "keys"))

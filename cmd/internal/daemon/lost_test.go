@@ -19,6 +19,7 @@ import (
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
 )
@@ -41,7 +42,7 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 	d := must[*Daemon](t)(Open(t.Context(), cfg))
 	nc := must[*nats.Conn](t)(nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond)))
 	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	session := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{})).ID
 	kept := extend(t, c, session, 3)
 	stop()

@@ -10,7 +10,8 @@ import (
 
 	"nexus/cmd/internal/natsapi"
 	"nexus/cmd/internal/web"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+
 	"nexus/ledger/api/mcp"
 )
 
@@ -62,7 +63,7 @@ func (d *Daemon) connectSelf(role string, key nkeys.KeyPair) (nc *nats.Conn, err
 
 // mcpHandler serves the Model Context Protocol to callers with the scope read; those
 // without the scope write get no tool that writes.
-func (d *Daemon) mcpHandler(client *api.Client) (http.Handler, error) {
+func (d *Daemon) mcpHandler(own *client.Client) (http.Handler, error) {
 	tools, err := mcp.New(mcp.Config{Version: d.cfg.Version, Timeout: mcpTimeout, Logger: d.logger})
 	if err != nil {
 		return nil, err
@@ -70,6 +71,6 @@ func (d *Daemon) mcpHandler(client *api.Client) (http.Handler, error) {
 	return web.Require(web.Read, tools.Handler(func(r *http.Request) (mcp.Caller, bool) {
 		c, ok := web.CallerOf(r.Context())
 		return mcp.Caller{Tenant: c.Tenant, Agent: c.Agent, ReadOnly: c.Scope < web.Write,
-			Client: func(context.Context) (*api.Client, error) { return client.For(c.Tenant, c.Agent), nil }}, ok
+			Client: func(context.Context) (*client.Client, error) { return own.For(c.Tenant, c.Agent), nil }}, ok
 	})), nil
 }

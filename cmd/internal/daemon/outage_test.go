@@ -16,6 +16,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream/embed"
 	"nexus/turns"
 )
@@ -36,7 +37,7 @@ func holdOutage(t *testing.T, dir string) func() {
 }
 
 // appended appends a turn and returns its id.
-func appended(t *testing.T, c *api.Client, session turns.ID, text string) turns.ID {
+func appended(t *testing.T, c *client.Client, session turns.ID, text string) turns.ID {
 	t.Helper()
 	m := turns.TextMessage(turns.Assistant, "answer to "+text)
 	a, err := c.Append(t.Context(), session, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, text)}, Response: &m})
@@ -47,7 +48,7 @@ func appended(t *testing.T, c *api.Client, session turns.ID, text string) turns.
 }
 
 // raw sends one request and returns the reply, which is not tried again.
-func raw(t *testing.T, c *api.Client, verb, body string) string {
+func raw(t *testing.T, c *client.Client, verb, body string) string {
 	t.Helper()
 	m, err := c.Conn().Request("nexus.v1.default.main."+verb, []byte(body), untilTheTestEnds(t))
 	if err != nil {

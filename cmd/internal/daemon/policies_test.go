@@ -11,6 +11,7 @@ import (
 
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -33,7 +34,7 @@ func TestAPolicyPutOnOneDaemonIsUsedOnTheOther(t *testing.T) {
 	}
 	nc := must[*nats.Conn](t)(nats.Connect(s.ClientURL()))
 	t.Cleanup(nc.Close)
-	c, ctx := api.NewClient(nc, "default", "main"), t.Context()
+	c, ctx := client.New(nc, "default", "main"), t.Context()
 
 	_, endFirst := open(true)
 	mine, _ := policy.Builtin("nexus")

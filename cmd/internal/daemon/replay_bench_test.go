@@ -19,6 +19,7 @@ import (
 	"nexus/cmd/internal/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
 	"nexus/projections"
 	"nexus/turns"
@@ -127,7 +128,7 @@ func fillForReplay(b testing.TB, d *Daemon, n int) {
 		b.Fatal(err)
 	}
 	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	var wg sync.WaitGroup
 	for w := range 64 {
 		wg.Go(func() {

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // A client may publish to its own agent's subjects only, and it can name any
@@ -60,7 +61,7 @@ func TestRepliesGoToInboxesOnly(t *testing.T) {
 func TestAnErrorClipsLongWords(t *testing.T) {
 	for name, max := range map[string]int32{"8 MiB": 0, "64 KiB": 64 << 10} {
 		t.Run(name, func(t *testing.T) {
-			var c *api.Client
+			var c *client.Client
 			if max == 0 {
 				_, c = startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 			} else {

@@ -12,7 +12,8 @@ import (
 	"nexus/cmd/internal/provider"
 	"nexus/cmd/internal/responses"
 	"nexus/cmd/internal/web"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -20,8 +21,8 @@ import (
 // errNoProvider tells the caller of a model what the configuration lacks.
 var errNoProvider = errors.New("no provider is configured: a [[provider]] row of nexusd's configuration names one")
 
-// responsesHandler serves the Open Responses API. client acts for the callers of HTTP.
-func (d *Daemon) responsesHandler(client *api.Client, registry prometheus.Registerer) (http.Handler, error) {
+// responsesHandler serves the Open Responses API. own acts for the callers of HTTP.
+func (d *Daemon) responsesHandler(own *client.Client, registry prometheus.Registerer) (http.Handler, error) {
 	find := d.cfg.Provider
 	if find == nil {
 		find = func(string) (provider.Client, string, error) { return nil, "", errNoProvider }
@@ -42,7 +43,7 @@ func (d *Daemon) responsesHandler(client *api.Client, registry prometheus.Regist
 			return m.InputBudget(), ok
 		},
 		Key:    key,
-		Client: func(c web.Caller) *api.Client { return client.For(c.Tenant, c.Agent) },
+		Client: func(c web.Caller) *client.Client { return own.For(c.Tenant, c.Agent) },
 	})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -53,7 +54,7 @@ func TestSealedContentWithSealOffIsUnsupported(t *testing.T) {
 	stop(t, d, c)
 }
 
-func sealOffCalls(c *api.Client, s turns.ID, r api.AppendTurn, ack *api.Appended, blob *api.BlobInfo, event api.AppendEvent, memory *api.Memory) map[string]func(context.Context) error {
+func sealOffCalls(c *client.Client, s turns.ID, r api.AppendTurn, ack *api.Appended, blob *api.BlobInfo, event api.AppendEvent, memory *api.Memory) map[string]func(context.Context) error {
 	say := api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "another question")}}
 	return map[string]func(context.Context) error{
 		"sealed append":  func(ctx context.Context) error { _, err := c.Append(ctx, s, say); return err },

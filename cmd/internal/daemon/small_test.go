@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -144,7 +145,7 @@ func TestAServerOfSmallMessagesCarriesEverything(t *testing.T) {
 	if err != nil || here.Fingerprint != there.Fingerprint {
 		t.Errorf("fingerprint %s here, %s there, %v", here.Fingerprint, there.Fingerprint, err)
 	}
-	for _, c := range []*api.Client{c, to} {
+	for _, c := range []*client.Client{c, to} {
 		if v, err := c.As(api.Operator).Verify(ctx); err != nil || !v.OK {
 			t.Errorf("verify: %+v, %v", v, err)
 		}
@@ -152,7 +153,7 @@ func TestAServerOfSmallMessagesCarriesEverything(t *testing.T) {
 }
 
 // smallServer returns a daemon on an external server that takes messages of 64 KiB.
-func smallServer(t *testing.T) *api.Client {
+func smallServer(t *testing.T) *client.Client {
 	t.Helper()
 	s := natsServer(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })
 	d, err := Open(t.Context(), Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
@@ -171,7 +172,7 @@ func smallServer(t *testing.T) *api.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	return api.NewClient(nc, "default", "main")
+	return client.New(nc, "default", "main")
 }
 
 // The client sends a turn that is larger than a message: the largest parts go first, by blob.put, and a

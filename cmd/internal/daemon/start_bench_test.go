@@ -12,6 +12,7 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/blocks"
 	"nexus/ledger/jetstream/embed"
@@ -37,7 +38,7 @@ func BenchmarkStart(b *testing.B) {
 		top = b.TempDir()
 	}
 	large, small := filepath.Join(top, fmt.Sprint(n)), filepath.Join(top, "64")
-	open := func(dir string) (*Daemon, *api.Client, func()) {
+	open := func(dir string) (*Daemon, *client.Client, func()) {
 		d, err := Open(b.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 16 << 30})
 		if err != nil {
 			b.Fatal(err)
@@ -46,7 +47,7 @@ func BenchmarkStart(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		return d, api.NewClient(nc, "default", "main"), func() {
+		return d, client.New(nc, "default", "main"), func() {
 			nc.Close()
 			if err := d.Close(context.Background()); err != nil {
 				b.Fatal(err)
@@ -79,7 +80,7 @@ func BenchmarkStart(b *testing.B) {
 				})
 				took[name], took[name+"-cpu"] = append(took[name], used[0]), append(took[name+"-cpu"], used[1])
 			}
-			var c *api.Client
+			var c *client.Client
 			var end func()
 			var old api.Session
 			var server *embed.Server

@@ -21,6 +21,7 @@ import (
 
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -156,7 +157,7 @@ func TestNewState(t *testing.T) {
 
 // populate stores every kind of event, a part that is a blob, and compactions
 // of several policies, built in and put by an agent, under two agents.
-func populate(t *testing.T, c *api.Client) {
+func populate(t *testing.T, c *client.Client) {
 	t.Helper()
 	ctx := t.Context()
 	label, model := "channel", "large-1"
@@ -214,7 +215,7 @@ func populate(t *testing.T, c *api.Client) {
 }
 
 // continueAll appends to, compacts and forks every session that is open.
-func continueAll(t *testing.T, c *api.Client) {
+func continueAll(t *testing.T, c *client.Client) {
 	t.Helper()
 	n := 0
 	for s, err := range c.As(api.Operator).Sessions(t.Context()) {
@@ -240,7 +241,7 @@ func continueAll(t *testing.T, c *api.Client) {
 	}
 }
 
-func extend(t *testing.T, c *api.Client, session turns.ID, n int) (last *api.Appended) {
+func extend(t *testing.T, c *client.Client, session turns.ID, n int) (last *api.Appended) {
 	t.Helper()
 	for range n {
 		id := api.NewID()
@@ -252,7 +253,7 @@ func extend(t *testing.T, c *api.Client, session turns.ID, n int) (last *api.App
 }
 
 // compact compacts where there is something to compact.
-func compact(t *testing.T, c *api.Client, session turns.ID) {
+func compact(t *testing.T, c *client.Client, session turns.ID) {
 	t.Helper()
 	run, err := c.Compact(t.Context(), session, api.RunCompaction{WaitMS: 20_000})
 	if e := (*api.Error)(nil); errors.As(err, &e) && e.Code == api.Nothing {
@@ -265,7 +266,7 @@ func compact(t *testing.T, c *api.Client, session turns.ID) {
 
 // observe reads everything as the operator, who changes nothing; contexts by
 // the recipes of served, or, without, as they are now.
-func observe(t *testing.T, c *api.Client, served []contextState) state {
+func observe(t *testing.T, c *client.Client, served []contextState) state {
 	t.Helper()
 	ctx := t.Context()
 	op := c.As(api.Operator)
@@ -324,14 +325,14 @@ func sum(t *testing.T, v any) string {
 	return fmt.Sprintf("%x", sha256.Sum256(b))
 }
 
-func verified(t *testing.T, c *api.Client) {
+func verified(t *testing.T, c *client.Client) {
 	t.Helper()
 	if v, err := c.As(api.Operator).Verify(t.Context()); err != nil || !v.OK || v.Turns == 0 {
 		t.Errorf("verify: %+v, %v", v, err)
 	}
 }
 
-func stop(t *testing.T, d *Daemon, c *api.Client) {
+func stop(t *testing.T, d *Daemon, c *client.Client) {
 	t.Helper()
 	c.Conn().Close()
 	if err := d.Close(context.WithoutCancel(t.Context())); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // certificate makes a certificate for this machine, and its key.
@@ -65,12 +66,12 @@ func TestListenerWithCertificateNeedsTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := api.Dial("tls://127.0.0.1:"+port, d.Credentials().Agent, nats.RootCAs(cert))
+	nc, err := client.Dial("tls://127.0.0.1:"+port, d.Credentials().Agent, nats.RootCAs(cert))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if _, err := api.NewClient(nc, "default", "main").Create(t.Context(), api.CreateSession{}); err != nil {
+	if _, err := client.New(nc, "default", "main").Create(t.Context(), api.CreateSession{}); err != nil {
 		t.Error(err)
 	}
 	if state, err := nc.TLSConnectionState(); err != nil || state.Version < 0x0303 {

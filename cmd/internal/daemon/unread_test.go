@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestAClientThatReadsNothingHoldsLittle(t *testing.T) {
 	const requests, text, bound = 60, 2 << 20, 64 << 20
 	d, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
-	large := func(c *api.Client) turns.ID {
+	large := func(c *client.Client) turns.ID {
 		s, err := c.Create(t.Context(), api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 8_000_000}}})
 		if err != nil {
 			t.Fatal(err)
@@ -28,7 +29,7 @@ func TestAClientThatReadsNothingHoldsLittle(t *testing.T) {
 		}
 		return s.ID
 	}
-	neighbour := api.NewClient(c.Conn(), "default", "neighbour")
+	neighbour := client.New(c.Conn(), "default", "neighbour")
 	session, theirs := large(c), large(neighbour)
 	stalled := &stalls{read: make(chan struct{})}
 	close(stalled.read)

@@ -14,7 +14,8 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"nexus/cmd/internal/natsapi"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+
 	"nexus/ledger/jetstream/embed"
 	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
@@ -241,5 +242,5 @@ func (d *Daemon) Credentials() Credentials { return d.credentials }
 
 // Connect connects to the daemon's NATS server as its operator would.
 func (d *Daemon) Connect(opts ...nats.Option) (*nats.Conn, error) {
-	return api.Dial(d.ClientURL(), d.credentials.Operator, opts...)
+	return client.Dial(d.ClientURL(), d.credentials.Operator, opts...)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 const (
@@ -103,13 +104,13 @@ func (a *age) probe(ctx context.Context, nc *nats.Conn) error {
 
 // within returns how long after the server sent it r may be decided.
 func within(r micro.Request, v verb) (time.Duration, error) {
-	text := r.Headers().Get(api.WithinHeader)
+	text := r.Headers().Get(client.WithinHeader)
 	if text == "" {
 		return v.limit(), nil
 	}
 	ms, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || ms == 0 {
-		return 0, &api.Error{Code: api.Malformed, Message: "header " + api.WithinHeader + ": not a number of milliseconds over 0"}
+		return 0, &api.Error{Code: api.Malformed, Message: "header " + client.WithinHeader + ": not a number of milliseconds over 0"}
 	}
 	return min(v.limit(), time.Duration(ms)*time.Millisecond), nil
 }

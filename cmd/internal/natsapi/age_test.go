@@ -16,7 +16,7 @@ import (
 	"nexus/cmd/internal/engine/reader"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/ledger"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 func TestARequestIsDecidedOnlyWhileItIsYoung(t *testing.T) {
@@ -66,7 +66,7 @@ func TestOldChangesAreUnavailable(t *testing.T) {
 			s := &Service{engine: &engine.Engine{Reader: new(reader.Reader), Loader: new(paths.Loader)}, base: t.Context()}
 			r := headed{request{subject: "nexus.v1.default.main.session.create"}, micro.Headers{}}
 			if c.within != "" {
-				r.headers[api.WithinHeader] = []string{c.within}
+				r.headers[client.WithinHeader] = []string{c.within}
 			}
 			v := verb{name: "session.create", changes: !c.read, serve: func(ctx context.Context, _ *call) (any, error) { return nil, writer.MayDecide(ctx) }}
 			now := time.Now()

@@ -23,6 +23,7 @@ import (
 	"nexus/cmd/internal/engine/reader"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -33,7 +34,7 @@ const prefix = "nexus.v1."
 const (
 	// timeout ends a request; clients count on it. A verification reads the whole ledger and
 	// has more time.
-	timeout       = api.DecisionTime
+	timeout       = client.DecisionTime
 	verifyTimeout = 30 * time.Minute
 	// maxUnreadMessages bounds the messages of one endpoint that the connection has
 	// read and the intake has not seen, maxUnreadBytes their bytes. The client library

@@ -10,6 +10,7 @@ import (
 	"nexus/cmd/internal/responses/place"
 	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -76,7 +77,7 @@ func conversationOf(s *api.Session) *conversation {
 
 // findConversation returns the session of a conversation that was not deleted. What is
 // another agent's looks like what never was.
-func (d *Server) findConversation(ctx context.Context, client *api.Client, id string) (*api.Session, error) {
+func (d *Server) findConversation(ctx context.Context, client *client.Client, id string) (*api.Session, error) {
 	session, err := place.ParseConversationID(id)
 	if err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func (d *Server) postConversation(w http.ResponseWriter, r *http.Request) {
 type conversationCall struct {
 	w       http.ResponseWriter
 	r       *http.Request
-	client  *api.Client
+	client  *client.Client
 	session *api.Session
 }
 
@@ -171,7 +172,7 @@ func (d *Server) deleteConversation(c conversationCall) (any, error) {
 }
 
 // parseItems reads items that a client adds.
-func (d *Server) parseItems(r *http.Request, client *api.Client, items []turns.Raw) (*wire.Input, error) {
+func (d *Server) parseItems(r *http.Request, client *client.Client, items []turns.Raw) (*wire.Input, error) {
 	if len(items) == 0 {
 		return new(wire.Input), nil
 	}
@@ -180,7 +181,7 @@ func (d *Server) parseItems(r *http.Request, client *api.Client, items []turns.R
 }
 
 // addItems appends items as a turn, and returns them as a client reads them.
-func addItems(ctx context.Context, client *api.Client, session turns.ID, in *wire.Input) ([]wire.Item, error) {
+func addItems(ctx context.Context, client *client.Client, session turns.ID, in *wire.Input) ([]wire.Item, error) {
 	id := api.NewID()
 	meta := wire.Encode(wire.MetaOf[wire.RequestMeta]{Responses: &wire.RequestMeta{Version: wire.MetaVersion, Items: in.Marks()}})
 	if _, err := client.Append(ctx, session, api.AppendTurn{ID: id, Messages: in.Messages, Meta: meta}); err != nil {
@@ -210,7 +211,7 @@ func (d *Server) postItems(c conversationCall) (any, error) {
 
 // turnItems are the items of a turn, in order. A turn that holds the beginning of another
 // one's input has none of its own.
-func turnItems(ctx context.Context, client *api.Client, t *api.Turn) ([]wire.Item, error) {
+func turnItems(ctx context.Context, client *client.Client, t *api.Turn) ([]wire.Item, error) {
 	ref := turns.Ref{Session: t.Session, Turn: t.ID}
 	meta := wire.ReadMeta[wire.RequestMeta](t.Meta)
 	switch {
@@ -245,7 +246,7 @@ func turnItems(ctx context.Context, client *api.Client, t *api.Turn) ([]wire.Ite
 
 // eachItem passes the items of a conversation to visit, until it returns false. What was
 // deleted is left out.
-func eachItem(ctx context.Context, client *api.Client, session turns.ID, order string, visit func(wire.Item) bool) error {
+func eachItem(ctx context.Context, client *client.Client, session turns.ID, order string, visit func(wire.Item) bool) error {
 	deleted, err := deletedOf(ctx, client, session)
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/web"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 func ids(list map[string]any) (out []string) {
@@ -152,8 +152,8 @@ func TestAListOfItemsAsksTheLedgerAFewTimes(t *testing.T) {
 	r := newRig(t)
 	nc := must(r.daemon.Connect())(t)
 	defer nc.Close()
-	client := api.NewClient(nc, "default", "main")
-	r.config.Client = func(web.Caller) *api.Client { return client }
+	own := client.New(nc, "default", "main")
+	r.config.Client = func(web.Caller) *client.Client { return own }
 	r.crash() // the next server asks through a connection of its own
 	id := r.ok("POST", "/v1/conversations", "")["id"].(string)
 	items := `{"items":[` + strings.Repeat(`{"role":"user","content":"x"},`, 19) + `{"role":"user","content":"x"}]}`

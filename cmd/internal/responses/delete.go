@@ -7,6 +7,7 @@ import (
 
 	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -18,7 +19,7 @@ func deletedID(response string) turns.ID {
 	return turns.DeriveID(time.Unix(0, 0), "responses deleted", response)
 }
 
-func isDeleted(ctx context.Context, client *api.Client, response string) (bool, error) {
+func isDeleted(ctx context.Context, client *client.Client, response string) (bool, error) {
 	_, err := client.Event(ctx, api.GetEvent{Channel: deletedChannel, ID: deletedID(response)})
 	if wire.OfCode(err, api.NotFound) {
 		return false, nil
@@ -31,7 +32,7 @@ func isDeleted(ctx context.Context, client *api.Client, response string) (bool, 
 func deletedItems(session turns.ID) string { return deletedChannel + "." + session.String() }
 
 // deletedOf returns the ids of what was deleted of a conversation, by [deletedID].
-func deletedOf(ctx context.Context, client *api.Client, session turns.ID) (map[turns.ID]bool, error) {
+func deletedOf(ctx context.Context, client *client.Client, session turns.ID) (map[turns.ID]bool, error) {
 	out := make(map[turns.ID]bool)
 	for e, err := range client.Events(ctx, api.ListEvents{Channel: deletedItems(session)}) {
 		if wire.OfCode(err, api.NotFound) {
@@ -46,7 +47,7 @@ func deletedOf(ctx context.Context, client *api.Client, session turns.ID) (map[t
 }
 
 // hide notes in a channel that what has a name, a response or an item, was deleted.
-func hide(ctx context.Context, client *api.Client, channel, name, kind string) error {
+func hide(ctx context.Context, client *client.Client, channel, name, kind string) error {
 	_, err := client.AppendEvent(ctx, api.AppendEvent{ID: deletedID(name), Channel: channel, Kind: "responses.deleted", Body: wire.Encode(map[string]string{kind: name})})
 	return err
 }

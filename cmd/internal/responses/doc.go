@@ -3,7 +3,7 @@
 // answer's, whose id follows from the first. previous_response_id names the turn that the
 // next one follows; one that is not the head is forked.
 //
-// A [Server] is a client of the service like every other: it appends through an [api.Client],
+// A [Server] is a client of the service like every other: it appends through a [client.Client],
 // and asks models through [provider.Client]. The daemon gives it both, and puts
 // [Server.Handler] behind the guard of package web. It imports neither the engine nor a
 // projection.

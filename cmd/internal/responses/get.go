@@ -16,6 +16,7 @@ import (
 	"nexus/cmd/internal/responses/stream"
 	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -44,7 +45,7 @@ const (
 
 // load reads a response. What is another agent's, what was deleted and what never was are
 // refused alike.
-func (d *Server) load(ctx context.Context, client *api.Client, id string, what int) (*view, error) {
+func (d *Server) load(ctx context.Context, client *client.Client, id string, what int) (*view, error) {
 	ref, ok := wire.ParseResponseID(id)
 	if !ok {
 		return nil, wire.ErrNoResponse(id)
@@ -94,7 +95,7 @@ func (d *Server) load(ctx context.Context, client *api.Client, id string, what i
 }
 
 // earlier is what a request that follows a response has to know of it.
-func (d *Server) earlier(ctx context.Context, client *api.Client, id string, all bool) (e place.Earlier, err error) {
+func (d *Server) earlier(ctx context.Context, client *client.Client, id string, all bool) (e place.Earlier, err error) {
 	what := loadWhole
 	if all {
 		what = loadAny
@@ -114,7 +115,7 @@ func (d *Server) earlier(ctx context.Context, client *api.Client, id string, all
 }
 
 // repeat fills in the members of the request that were too large for the turn's meta.
-func (v *view) repeat(ctx context.Context, client *api.Client) error {
+func (v *view) repeat(ctx context.Context, client *client.Client) error {
 	echo := *v.meta.Echo
 	echo.Output = []wire.Item{}
 	v.echo = &echo
@@ -382,7 +383,7 @@ func idOf(it wire.Item) string {
 }
 
 // findItem returns the item of an id that this server gave.
-func (d *Server) findItem(ctx context.Context, client *api.Client, id string) (wire.Item, error) {
+func (d *Server) findItem(ctx context.Context, client *client.Client, id string) (wire.Item, error) {
 	ref, ok := wire.ParseItemID(id)
 	if !ok {
 		return nil, wire.ErrNoResponse(id)

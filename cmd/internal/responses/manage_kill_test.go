@@ -18,6 +18,7 @@ import (
 
 	"nexus/cmd/internal/responses"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -61,7 +62,7 @@ func (r *rig) killedBefore(n int, body, key string) (lived bool) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	door := r.another(api.NewClient(nc, "default", "main"))
+	door := r.another(client.New(nc, "default", "main"))
 	server := httptest.NewServer(guarded(func() *responses.Server { return door }))
 	ended := make(chan struct{})
 	go func() {

@@ -19,9 +19,10 @@ import (
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/internal/provider"
 	"nexus/cmd/internal/responses"
+	"nexus/ledger/api/client"
 
 	"nexus/cmd/internal/web"
-	"nexus/ledger/api"
+
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -119,7 +120,7 @@ type rig struct {
 	*httptest.Server
 	t      testing.TB
 	model  *scripted
-	ledger *api.Client
+	ledger *client.Client
 	daemon *daemon.Daemon
 	config responses.Config
 	door   atomic.Pointer[responses.Server]
@@ -147,7 +148,7 @@ func newRigOf(t testing.TB, memory int64) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, model: &scripted{hold: make(chan struct{})}, ledger: api.NewClient(nc, "default", "main"), daemon: d}
+	r := &rig{t: t, model: &scripted{hold: make(chan struct{})}, ledger: client.New(nc, "default", "main"), daemon: d}
 	r.config = responses.Config{
 		Provider: func(model string) (provider.Client, string, error) {
 			if model != "m" {
@@ -155,7 +156,7 @@ func newRigOf(t testing.TB, memory int64) *rig {
 			}
 			return r.model, model, nil
 		},
-		Client: func(c web.Caller) *api.Client { return r.ledger.For(c.Tenant, c.Agent) },
+		Client: func(c web.Caller) *client.Client { return r.ledger.For(c.Tenant, c.Agent) },
 		Key:    func() (seal.Key, error) { return sha256.Sum256([]byte("the ledger's")), nil },
 		Spool:  t.TempDir(),
 		Memory: memory,
@@ -176,10 +177,10 @@ func newRigOf(t testing.TB, memory int64) *rig {
 }
 
 // another is another server of the rig's ledger, with the same files.
-func (r *rig) another(client *api.Client) *responses.Server {
+func (r *rig) another(own *client.Client) *responses.Server {
 	r.t.Helper()
 	c := r.config
-	c.Client = func(c web.Caller) *api.Client { return client.For(c.Tenant, c.Agent) }
+	c.Client = func(c web.Caller) *client.Client { return own.For(c.Tenant, c.Agent) }
 	return must(responses.New(c))(r.t)
 }
 

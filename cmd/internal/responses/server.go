@@ -23,6 +23,7 @@ import (
 	"nexus/cmd/internal/responses/wire"
 	"nexus/cmd/internal/web"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -37,7 +38,7 @@ type Config struct {
 	// Budget returns how many tokens the input of a model may have; false: nobody knows.
 	Budget func(model string) (tokens uint64, ok bool)
 	// Client returns a client of the service that acts for a caller.
-	Client func(web.Caller) *api.Client
+	Client func(web.Caller) *client.Client
 	// Spool is the folder of the files of answers that are not stored yet.
 	Spool string
 	// Key returns the ledger's own key, under which compaction items and the files are sealed.
@@ -259,7 +260,7 @@ func caller(r *http.Request) web.Caller {
 	return c
 }
 
-func (d *Server) client(c web.Caller) *api.Client { return d.cfg.Client(c).Within(place.CallTime) }
+func (d *Server) client(c web.Caller) *client.Client { return d.cfg.Client(c).Within(place.CallTime) }
 
 // readBody reads the body of a request. It is bounded, also when it is decompressed, and
 // each piece of it must come in time: see [paced].

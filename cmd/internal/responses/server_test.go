@@ -15,12 +15,12 @@ import (
 
 	"nexus/cmd/internal/provider"
 	"nexus/cmd/internal/web"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // A body that stops in the middle is refused in its time, though its connection stays open.
 func TestABodyThatStopsIsRefused(t *testing.T) {
-	d, err := New(Config{Spool: t.TempDir(), BodyProgress: time.Millisecond, Client: func(web.Caller) *api.Client { return nil },
+	d, err := New(Config{Spool: t.TempDir(), BodyProgress: time.Millisecond, Client: func(web.Caller) *client.Client { return nil },
 		Provider: func(string) (provider.Client, string, error) { return nil, "", errors.New("none") }})
 	if err != nil {
 		t.Fatal(err)

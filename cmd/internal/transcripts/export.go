@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -47,7 +48,7 @@ func ReadLine(r *bufio.Reader) (line []byte, err error) {
 }
 
 // ImportExport imports an export of raw events.
-func ImportExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *Report) error {
+func ImportExport(ctx context.Context, c *client.Client, r *bufio.Reader, rep *Report) error {
 	b := Batches{Client: c, Report: rep}
 	first := 1 // line of the first record that is not sent yet
 	for line := 1; ; line++ {
@@ -81,7 +82,7 @@ func ImportExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *Repo
 
 // Batches sends the records of exports to a ledger, several in a request.
 type Batches struct {
-	Client  *api.Client
+	Client  *client.Client
 	Report  *Report // what was stored is added to it
 	records []api.ExportRecord
 	size    int // bytes

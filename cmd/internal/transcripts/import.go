@@ -16,6 +16,7 @@ import (
 
 	"nexus/cmd/internal/handover"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/transcript"
 )
@@ -147,7 +148,7 @@ type transcriptSource struct {
 
 // Importer imports files. The zero Format is that of auto. Not safe for concurrent use.
 type Importer struct {
-	Client *api.Client
+	Client *client.Client
 	Stdin  io.Reader     // read for the name -
 	Format string        // a name of [FormatNames]
 	Final  bool          // files will not grow

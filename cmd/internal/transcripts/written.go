@@ -11,6 +11,7 @@ import (
 
 	"nexus/cmd/internal/handover"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/transcript"
 )
@@ -33,7 +34,7 @@ func WrittenSession(s *api.Session) transcript.WrittenSession {
 
 // WrittenTurn returns a turn as the writer of a transcript takes it, with the content
 // of its blobs.
-func WrittenTurn(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (transcript.WrittenTurn, error) {
+func WrittenTurn(ctx context.Context, c *client.Client, s turns.ID, t *api.Turn) (transcript.WrittenTurn, error) {
 	out := transcript.WrittenTurn{ID: t.ID, Time: time.Time(t.Recorded), Model: t.Model, Messages: t.Messages, Response: t.Response, Usage: t.Usage, Details: turns.UsageDetailsOf(t.Meta)}
 	var m struct {
 		Cost turns.Raw `json:"cost"`
@@ -90,7 +91,7 @@ type TurnOf struct {
 
 // HandedOver returns the transcript that an agent gets of a session: the path to a turn, as
 // the reader of a session finds it. The transcript's session is s.
-func HandedOver(ctx context.Context, c *api.Client, reader turns.ID, s transcript.WrittenSession, at turns.ID, how *Continued) (*handover.Transcript, error) {
+func HandedOver(ctx context.Context, c *client.Client, reader turns.ID, s transcript.WrittenSession, at turns.ID, how *Continued) (*handover.Transcript, error) {
 	t := &handover.Transcript{Format: how.Format, Session: s, Model: how.Model}
 	t.Session.Time = s.ID.Time() // known before the session is made
 	if err := readPath(ctx, c, t, reader, at); err != nil {
@@ -100,7 +101,7 @@ func HandedOver(ctx context.Context, c *api.Client, reader turns.ID, s transcrip
 }
 
 // AddResults adds to a transcript the results that how names, of calls that are open at its end.
-func AddResults(ctx context.Context, c *api.Client, t *handover.Transcript, how *Continued) error {
+func AddResults(ctx context.Context, c *client.Client, t *handover.Transcript, how *Continued) error {
 	open := t.OpenCalls()
 	for _, r := range how.Results {
 		x, err := c.Turn(ctx, r.Session, r.Turn)
@@ -125,7 +126,7 @@ func AddResults(ctx context.Context, c *api.Client, t *handover.Transcript, how 
 
 // ResultsBehind returns the turns that hold the results of calls which are open at a turn of a
 // session's path: those that follow it there, up to the next response.
-func ResultsBehind(ctx context.Context, c *api.Client, s *api.Session, at turns.ID, calls []string) (out []TurnOf, err error) {
+func ResultsBehind(ctx context.Context, c *client.Client, s *api.Session, at turns.ID, calls []string) (out []TurnOf, err error) {
 	if len(calls) == 0 || s.Head == nil || *s.Head == at {
 		return nil, nil
 	}
@@ -167,7 +168,7 @@ func ResultsBehind(ctx context.Context, c *api.Client, s *api.Session, at turns.
 }
 
 // readPath adds the turns up to one to a transcript.
-func readPath(ctx context.Context, c *api.Client, t *handover.Transcript, session, to turns.ID) error {
+func readPath(ctx context.Context, c *client.Client, t *handover.Transcript, session, to turns.ID) error {
 	for x, err := range c.Turns(ctx, session, api.ListTurns{At: to, Full: true}) {
 		if err != nil {
 			return err
@@ -223,7 +224,7 @@ type exportFork struct {
 }
 
 // make makes the fork, if it is not there.
-func (f *exportFork) make(ctx context.Context, c *api.Client) error {
+func (f *exportFork) make(ctx context.Context, c *client.Client) error {
 	_, err := c.Fork(ctx, f.from.Session, api.CreateFork{ID: f.id, Turn: f.from.Turn, Meta: f.meta})
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/agents"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // Config says what is followed, and how.
@@ -22,7 +22,7 @@ type Config struct {
 	Ledger  string // names the ledger, tenant and agent; the state of another is not used
 	// Connect returns a client that tries a call until its context ends. It is called until it
 	// returns one.
-	Connect func(context.Context) (*api.Client, error)
+	Connect func(context.Context) (*client.Client, error)
 	Log     func(format string, args ...any) // takes a line for the operator: no content of a transcript is in it
 	Rescan  time.Duration                    // between looks at all files, for what no notification told; 0: 30 s
 	Settle  time.Duration                    // a file without a write for so long has ended; 0: one hour

@@ -11,6 +11,7 @@ import (
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/transcripts"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/transcript"
 )
@@ -70,7 +71,7 @@ func formatOf(t *testing.T, head string) string {
 }
 
 // forkOfAll forks the only session of a ledger at its end, as continue does.
-func forkOfAll(t *testing.T, c *api.Client, format string) *api.Session {
+func forkOfAll(t *testing.T, c *client.Client, format string) *api.Session {
 	t.Helper()
 	for s, err := range c.Sessions(t.Context()) {
 		if err != nil {
@@ -88,7 +89,7 @@ func forkOfAll(t *testing.T, c *api.Client, format string) *api.Session {
 
 // continued returns the transcript of a fork as its agent has it after n more exchanges.
 // Gemini CLI makes a log of the chat that continue wrote.
-func continued(t *testing.T, c *api.Client, fork *api.Session, format string, n int) string {
+func continued(t *testing.T, c *client.Client, fork *api.Session, format string, n int) string {
 	t.Helper()
 	x, err := transcripts.HandedOver(t.Context(), c, fork.ID, transcripts.WrittenSession(fork), fork.ForkedFrom.Turn, &transcripts.Continued{Format: format})
 	if err != nil {
@@ -123,7 +124,7 @@ func continued(t *testing.T, c *api.Client, fork *api.Session, format string, n 
 type counts struct{ sessions, turns int }
 
 // sessionsAndTurns returns how many sessions a ledger has, and turns a fork.
-func sessionsAndTurns(t *testing.T, c *api.Client, fork turns.ID) (n counts) {
+func sessionsAndTurns(t *testing.T, c *client.Client, fork turns.ID) (n counts) {
 	t.Helper()
 	for _, err := range c.Sessions(t.Context()) {
 		if err != nil {

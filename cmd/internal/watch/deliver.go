@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"nexus/cmd/internal/transcripts"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // Deliver brings what is new in one transcript into the ledger, within ctx: what a hook
@@ -67,6 +67,6 @@ func (d *Deliverer) Deliver(ctx context.Context, path string) (stored int, err e
 }
 
 // Dialed returns a Connect that gives a client which is there already.
-func Dialed(c *api.Client) func(context.Context) (*api.Client, error) {
-	return func(context.Context) (*api.Client, error) { return c, nil }
+func Dialed(c *client.Client) func(context.Context) (*client.Client, error) {
+	return func(context.Context) (*client.Client, error) { return c, nil }
 }

@@ -25,6 +25,7 @@ import (
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/internal/transcripts"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/transcript"
 )
@@ -78,20 +79,20 @@ func childDaemon() {
 	select {}
 }
 
-func dialer(url, creds string) func(context.Context) (*api.Client, error) {
-	return func(context.Context) (*api.Client, error) {
-		nc, err := api.Dial(url, creds, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+func dialer(url, creds string) func(context.Context) (*client.Client, error) {
+	return func(context.Context) (*client.Client, error) {
+		nc, err := client.Dial(url, creds, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 		if err != nil {
 			return nil, err
 		}
-		return api.NewClient(nc, "default", "main"), nil
+		return client.New(nc, "default", "main"), nil
 	}
 }
 
 // ledger is a daemon in this process.
 type ledger struct {
 	url, creds string
-	client     *api.Client
+	client     *client.Client
 }
 
 func openLedger(t *testing.T) *ledger {
@@ -282,7 +283,7 @@ func once(t *testing.T, l *ledger, home string) *State {
 
 // checkStored compares the ledger with what an import of the files gives: each session has
 // the turns, with their ids, and no others.
-func checkStored(t *testing.T, c *api.Client, paths ...string) {
+func checkStored(t *testing.T, c *client.Client, paths ...string) {
 	t.Helper()
 	want := make(map[turns.ID]int) // turns of sessions that are no forks
 	forks := make(map[turns.ID]bool)

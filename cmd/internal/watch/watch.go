@@ -16,7 +16,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"nexus/cmd/internal/transcripts"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 const (
@@ -38,7 +38,7 @@ const (
 // Watcher follows files. Make one with [New].
 type Watcher struct {
 	cfg    Config
-	client *api.Client
+	client *client.Client
 	step   func(string)
 	look   bool // read a file also if all of it is in the ledger
 
@@ -195,9 +195,9 @@ func (w *Watcher) load() {
 }
 
 // connect asks for a client until there is one.
-func (w *Watcher) connect(ctx context.Context) (*api.Client, error) {
+func (w *Watcher) connect(ctx context.Context) (*client.Client, error) {
 	said := false
-	c, err := backoff.Retry(ctx, func() (*api.Client, error) {
+	c, err := backoff.Retry(ctx, func() (*client.Client, error) {
 		c, err := w.cfg.Connect(ctx)
 		if err != nil && !said {
 			said = true
@@ -211,7 +211,7 @@ func (w *Watcher) connect(ctx context.Context) (*api.Client, error) {
 		return nil, cmp.Or(ctx.Err(), err)
 	}
 	w.waiting("")
-	return c.OnWaiting(5*time.Second, func(x api.Waiting) {
+	return c.OnWaiting(5*time.Second, func(x client.Waiting) {
 		w.cfg.Log("waiting for the ledger: %s", x.Why.Message)
 		w.waiting(x.Why.Message)
 	}), nil

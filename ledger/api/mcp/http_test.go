@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // handlerOf serves tools whose calls do what client does.
-func handlerOf(t *testing.T, c Config, client func(context.Context) (*api.Client, error)) *httptest.Server {
+func handlerOf(t *testing.T, c Config, client func(context.Context) (*client.Client, error)) *httptest.Server {
 	t.Helper()
 	tools, err := New(c)
 	if err != nil {
@@ -50,7 +51,7 @@ func callStatus(ctx context.Context, url string, header ...string) (int, string,
 // A call whose client is gone ends, though it could take an hour.
 func TestACallEndsWithItsClient(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
-	s := handlerOf(t, Config{Timeout: time.Hour}, func(ctx context.Context) (*api.Client, error) {
+	s := handlerOf(t, Config{Timeout: time.Hour}, func(ctx context.Context) (*client.Client, error) {
 		close(begun)
 		<-ctx.Done()
 		close(ended)
@@ -67,7 +68,7 @@ func TestACallEndsWithItsClient(t *testing.T) {
 // Calls over the bound wait, and are refused as busy if no place becomes free.
 func TestCallsOverTheBoundAreBusy(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
-	s := handlerOf(t, Config{Timeout: 50 * time.Millisecond, Calls: 1}, func(context.Context) (*api.Client, error) {
+	s := handlerOf(t, Config{Timeout: 50 * time.Millisecond, Calls: 1}, func(context.Context) (*client.Client, error) {
 		close(begun)
 		<-release
 		return nil, api.Errorf(api.Unavailable, nil, "no server")
@@ -90,7 +91,7 @@ func TestCallsOverTheBoundAreBusy(t *testing.T) {
 // A defect ends one call: its error and the log have an id, and no content.
 func TestADefectEndsOneCallAndTellsNothing(t *testing.T) {
 	log := new(bytes.Buffer)
-	s := handlerOf(t, Config{Logger: slog.New(slog.NewTextHandler(log, nil))}, func(context.Context) (*api.Client, error) { panic("zebra") })
+	s := handlerOf(t, Config{Logger: slog.New(slog.NewTextHandler(log, nil))}, func(context.Context) (*client.Client, error) { panic("zebra") })
 	for range 2 {
 		log.Reset()
 		code, body, err := callStatus(t.Context(), s.URL)

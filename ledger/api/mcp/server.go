@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -32,7 +33,7 @@ type Config struct {
 type Caller struct {
 	// Client returns the client that speaks for the caller's agent. Each call of a tool
 	// asks for it, so a server that is not there yet is an error of that call alone.
-	Client        func(context.Context) (*api.Client, error)
+	Client        func(context.Context) (*client.Client, error)
 	Tenant, Agent string
 	ReadOnly      bool // remember and fork are not offered
 }
@@ -53,7 +54,7 @@ type definition struct {
 
 // call is what a tool has to work with.
 type call struct {
-	*api.Client
+	*client.Client
 	caller  Caller
 	version string
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // BriefText returns what the tool brief says of a folder, for a hook of an agent that
 // starts there. c speaks for the caller's agent.
-func BriefText(ctx context.Context, c *api.Client, caller Caller, dir string) (string, error) {
+func BriefText(ctx context.Context, c *client.Client, caller Caller, dir string) (string, error) {
 	out, err := brief(ctx, &call{Client: c, caller: caller}, briefInput{Cwd: dir})
 	if err != nil {
 		return "", err

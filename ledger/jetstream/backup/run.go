@@ -14,7 +14,7 @@ import (
 	"nexus/turns"
 )
 
-// Source is the ledger that is backed up: an [api.Client] of the operator.
+// Source is the ledger that is backed up: a client of the operator.
 type Source interface {
 	BackupState(context.Context) (*api.BackupState, error)
 	ReadBackup(context.Context, api.ReadBackup) (*api.BackupRecords, error)

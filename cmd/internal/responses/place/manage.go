@@ -8,6 +8,7 @@ import (
 	"nexus/cmd/internal/responses/window"
 	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -147,7 +148,7 @@ func inputID(request turns.ID, n int) turns.ID {
 
 // InputOf are the items of the input of a request, by its turn and those before it that hold
 // the beginning.
-func InputOf(ctx context.Context, client *api.Client, t *api.Turn, meta *wire.RequestMeta) ([]wire.Item, error) {
+func InputOf(ctx context.Context, client *client.Client, t *api.Turn, meta *wire.RequestMeta) ([]wire.Item, error) {
 	var ms []turns.Message
 	for n := range meta.Before {
 		before, err := client.Turn(ctx, t.Session, inputID(t.ID, n))
@@ -163,7 +164,7 @@ func InputOf(ctx context.Context, client *api.Client, t *api.Turn, meta *wire.Re
 
 // NormalAt returns the turn itself, or the nearest one above it that is no compaction; nil if
 // there is none.
-func NormalAt(ctx context.Context, client *api.Client, session, at turns.ID) (*api.Turn, error) {
+func NormalAt(ctx context.Context, client *client.Client, session, at turns.ID) (*api.Turn, error) {
 	for {
 		t, err := client.Turn(ctx, session, at)
 		if err != nil || t.Type != "compaction" {

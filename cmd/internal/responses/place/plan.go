@@ -9,7 +9,8 @@ import (
 	"nexus/cmd/internal/responses/window"
 	"nexus/cmd/internal/responses/wire"
 	"nexus/cmd/internal/web"
-	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+
 	"nexus/turns"
 )
 
@@ -116,7 +117,7 @@ type Service struct {
 	Base   context.Context                                 // of what has to be done though the client is gone
 	Lock   func(context.Context, turns.ID) (func(), error) // waits until no other request is at a session
 	// Find finds a response by its id; all: also one that was not to be stored.
-	Find func(ctx context.Context, c *api.Client, id string, all bool) (Earlier, error)
+	Find func(ctx context.Context, c *client.Client, id string, all bool) (Earlier, error)
 }
 
 // Earlier is a response that a request names, or that its session waits for.
@@ -133,7 +134,7 @@ type Placing struct {
 	Plan
 	svc      *Service
 	Caller   web.Caller
-	Client   *api.Client
+	Client   *client.Client
 	Request  *wire.CreateRequest
 	Upstream string      // the model's name at its provider
 	IDs      wire.KeyIDs // zero without a key
@@ -144,6 +145,6 @@ type Placing struct {
 }
 
 // place returns a request that has no place yet.
-func (s *Service) New(c web.Caller, client *api.Client, r *wire.CreateRequest) *Placing {
+func (s *Service) New(c web.Caller, client *client.Client, r *wire.CreateRequest) *Placing {
 	return &Placing{svc: s, Caller: c, Client: client, Request: r, Unlock: func() {}}
 }

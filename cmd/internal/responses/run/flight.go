@@ -11,13 +11,14 @@ import (
 	"nexus/cmd/internal/responses/stream"
 	"nexus/cmd/internal/responses/wire"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
 // Spec says what response a flight makes.
 type Spec struct {
 	Owner    string // the agent, for the memory that all share
-	Client   *api.Client
+	Client   *client.Client
 	Request  *wire.CreateRequest
 	StepBack func() // makes the head what it was before the request
 	Provider provider.Client

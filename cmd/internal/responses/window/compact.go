@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -35,7 +36,7 @@ const maxUsers = 64 << 10
 // a fork.
 //
 // A crash leaves a session without a compaction, and nobody has an item of it.
-func Compact(ctx context.Context, l *api.Client, r Request) (*Result, error) {
+func Compact(ctx context.Context, l *client.Client, r Request) (*Result, error) {
 	s, err := open(ctx, l, r)
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func Compact(ctx context.Context, l *api.Client, r Request) (*Result, error) {
 // ErrEmpty: neither messages nor a turn before them.
 var ErrEmpty = errors.New("there is nothing to compact: no input and no previous response")
 
-func open(ctx context.Context, l *api.Client, r Request) (*api.Session, error) {
+func open(ctx context.Context, l *client.Client, r Request) (*api.Session, error) {
 	if !r.From.IsZero() {
 		return l.Fork(ctx, r.From.Session, api.CreateFork{Turn: r.From.Turn})
 	}
@@ -111,7 +112,7 @@ func Steps(ms []turns.Message) (out []api.AppendTurn) {
 }
 
 // run compacts a session, and waits until the compaction is stored.
-func run(ctx context.Context, l *api.Client, session turns.ID, wait int) (*api.Turn, error) {
+func run(ctx context.Context, l *client.Client, session turns.ID, wait int) (*api.Turn, error) {
 	r := api.RunCompaction{ID: api.NewID(), WaitMS: wait}
 	for {
 		got, err := l.Compact(ctx, session, r)
@@ -129,7 +130,7 @@ func run(ctx context.Context, l *api.Client, session turns.ID, wait int) (*api.T
 
 // users returns the latest n messages of the user on the path of a turn, in order; n < 0:
 // those within maxUsers.
-func users(ctx context.Context, l *api.Client, at turns.Ref, n int) (out []turns.Message, err error) {
+func users(ctx context.Context, l *client.Client, at turns.Ref, n int) (out []turns.Message, err error) {
 	bytes := 0
 	for t, err := range l.Turns(ctx, at.Session, api.ListTurns{At: at.Turn, Order: "desc", Full: true}) {
 		if err != nil {
@@ -158,7 +159,7 @@ func users(ctx context.Context, l *api.Client, at turns.Ref, n int) (out []turns
 
 // Expand returns the messages that an item stands for.
 // Errors: the service's; not_found and erased for an item of a session that is gone.
-func Expand(ctx context.Context, l *api.Client, w Window) ([]turns.Message, error) {
+func Expand(ctx context.Context, l *client.Client, w Window) ([]turns.Message, error) {
 	c, err := l.Context(ctx, w.At.Session, api.GetContext{At: w.At.Turn, Inline: true, Explain: true})
 	if err != nil {
 		return nil, err

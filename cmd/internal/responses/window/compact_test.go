@@ -11,10 +11,11 @@ import (
 	"nexus/cmd/internal/responses/window"
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
-func start(t *testing.T) *api.Client {
+func start(t *testing.T) *client.Client {
 	t.Helper()
 	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	if err != nil {
@@ -30,7 +31,7 @@ func start(t *testing.T) *api.Client {
 			t.Error(err)
 		}
 	})
-	return api.NewClient(nc, "default", "main")
+	return client.New(nc, "default", "main")
 }
 
 // history is a conversation of n questions and answers, and a question behind them.

@@ -8,6 +8,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/secrets"
 )
@@ -25,7 +26,7 @@ type foundSecret struct {
 
 // FindSecrets lists the credentials of known shapes in the turns of sessions, of all if ids
 // is empty: each turn once, in its own session, on every branch.
-func FindSecrets(ctx context.Context, term *terminal.Terminal, c *api.Client, ids []turns.ID) error {
+func FindSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client, ids []turns.ID) error {
 	if len(ids) == 0 {
 		for s, err := range c.Sessions(ctx) {
 			if err != nil {
@@ -78,7 +79,7 @@ func FindSecrets(ctx context.Context, term *terminal.Terminal, c *api.Client, id
 type secretCount struct{ found, unread, branches uint64 }
 
 // branchSecrets lists the credentials in the turns of a branch, from its tip up.
-func branchSecrets(ctx context.Context, term *terminal.Terminal, c *api.Client, s *api.TreeSession, b *api.Branch, count *secretCount) error {
+func branchSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client, s *api.TreeSession, b *api.Branch, count *secretCount) error {
 	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{At: b.Tip, Order: "desc", Full: true, Page: api.Page{Limit: int(min(b.To-b.From+1, 100))}}) {
 		if err != nil {
 			return err
@@ -114,7 +115,7 @@ func branchSecrets(ctx context.Context, term *terminal.Terminal, c *api.Client, 
 }
 
 // secretsOf finds the secrets of a turn, in each of its halves.
-func secretsOf(ctx context.Context, term *terminal.Terminal, c *api.Client, session turns.ID, t *api.Turn) (out []foundSecret, err error) {
+func secretsOf(ctx context.Context, term *terminal.Terminal, c *client.Client, session turns.ID, t *api.Turn) (out []foundSecret, err error) {
 	add := func(half string, message, part int, text string) {
 		for _, s := range secrets.Find(text) {
 			out = append(out, foundSecret{session, t.ID, t.Depth, half, message, part, s.Kind})

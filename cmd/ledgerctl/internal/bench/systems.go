@@ -22,6 +22,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream/embed"
 	"nexus/turns"
 )
@@ -145,7 +146,7 @@ func cpuTime() int64 {
 type nexusd struct {
 	*child
 	load     Load
-	clients  []*api.Client
+	clients  []*client.Client
 	sessions []turns.ID
 	turn     []int
 }
@@ -166,7 +167,7 @@ func openNexus(ctx context.Context, l Load, dir string) (system, error) {
 			return nil, errors.Join(err, s.close())
 		}
 		s.conn = append(s.conn, nc)
-		n.clients = append(n.clients, api.NewClient(nc, "default", fmt.Sprint("bench", i)))
+		n.clients = append(n.clients, client.New(nc, "default", fmt.Sprint("bench", i)))
 	}
 	for w := range n.sessions {
 		x, err := n.clients[w%l.Agents].Create(ctx, api.CreateSession{})

@@ -20,6 +20,7 @@ import (
 
 	"nexus/cmd/internal/daemon"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 // childRecord records a folder and kills its process at its NEXUS_TEST_KILL-th step.
 func childRecord() {
 	at, _ := strconv.Atoi(os.Getenv("NEXUS_TEST_KILL"))
-	c, err := client(os.Getenv("NEXUS_TEST_URL"), os.Getenv("NEXUS_TEST_CREDS"))
+	c, err := dial(os.Getenv("NEXUS_TEST_URL"), os.Getenv("NEXUS_TEST_CREDS"))
 	if err == nil {
 		r := NewRecorder(c, Limits{Time: time.Minute})
 		n := 0
@@ -55,17 +56,17 @@ func childRecord() {
 	os.Exit(0)
 }
 
-func client(url, creds string) (*api.Client, error) {
-	nc, err := api.Dial(url, creds)
+func dial(url, creds string) (*client.Client, error) {
+	nc, err := client.Dial(url, creds)
 	if err != nil {
 		return nil, err
 	}
-	return api.NewClient(nc, "default", "main"), nil
+	return client.New(nc, "default", "main"), nil
 }
 
 type ledger struct {
 	url, creds string
-	*api.Client
+	*client.Client
 }
 
 func openLedger(t *testing.T) *ledger {
@@ -76,7 +77,7 @@ func openLedger(t *testing.T) *ledger {
 		t.Fatal(err)
 	}
 	l := &ledger{url: d.ClientURL(), creds: filepath.Join(dir, "users", "operator.nk")}
-	if l.Client, err = client(l.url, l.creds); err != nil {
+	if l.Client, err = dial(l.url, l.creds); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -7,18 +7,19 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
 // Lookup finds what was recorded of turns. Make one with [NewLookup]. Not safe for
 // concurrent use.
 type Lookup struct {
-	client *api.Client
+	client *client.Client
 	had    map[turns.ID]map[turns.ID]Recorded // by session and turn
 }
 
 // NewLookup returns a look-up in the ledger.
-func NewLookup(c *api.Client) *Lookup {
+func NewLookup(c *client.Client) *Lookup {
 	return &Lookup{client: c, had: make(map[turns.ID]map[turns.ID]Recorded)}
 }
 
@@ -84,7 +85,7 @@ type PathTurn struct {
 // Path returns the turns from the root to a turn, zero for the head, with their files. A
 // compaction, and an answer without tool calls, changes no files: it has those of the turn
 // before it, unless others were recorded.
-func Path(ctx context.Context, c *api.Client, session, at turns.ID) (path []PathTurn, err error) {
+func Path(ctx context.Context, c *client.Client, session, at turns.ID) (path []PathTurn, err error) {
 	look := NewLookup(c)
 	for t, err := range c.Turns(ctx, session, api.ListTurns{At: at}) {
 		if err != nil {

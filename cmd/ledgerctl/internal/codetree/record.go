@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -49,7 +50,7 @@ const maxLeft = 100
 
 // Recorder records folders. Make one with [NewRecorder]. Safe for concurrent use.
 type Recorder struct {
-	client *api.Client
+	client *client.Client
 	limits Limits
 	step   func(string) // tests end the process there
 
@@ -66,7 +67,7 @@ type folder struct {
 }
 
 // NewRecorder returns a recorder that stores events through c.
-func NewRecorder(c *api.Client, l Limits) *Recorder {
+func NewRecorder(c *client.Client, l Limits) *Recorder {
 	return &Recorder{client: c, limits: l.orDefaults(), step: func(string) {}, folders: make(map[string]*folder), stored: make(map[turns.ID]string)}
 }
 

@@ -16,6 +16,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/compactor/compare"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/transcript"
 
@@ -197,7 +198,7 @@ func exportedHistories(ctx context.Context, term *terminal.Terminal, br *bufio.R
 }
 
 // sessionHistory is the path of a session's head, on a daemon.
-func sessionHistory(ctx context.Context, c *api.Client, s *api.Session, name string) (History, error) {
+func sessionHistory(ctx context.Context, c *client.Client, s *api.Session, name string) (History, error) {
 	var ts []compare.Turn
 	models := make(map[string]int)
 	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Full: true}) {

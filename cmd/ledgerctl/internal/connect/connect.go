@@ -15,6 +15,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // Connection is the way to a ledger: which server, as whom, and the connection once
@@ -28,7 +29,7 @@ type Connection struct {
 	waited                atomic.Bool        // a call was said to be tried again
 	stale                 atomic.Bool        // the command has said that answers may be stale
 	NC                    *nats.Conn         // nil before the first client
-	Link                  *api.Client        // on nc
+	Link                  *client.Client     // on nc
 	Options               []nats.Option      // of the connection
 }
 
@@ -40,7 +41,7 @@ func (conn *Connection) Dial() (*nats.Conn, error) {
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})} // the client reports what concerns a call
 	server, creds, trusted := conn.Server, conn.Creds, conn.TLSCA
 	if conn.NATSContext != "" {
-		c, err := api.FindNATSContext(conn.NATSContext)
+		c, err := client.FindNATSContext(conn.NATSContext)
 		if fault.HasCode(err, api.NotFound) {
 			return nil, fault.WithHint(err, "nats context ls lists what there is; ledgerctl nats-context prints the command that makes one")
 		}
@@ -65,7 +66,7 @@ func (conn *Connection) Dial() (*nats.Conn, error) {
 		if c.Cert != "" {
 			opts = append(opts, nats.ClientCert(c.Cert, c.Key))
 		}
-	} else if c, err := api.FindServerContext(server); err == nil {
+	} else if c, err := client.FindServerContext(server); err == nil {
 		if creds == "" && !strings.Contains(server, "@") {
 			creds = c.Operator
 		}
@@ -74,7 +75,7 @@ func (conn *Connection) Dial() (*nats.Conn, error) {
 		return nil, err
 	}
 	if trusted != "" {
-		o, err := api.TrustOption(trusted)
+		o, err := client.TrustOption(trusted)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fault.WithHint(fault.Usage(err), "--tls-ca FILE or NEXUS_TLS_CA names the PEM file of the authority that signed the server's certificate")
 		}
@@ -83,7 +84,7 @@ func (conn *Connection) Dial() (*nats.Conn, error) {
 		}
 		opts = append(opts, o)
 	}
-	nc, err := api.Dial(server, creds, append(opts, conn.Options...)...)
+	nc, err := client.Dial(server, creds, append(opts, conn.Options...)...)
 	if file := (*fs.PathError)(nil); errors.As(err, &file) && file.Path == creds {
 		return nil, fault.WithHint(fault.Usage(err), "--creds FILE or NEXUS_CREDS names the file; nexusd prints it when it starts")
 	}
@@ -115,13 +116,13 @@ func PlainURL(list string) string {
 }
 
 // Client connects for an agent; the agent given by flag wins.
-func (conn *Connection) Client(def string) (*api.Client, error) {
+func (conn *Connection) Client(def string) (*client.Client, error) {
 	if conn.NC == nil {
 		nc, err := conn.Dial()
 		if err != nil {
 			return nil, err
 		}
-		conn.NC, conn.Link = nc, api.NewClient(nc, conn.Tenant, def).Within(Patience).OnWaiting(silence, conn.sayWaiting).OnStale(conn.sayStale)
+		conn.NC, conn.Link = nc, client.New(nc, conn.Tenant, def).Within(Patience).OnWaiting(silence, conn.sayWaiting).OnStale(conn.sayStale)
 	}
 	agent := def
 	if conn.Agent != "" {
@@ -139,7 +140,7 @@ const silence = 2 * time.Second
 
 // sayWaiting says on stderr, once in a command, why a call is tried again and for how
 // long. Other calls of the command may come after this one.
-func (conn *Connection) sayWaiting(w api.Waiting) {
+func (conn *Connection) sayWaiting(w client.Waiting) {
 	if conn.waited.Swap(true) {
 		return
 	}

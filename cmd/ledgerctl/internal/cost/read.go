@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -55,7 +56,7 @@ type Found struct {
 
 // Read reads the calls of a ledger, each once: a session's own turns, on every branch,
 // and not those that it inherits. found is complete when the calls are read.
-func Read(ctx context.Context, c *api.Client, scope Scope) (found *Found, calls iter.Seq2[Call, error]) {
+func Read(ctx context.Context, c *client.Client, scope Scope) (found *Found, calls iter.Seq2[Call, error]) {
 	if scope.Now.IsZero() {
 		scope.Now = time.Now()
 	}
@@ -74,7 +75,7 @@ var errStopped = errors.New("stopped")
 
 // reading is one pass over sessions.
 type reading struct {
-	c        *api.Client
+	c        *client.Client
 	scope    Scope
 	found    *Found
 	trees    map[turns.ID]*api.TreeSession

@@ -23,6 +23,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // The results of a check, from best to worst.
@@ -113,7 +114,7 @@ func (d *Doctor) Report() error {
 func (d *Doctor) files() {
 	e := d.Connection
 	d.ca = e.TLSCA
-	c, err := api.FindServerContext(e.Server)
+	c, err := client.FindServerContext(e.Server)
 	switch {
 	case err == nil:
 		d.Add("context", OK, "nexusd of this user wrote one for "+connect.PlainURL(e.Server), "")
@@ -206,7 +207,7 @@ func (d *Doctor) whoAmI(ctx context.Context) {
 const askPatience = 10 * time.Second
 
 // ask sends a read that every agent may send.
-func ask(ctx context.Context, c *api.Client) error {
+func ask(ctx context.Context, c *client.Client) error {
 	for _, err := range c.Sessions(ctx) {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -78,7 +79,7 @@ func ShowAnswered(ctx context.Context, term *terminal.Terminal, p names.Place, t
 }
 
 // NewestEvents prints the last n events and returns where the next call goes on.
-func NewestEvents(ctx context.Context, term *terminal.Terminal, c *api.Client, r api.ListEvents, n int) (last string, err error) {
+func NewestEvents(ctx context.Context, term *terminal.Terminal, c *client.Client, r api.ListEvents, n int) (last string, err error) {
 	r.Order, r.Limit = "desc", min(max(n, 1), 1000)
 	var newest []api.Event
 	for ev, err := range c.Events(ctx, r) {
@@ -103,7 +104,7 @@ func NewestEvents(ctx context.Context, term *terminal.Terminal, c *api.Client, r
 
 // EventsSince prints the events after r.After and returns where the next call goes on. An
 // event is behind that place once it is printed, whatever follows.
-func EventsSince(ctx context.Context, term *terminal.Terminal, c *api.Client, r api.ListEvents) (after string, err error) {
+func EventsSince(ctx context.Context, term *terminal.Terminal, c *client.Client, r api.ListEvents) (after string, err error) {
 	for {
 		page, err := c.EventPage(ctx, r)
 		if err != nil {

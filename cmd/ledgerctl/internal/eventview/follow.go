@@ -6,6 +6,7 @@ import (
 
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -34,7 +35,7 @@ func isTransient(err error) bool {
 
 // Export writes events as JSON lines, each with its whole body. It checks that the
 // stored bytes of each have its hash.
-func Export(ctx context.Context, c *api.Client, r api.ListEvents, w io.Writer) error {
+func Export(ctx context.Context, c *client.Client, r api.ListEvents, w io.Writer) error {
 	for ev, err := range c.Events(ctx, r) {
 		if err == nil && (ev.Error != "" || ev.Body == nil) {
 			var whole *api.Event

@@ -18,6 +18,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -43,7 +44,7 @@ type failedChain struct {
 // not at all. So an export that was interrupted goes on: a file whose last event is the
 // last of its chain is left as it is.
 type allExport struct {
-	c      *api.Client // of the operator
+	c      *client.Client // of the operator
 	dir    string
 	agents map[string]bool // that have sessions or channels
 	out    allExported
@@ -51,7 +52,7 @@ type allExport struct {
 
 // All exports all sessions, channels of external events, memories and policies of
 // the client's tenant. What fails is in the result, and stops nothing else.
-func All(ctx context.Context, c *api.Client, dir string) (*allExported, error) {
+func All(ctx context.Context, c *client.Client, dir string) (*allExported, error) {
 	x := &allExport{c: c, dir: dir, agents: make(map[string]bool), out: allExported{Folder: dir, Failed: []failedChain{}}}
 	for _, step := range []func(context.Context) error{x.sessions, x.channels, x.memories, x.policies} {
 		if err := step(ctx); err != nil {

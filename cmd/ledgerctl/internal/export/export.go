@@ -13,6 +13,7 @@ import (
 	"nexus/cmd/internal/wholefile"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/transcript/formats"
 
@@ -70,7 +71,7 @@ func Events(records iter.Seq2[api.ExportRecord, error], w io.Writer) error {
 }
 
 // Page writes every turn on the path of the head as a page for people.
-func Page(ctx context.Context, c *api.Client, s *api.Session, format string, shown bool, w io.Writer) error {
+func Page(ctx context.Context, c *client.Client, s *api.Session, format string, shown bool, w io.Writer) error {
 	opt := page.Options{ShowSecrets: shown, Forks: make(map[turns.ID][]api.TreeSession),
 		Content: func(session turns.ID, ref *turns.BlobRef) ([]byte, error) { return c.Content(ctx, session, ref) }}
 	t, err := c.Tree(ctx, s.ID)
@@ -93,7 +94,7 @@ func Page(ctx context.Context, c *api.Client, s *api.Session, format string, sho
 }
 
 // Context writes what the model would see at the head. It changes nothing.
-func Context(ctx context.Context, c *api.Client, s turns.ID, format string, w io.Writer) error {
+func Context(ctx context.Context, c *client.Client, s turns.ID, format string, w io.Writer) error {
 	cx, err := c.As(api.Operator).Context(ctx, s, api.GetContext{Format: format})
 	if err != nil {
 		return err
@@ -103,7 +104,7 @@ func Context(ctx context.Context, c *api.Client, s turns.ID, format string, w io
 
 // Transcript writes every turn on the path of the head, as an agent writes its
 // sessions.
-func Transcript(ctx context.Context, c *api.Client, s *api.Session, format string, w io.Writer) error {
+func Transcript(ctx context.Context, c *client.Client, s *api.Session, format string, w io.Writer) error {
 	list, to := api.ListTurns{Full: true}, transcripts.WrittenSession(s)
 	if s.Head != nil {
 		list.At, to.Through = *s.Head, *s.Head

@@ -8,12 +8,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // NoServer is why there is no connection to a NATS server.
 func NoServer(server string, err error) error {
 	var dns *net.DNSError
-	var insecure *api.TLSError
+	var insecure *client.TLSError
 	switch {
 	case errors.As(err, &insecure):
 		return WithHint(api.Errorf(api.Unavailable, nil, "connect to %s: %v", server, insecure), insecure.Remedy+" (--tls-ca FILE or NEXUS_TLS_CA)")

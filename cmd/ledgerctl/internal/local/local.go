@@ -9,11 +9,12 @@ import (
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
 // Start is a daemon in a folder and a client of it.
-func Start(ctx context.Context, term *terminal.Terminal, dir string) (*api.Client, func(), error) {
+func Start(ctx context.Context, term *terminal.Terminal, dir string) (*client.Client, func(), error) {
 	d, err := daemon.Open(ctx, daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Version: build.Version()})
 	if err != nil {
 		return nil, nil, err
@@ -30,11 +31,11 @@ func Start(ctx context.Context, term *terminal.Terminal, dir string) (*api.Clien
 		stop()
 		return nil, nil, err
 	}
-	return api.NewClient(nc, "default", "main").Within(10 * time.Minute), func() { nc.Close(); stop() }, nil
+	return client.New(nc, "default", "main").Within(10 * time.Minute), func() { nc.Close(); stop() }, nil
 }
 
 // Largest is the session with the most turns on its path.
-func Largest(ctx context.Context, c *api.Client, ids []turns.ID) (*api.Session, error) {
+func Largest(ctx context.Context, c *client.Client, ids []turns.ID) (*api.Session, error) {
 	var best *api.Session
 	for _, id := range ids {
 		s, err := c.Session(ctx, id)

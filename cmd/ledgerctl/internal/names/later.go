@@ -5,11 +5,12 @@ import (
 
 	"nexus/cmd/internal/prose"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // LaterTurn finds a turn by its number below a head that was moved back: on the branches
 // of the session that go so deep. typed is what the error calls it.
-func LaterTurn(ctx context.Context, c *api.Client, s *api.Session, n uint64, typed string) (Place, error) {
+func LaterTurn(ctx context.Context, c *client.Client, s *api.Session, n uint64, typed string) (Place, error) {
 	t, err := c.Tree(ctx, s.ID)
 	if err != nil {
 		return Place{}, err

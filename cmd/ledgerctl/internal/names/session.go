@@ -14,12 +14,13 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
 // Place is a turn of a session, or the session itself.
 type Place struct {
-	Client  *api.Client // speaks for the session's agent
+	Client  *client.Client // speaks for the session's agent
 	Session *api.Session
 	Turn    turns.ID // zero: the session
 	Depth   uint64
@@ -57,7 +58,7 @@ func (f Finder) Find(ctx context.Context, name string) (Place, error) {
 // Session finds a session by its id, the beginning or end of one, its label, or the
 // id that its transcript gives it, and a client that speaks for its agent. A session
 // whose content can't be read comes as a list shows it, with its Error.
-func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Session, error) {
+func (f Finder) Session(ctx context.Context, name string) (*client.Client, *api.Session, error) {
 	if name == "" { // the beginning of every id
 		return nil, nil, fault.WithHint(fault.Usage(errors.New("the name of the session is empty")), fault.SessionHint)
 	}
@@ -132,7 +133,7 @@ func (f Finder) Session(ctx context.Context, name string) (*api.Client, *api.Ses
 const maxListed = 20
 
 // described returns a session, as a list shows it where its content can't be read.
-func (f Finder) described(ctx context.Context, c *api.Client, id turns.ID) (*api.Session, error) {
+func (f Finder) described(ctx context.Context, c *client.Client, id turns.ID) (*api.Session, error) {
 	s, err := c.GetSession(ctx, id, api.GetSession{About: api.About{About: true}})
 	if err != nil && !fault.HasCode(err, api.NotFound) {
 		if out, lerr := f.outline(ctx, c, id, err); lerr == nil {
@@ -143,7 +144,7 @@ func (f Finder) described(ctx context.Context, c *api.Client, id turns.ID) (*api
 }
 
 // isTurns reports whether a name is a turn's.
-func (f Finder) isTurns(ctx context.Context, c *api.Client, name string) bool {
+func (f Finder) isTurns(ctx context.Context, c *client.Client, name string) bool {
 	named, err := c.FindNames(ctx, api.FindNames{Name: name, Kind: "turn", Limit: 1})
 	return err == nil && len(named.Turns) > 0
 }
@@ -156,7 +157,7 @@ func tooShort(name string) error {
 // byTranscript returns the sessions that an id is of which their transcripts give, or a
 // piece of it, else those whose end that tables show begins so. The ledger seals what a
 // transcript says, so it is asked for all sessions.
-func (f Finder) byTranscript(ctx context.Context, c *api.Client, name string) (found []api.Session, unreadable uint64, err error) {
+func (f Finder) byTranscript(ctx context.Context, c *client.Client, name string) (found []api.Session, unreadable uint64, err error) {
 	var begun []api.Session
 	for s, err := range c.Sessions(ctx) {
 		switch {
@@ -226,7 +227,7 @@ func line(s *api.Session) string {
 
 // outline returns a session whose content can't be read as the list shows it, or err if
 // the list shows no such session.
-func (f Finder) outline(ctx context.Context, c *api.Client, id turns.ID, err error) (*api.Session, error) {
+func (f Finder) outline(ctx context.Context, c *client.Client, id turns.ID, err error) (*api.Session, error) {
 	for s, lerr := range c.Sessions(ctx) {
 		if lerr != nil {
 			return nil, lerr

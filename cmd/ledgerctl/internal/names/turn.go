@@ -12,6 +12,7 @@ import (
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -95,7 +96,7 @@ func one(found []Place, name, where string) (Place, error) {
 
 // at finds the turn of a session by the part after the @ in SESSION@head,
 // SESSION@head~3, SESSION@30, SESSION@t30.
-func (f Finder) at(ctx context.Context, c *api.Client, s *api.Session, sess, at string) (turns.ID, error) {
+func (f Finder) at(ctx context.Context, c *client.Client, s *api.Session, sess, at string) (turns.ID, error) {
 	n, err := depthOf(s, at)
 	if err != nil {
 		return turns.ID{}, fault.Usage(fmt.Errorf("%q is not SESSION@head, SESSION@head~N or SESSION@N, where N is a number that log shows", sess+"@"+at))
@@ -170,7 +171,7 @@ func (f Finder) Turn(ctx context.Context, name string) (Place, error) {
 
 // afterLoss finds a turn that follows a lost one, which only its session's chain has: it
 // asks every session.
-func (f Finder) afterLoss(ctx context.Context, op *api.Client, id turns.ID) ([]Place, error) {
+func (f Finder) afterLoss(ctx context.Context, op *client.Client, id turns.ID) ([]Place, error) {
 	for s, err := range op.Sessions(ctx) {
 		if err != nil {
 			return nil, err
@@ -183,7 +184,7 @@ func (f Finder) afterLoss(ctx context.Context, op *api.Client, id turns.ID) ([]P
 }
 
 // places returns turns with the sessions whose own they are.
-func (f Finder) places(ctx context.Context, op *api.Client, list []api.NamedTurn) (found []Place, err error) {
+func (f Finder) places(ctx context.Context, op *client.Client, list []api.NamedTurn) (found []Place, err error) {
 	for _, t := range list {
 		s, err := op.Session(ctx, t.Session)
 		if fault.HasCode(err, api.Corrupt) {
@@ -225,7 +226,7 @@ func (f Finder) Pair(ctx context.Context, first, second string) ([]string, error
 // TurnIn finds a turn on the path of a session's head, or among what a tree shows of
 // its other branches; by its whole id, wherever on them it is; by its number, 12 or t12, or
 // as head~3, on the path of the head.
-func (f Finder) TurnIn(ctx context.Context, c *api.Client, s *api.Session, name string) (Place, error) {
+func (f Finder) TurnIn(ctx context.Context, c *client.Client, s *api.Session, name string) (Place, error) {
 	if name == "" { // the beginning of every id
 		return Place{}, fault.WithHint(fault.Usage(errors.New("the name of the turn is empty")), turnHint)
 	}
@@ -245,7 +246,7 @@ func (f Finder) TurnIn(ctx context.Context, c *api.Client, s *api.Session, name 
 
 // turnsIn finds turns of a session, its own and those on the path of its head, by the id or
 // a piece of it.
-func (f Finder) turnsIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []Place, err error) {
+func (f Finder) turnsIn(ctx context.Context, c *client.Client, s *api.Session, name string) (found []Place, err error) {
 	id, err := turns.ParseID(strings.ToUpper(name))
 	if err != nil {
 		named, err := c.FindNames(ctx, api.FindNames{Name: name, Session: s.ID, Limit: maxListed})

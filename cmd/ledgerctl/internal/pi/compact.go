@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/transcript"
 	"nexus/turns/transcript/pi"
@@ -47,7 +48,7 @@ const waitMS = 20_000
 // that in the form of pi. The ledger must have the turns of r. It compacts a fork at the
 // last turn of the path: the session stays as it is, and takes the compaction when pi has
 // stored it, or goes on without it. The same call again makes nothing new.
-func Compact(ctx context.Context, c *api.Client, r io.Reader, q Request) (*Compaction, error) {
+func Compact(ctx context.Context, c *client.Client, r io.Reader, q Request) (*Compaction, error) {
 	at, entries, err := leaf(r, q.Path)
 	if err != nil {
 		return nil, err

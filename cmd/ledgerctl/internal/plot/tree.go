@@ -9,6 +9,7 @@ import (
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -55,7 +56,7 @@ type mark struct {
 // Lanes is the tree as lanes, each after the one that it continues, and how many
 // sessions there was no room for. It asks the ledger for what compactions cover,
 // and which branch holds a turn where several could.
-func Lanes(ctx context.Context, c *api.Client, t *api.Tree) (out []lane, left int, err error) {
+func Lanes(ctx context.Context, c *client.Client, t *api.Tree) (out []lane, left int, err error) {
 	l := laner{ctx: ctx, c: c}
 	for i := range t.Sessions {
 		if len(l.lanes) >= maxLanes {
@@ -70,7 +71,7 @@ func Lanes(ctx context.Context, c *api.Client, t *api.Tree) (out []lane, left in
 
 type laner struct {
 	ctx   context.Context
-	c     *api.Client
+	c     *client.Client
 	lanes []lane
 }
 

@@ -20,6 +20,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/sessionview"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -159,7 +160,7 @@ func next(term *terminal.Terminal, dir, file string, s turns.ID, kept bool) {
 }
 
 // forkMiddle forks at half the depth, appends, rewinds and goes forward.
-func forkMiddle(ctx context.Context, c *api.Client, s *api.Session) (*api.Session, error) {
+func forkMiddle(ctx context.Context, c *client.Client, s *api.Session) (*api.Session, error) {
 	var at turns.ID
 	for t, err := range c.Path(ctx, s.ID, api.GetPath{}) {
 		if err != nil {
@@ -188,7 +189,7 @@ func forkMiddle(ctx context.Context, c *api.Client, s *api.Session) (*api.Sessio
 
 // copyOver exports the sessions into a second ledger; same says that every
 // session has the same last hash there.
-func copyOver(ctx context.Context, term *terminal.Terminal, c *api.Client, dir string, ids []turns.ID, fork *api.Session) (same bool, v *api.Verified, err error) {
+func copyOver(ctx context.Context, term *terminal.Terminal, c *client.Client, dir string, ids []turns.ID, fork *api.Session) (same bool, v *api.Verified, err error) {
 	to, stop, err := local.Start(ctx, term, dir+"/second")
 	if err != nil {
 		return false, nil, err
@@ -214,7 +215,7 @@ func copyOver(ctx context.Context, term *terminal.Terminal, c *api.Client, dir s
 }
 
 // CopyInto brings the records of an export into a ledger.
-func CopyInto(ctx context.Context, to *api.Client, records iter.Seq2[api.ExportRecord, error]) error {
+func CopyInto(ctx context.Context, to *client.Client, records iter.Seq2[api.ExportRecord, error]) error {
 	b := transcripts.Batches{Client: to, Report: new(transcripts.Report)}
 	for r, err := range records {
 		if err != nil {

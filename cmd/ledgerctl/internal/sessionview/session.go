@@ -18,6 +18,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/secrets"
 )
@@ -215,7 +216,7 @@ func versioned(n uint64) string {
 
 // PrintPolicy says on stderr where the name of a session's policy misleads: the
 // session keeps its version, and another ledger does not know the name.
-func PrintPolicy(ctx context.Context, term *terminal.Terminal, c *api.Client, s *api.Session) error {
+func PrintPolicy(ctx context.Context, term *terminal.Terminal, c *client.Client, s *api.Session) error {
 	p := s.Policy
 	if _, builtin := policy.Builtin(p.Name); builtin || p.Version == 0 {
 		return nil

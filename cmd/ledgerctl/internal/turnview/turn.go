@@ -12,6 +12,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -37,7 +38,7 @@ func ShowHeader(ctx context.Context, term *terminal.Terminal, p names.Place, why
 
 // ShowPart writes a part's content, from its blob if it is there: as it is, or as a
 // terminal can show it.
-func ShowPart(ctx context.Context, term *terminal.Terminal, c *api.Client, t *api.Turn, n int) error {
+func ShowPart(ctx context.Context, term *terminal.Terminal, c *client.Client, t *api.Turn, n int) error {
 	var parts []turns.Part
 	for _, m := range Messages(t) {
 		parts = append(parts, m.Parts...)

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -218,7 +219,7 @@ func text(id turns.ID, bytes int) []turns.Message {
 }
 
 // newSession opens a session with so many turns of 600 bytes.
-func newSession(ctx context.Context, c *api.Client, n int) (session turns.ID, ids []turns.ID, err error) {
+func newSession(ctx context.Context, c *client.Client, n int) (session turns.ID, ids []turns.ID, err error) {
 	s, err := c.Create(ctx, api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 4000}}})
 	if err != nil {
 		return session, nil, err

@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -140,7 +141,7 @@ const afterwards = 1200 * time.Millisecond
 type testOperation struct {
 	name string
 	// prepare returns the request, which says what it got, and the check after the restart.
-	prepare func(ctx context.Context, c *api.Client) (request func(context.Context, *api.Client) (string, error), check func(context.Context, *api.Client) error, err error)
+	prepare func(ctx context.Context, c *client.Client) (request func(context.Context, *client.Client) (string, error), check func(context.Context, *client.Client) error, err error)
 }
 
 type everyCallRun struct {
@@ -166,14 +167,14 @@ func (e *everyCallRun) start() {
 func (e *everyCallRun) restart() { e.t.Helper(); e.d.Kill(); e.start() }
 
 // connect returns a client whose calls end when the daemon is killed.
-func (e *everyCallRun) connect(ctx context.Context) (context.Context, *api.Client, func()) {
+func (e *everyCallRun) connect(ctx context.Context) (context.Context, *client.Client, func()) {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, startTime)
-	nc, err := api.Dial(e.d.URL, e.d.Agent, nats.MaxReconnects(0), nats.ClosedHandler(func(*nats.Conn) { cancel() }))
+	nc, err := client.Dial(e.d.URL, e.d.Agent, nats.MaxReconnects(0), nats.ClosedHandler(func(*nats.Conn) { cancel() }))
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	return ctx, api.NewClient(nc, "default", "main"), func() { nc.Close(); cancel() }
+	return ctx, client.New(nc, "default", "main"), func() { nc.Close(); cancel() }
 }
 
 type attempted struct {
@@ -233,19 +234,19 @@ func (e *everyCallRun) attempt(o testOperation, goal *target) (out attempted) {
 	if err := check(ctx, c); err != nil {
 		t.Errorf("%s: after a restart: %v", o.name, err)
 	}
-	all, err := api.Dial(e.d.URL, e.d.Operator)
+	all, err := client.Dial(e.d.URL, e.d.Operator)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer all.Close()
-	if v, err := api.NewClient(all, "default", api.Operator).Verify(ctx); err != nil || !v.OK || v.Duplicates > 0 {
+	if v, err := client.New(all, "default", api.Operator).Verify(ctx); err != nil || !v.OK || v.Duplicates > 0 {
 		t.Errorf("%s: verify: %+v, %v", o.name, v, err)
 	}
 	return out
 }
 
 // hasTurns says that the normal turns of a session are these.
-func hasTurns(ctx context.Context, c *api.Client, session turns.ID, want []turns.ID) error {
+func hasTurns(ctx context.Context, c *client.Client, session turns.ID, want []turns.ID) error {
 	var got []turns.ID
 	for x, err := range c.Turns(ctx, session, api.ListTurns{}) {
 		if err != nil {
@@ -262,35 +263,35 @@ func hasTurns(ctx context.Context, c *api.Client, session turns.ID, want []turns
 }
 
 type (
-	requester = func(context.Context, *api.Client) (string, error)
-	checker   = func(context.Context, *api.Client) error
+	requester = func(context.Context, *client.Client) (string, error)
+	checker   = func(context.Context, *client.Client) error
 )
 
 func operations(other *everyCallRun) []testOperation {
-	appendOf := func(bytes int) func(context.Context, *api.Client) (requester, checker, error) {
-		return func(ctx context.Context, c *api.Client) (requester, checker, error) {
+	appendOf := func(bytes int) func(context.Context, *client.Client) (requester, checker, error) {
+		return func(ctx context.Context, c *client.Client) (requester, checker, error) {
 			session, ids, err := newSession(ctx, c, 2)
 			r := api.AppendTurn{ID: api.NewID()}
 			r.Messages = text(r.ID, bytes)
-			return func(ctx context.Context, c *api.Client) (string, error) {
+			return func(ctx context.Context, c *client.Client) (string, error) {
 				a, err := c.Append(ctx, session, r)
 				if err != nil {
 					return "", err
 				}
 				return fmt.Sprint(a.ID, a.Depth, a.Hash, a.Position), nil
-			}, func(ctx context.Context, c *api.Client) error { return hasTurns(ctx, c, session, append(ids, r.ID)) }, err
+			}, func(ctx context.Context, c *client.Client) error { return hasTurns(ctx, c, session, append(ids, r.ID)) }, err
 		}
 	}
-	eventOf := func(bytes int) func(context.Context, *api.Client) (requester, checker, error) {
-		return func(context.Context, *api.Client) (requester, checker, error) {
+	eventOf := func(bytes int) func(context.Context, *client.Client) (requester, checker, error) {
+		return func(context.Context, *client.Client) (requester, checker, error) {
 			r := api.AppendEvent{ID: api.NewID(), Channel: "channel " + api.NewID().String(), Kind: "test", Body: turns.Raw(`"` + strings.Repeat("x", bytes) + `"`)}
-			return func(ctx context.Context, c *api.Client) (string, error) {
+			return func(ctx context.Context, c *client.Client) (string, error) {
 					a, err := c.AppendEvent(ctx, r)
 					if err != nil {
 						return "", err
 					}
 					return fmt.Sprint(a.ID, a.Index, a.Hash, a.Position), nil
-				}, func(ctx context.Context, c *api.Client) error {
+				}, func(ctx context.Context, c *client.Client) error {
 					got, err := c.Event(ctx, api.GetEvent{Channel: r.Channel, ID: r.ID})
 					if err == nil && (got.Index != 0 || string(got.Body) != string(r.Body)) {
 						err = fmt.Errorf("event %s is %d with a body of %d bytes", r.ID, got.Index, len(got.Body))
@@ -304,16 +305,16 @@ func operations(other *everyCallRun) []testOperation {
 		{"event with a blob", eventOf(700 << 10)},
 		{"append", appendOf(300)},
 		{"append with a blob", appendOf(700 << 10)},
-		{"create", func(context.Context, *api.Client) (requester, checker, error) {
+		{"create", func(context.Context, *client.Client) (requester, checker, error) {
 			label := "label of " + api.NewID().String()
 			r := api.CreateSession{ID: api.NewID(), SessionSettings: api.SessionSettings{Label: &label}}
-			return func(ctx context.Context, c *api.Client) (string, error) {
+			return func(ctx context.Context, c *client.Client) (string, error) {
 					s, err := c.Create(ctx, r)
 					if err != nil {
 						return "", err
 					}
 					return fmt.Sprint(s.ID, s.Hash, s.Position), nil
-				}, func(ctx context.Context, c *api.Client) error {
+				}, func(ctx context.Context, c *client.Client) error {
 					s, err := c.Resolve(ctx, label)
 					if err == nil && s.ID != r.ID {
 						err = fmt.Errorf("label %s is of session %s, want %s", label, s.ID, r.ID)
@@ -321,10 +322,10 @@ func operations(other *everyCallRun) []testOperation {
 					return err
 				}, nil
 		}},
-		{"compaction", func(ctx context.Context, c *api.Client) (requester, checker, error) {
+		{"compaction", func(ctx context.Context, c *client.Client) (requester, checker, error) {
 			session, ids, err := newSession(ctx, c, 8)
 			r := api.RunCompaction{ID: api.NewID(), Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":50}`)}}
-			return func(ctx context.Context, c *api.Client) (string, error) {
+			return func(ctx context.Context, c *client.Client) (string, error) {
 					run, err := c.Compact(ctx, session, r)
 					if err != nil {
 						return "", err
@@ -333,7 +334,7 @@ func operations(other *everyCallRun) []testOperation {
 						return "", fmt.Errorf("the state is %s", run.State)
 					}
 					return fmt.Sprint(run.Compaction.ID, run.Compaction.Hash), nil
-				}, func(ctx context.Context, c *api.Client) error {
+				}, func(ctx context.Context, c *client.Client) error {
 					s, err := c.Session(ctx, session)
 					if err == nil && s.Compactions != 1 {
 						err = fmt.Errorf("session %s has %d compactions, want 1", session, s.Compactions)
@@ -341,19 +342,19 @@ func operations(other *everyCallRun) []testOperation {
 					return errors.Join(err, hasTurns(ctx, c, session, ids))
 				}, err
 		}},
-		{"fork", func(ctx context.Context, c *api.Client) (requester, checker, error) {
+		{"fork", func(ctx context.Context, c *client.Client) (requester, checker, error) {
 			session, ids, err := newSession(ctx, c, 3)
 			if err != nil {
 				return nil, nil, err
 			}
 			r := api.CreateFork{ID: api.NewID(), Turn: ids[1]}
-			return func(ctx context.Context, c *api.Client) (string, error) {
+			return func(ctx context.Context, c *client.Client) (string, error) {
 					s, err := c.Fork(ctx, session, r)
 					if err != nil {
 						return "", err
 					}
 					return fmt.Sprint(s.ID, s.Hash, s.Head), nil
-				}, func(ctx context.Context, c *api.Client) error {
+				}, func(ctx context.Context, c *client.Client) error {
 					tree, err := c.Tree(ctx, session)
 					if err == nil && len(tree.Sessions) != 2 {
 						err = fmt.Errorf("the tree of %s has %d sessions, want 2", session, len(tree.Sessions))
@@ -361,7 +362,7 @@ func operations(other *everyCallRun) []testOperation {
 					return errors.Join(err, hasTurns(ctx, c, r.ID, ids[:2]), hasTurns(ctx, c, session, ids))
 				}, nil
 		}},
-		{"import", func(ctx context.Context, _ *api.Client) (requester, checker, error) {
+		{"import", func(ctx context.Context, _ *client.Client) (requester, checker, error) {
 			ctx, from, end := other.connect(ctx)
 			defer end()
 			session, ids, err := newSession(ctx, from, 2)
@@ -373,19 +374,19 @@ func operations(other *everyCallRun) []testOperation {
 				return nil, nil, err
 			}
 			ids = append(ids, id)
-			all, err := api.Dial(other.d.URL, other.d.Operator) // an export hands out keys
+			all, err := client.Dial(other.d.URL, other.d.Operator) // an export hands out keys
 			if err != nil {
 				return nil, nil, err
 			}
 			defer all.Close()
-			records, events, err := exported(ctx, api.NewClient(all, "default", "main"), session)
-			return func(ctx context.Context, c *api.Client) (string, error) {
+			records, events, err := exported(ctx, client.New(all, "default", "main"), session)
+			return func(ctx context.Context, c *client.Client) (string, error) {
 					got, err := c.Import(ctx, records)
 					if err != nil {
 						return "", err
 					}
 					return fmt.Sprint(got.Stored + got.Existing), nil
-				}, func(ctx context.Context, c *api.Client) error {
+				}, func(ctx context.Context, c *client.Client) error {
 					if err := hasTurns(ctx, c, session, ids); err != nil {
 						return err
 					}
@@ -405,7 +406,7 @@ func operations(other *everyCallRun) []testOperation {
 }
 
 // exported reads the export of a session, and the hashes of its events.
-func exported(ctx context.Context, c *api.Client, session turns.ID) (records []api.ExportRecord, events []turns.Hash, err error) {
+func exported(ctx context.Context, c *client.Client, session turns.ID) (records []api.ExportRecord, events []turns.Hash, err error) {
 	for r, err := range c.Export(ctx, session) {
 		if err != nil {
 			return nil, nil, err

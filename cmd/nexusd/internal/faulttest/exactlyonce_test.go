@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -127,13 +128,13 @@ func (w *writers) run(t *testing.T, faults int, fault func(i int)) {
 	defer cancel()
 	var group sync.WaitGroup
 	for i := range connections {
-		nc, err := api.Dial(w.proxy.url(), w.credentials, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0),
+		nc, err := client.Dial(w.proxy.url(), w.credentials, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0),
 			nats.IgnoreDiscoveredServers(), nats.RetryOnFailedConnect(true), nats.Timeout(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		c := api.NewClient(nc, "default", "main")
+		c := client.New(nc, "default", "main")
 		for j := range perConnection {
 			group.Go(func() { w.write(ctx, t, c, i*perConnection+j) })
 		}
@@ -153,7 +154,7 @@ func (w *writers) run(t *testing.T, faults int, fault func(i int)) {
 	<-ended
 }
 
-func (w *writers) write(ctx context.Context, t *testing.T, c *api.Client, i int) {
+func (w *writers) write(ctx context.Context, t *testing.T, c *client.Client, i int) {
 	session := w.sessions[i]
 	if _, err := answer(ctx, &w.calls, func(ctx context.Context) (*api.Session, error) {
 		return c.Create(ctx, api.CreateSession{ID: session})
@@ -182,12 +183,12 @@ func (w *writers) check(t *testing.T, url, agent, operator string) {
 	if t.Failed() {
 		return
 	}
-	nc, err := api.Dial(url, agent)
+	nc, err := client.Dial(url, agent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	c := api.NewClient(nc, "default", "main").Within(startTime)
+	c := client.New(nc, "default", "main").Within(startTime)
 	stored := 0
 	for i, session := range w.sessions {
 		at := 0
@@ -208,12 +209,12 @@ func (w *writers) check(t *testing.T, url, agent, operator string) {
 	if stored != w.n {
 		t.Errorf("%d turns are stored, want %d", stored, w.n)
 	}
-	all, err := api.Dial(url, operator)
+	all, err := client.Dial(url, operator)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer all.Close()
-	v, err := api.NewClient(all, "default", api.Operator).Verify(t.Context())
+	v, err := client.New(all, "default", api.Operator).Verify(t.Context())
 	if err != nil || !v.OK || v.Turns != uint64(w.n) {
 		t.Errorf("verify: %+v, %v; want %d turns", v, err, w.n)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -214,15 +215,15 @@ type sharedSession struct {
 
 func (r *recorder) now() int64 { return int64(time.Since(r.began)) }
 
-func (r *recorder) dial(t *testing.T, credentials string) (*nats.Conn, *api.Client) {
+func (r *recorder) dial(t *testing.T, credentials string) (*nats.Conn, *client.Client) {
 	t.Helper()
-	nc, err := api.Dial(r.url, credentials, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true),
+	nc, err := client.Dial(r.url, credentials, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true),
 		nats.PingInterval(500*time.Millisecond), nats.MaxPingsOutstanding(2), nats.Timeout(time.Second))
 	if err != nil {
 		t.Error(err)
 		return nil, nil
 	}
-	return nc, api.NewClient(nc, "default", "main")
+	return nc, client.New(nc, "default", "main")
 }
 
 // Each session gets so many operations from so many clients at once, then the next one begins.
@@ -230,7 +231,7 @@ func (r *recorder) dial(t *testing.T, credentials string) (*nats.Conn, *api.Clie
 const clientsOfSession, operationsOfClient = 4, 9
 
 func (r *recorder) work(ctx context.Context, t *testing.T, rng *rand.Rand) {
-	var clients []*api.Client
+	var clients []*client.Client
 	for range clientsOfSession {
 		nc, c := r.dial(t, r.agent)
 		if nc == nil {
@@ -273,7 +274,7 @@ const callTimeout, longOperation = 4 * time.Second, 15 * time.Second
 
 // operate does one random operation and records what came of it. What is under way when the run
 // ends is waited for.
-func (s *sharedSession) operate(t *testing.T, c *api.Client, client int, rng *rand.Rand) {
+func (s *sharedSession) operate(t *testing.T, c *client.Client, client int, rng *rand.Rand) {
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
 	s.mu.Lock()
@@ -373,7 +374,7 @@ func (s *sharedSession) record(client int, call int64, op operation, a answered)
 }
 
 // call sends the request of op, a move under id. Its error is an answer that the contract does not have here.
-func (s *sharedSession) call(ctx context.Context, t *testing.T, c *api.Client, op operation, id turns.ID) (answered, *api.Session, error) {
+func (s *sharedSession) call(ctx context.Context, t *testing.T, c *client.Client, op operation, id turns.ID) (answered, *api.Session, error) {
 	s.mu.Lock()
 	turn, other := s.ids[op.turn], s.ids[op.other]
 	s.mu.Unlock()
@@ -461,7 +462,7 @@ func (s *sharedSession) sessionOf(got *api.Session) (answered, error) {
 }
 
 // newest lists the newest turns of the head's path.
-func (s *sharedSession) newest(ctx context.Context, c *api.Client) (string, error) {
+func (s *sharedSession) newest(ctx context.Context, c *client.Client) (string, error) {
 	var out []byte
 	for x, err := range c.Turns(ctx, s.id, api.ListTurns{Order: "desc", Page: api.Page{Limit: listLimit}}) {
 		if err != nil {
@@ -479,7 +480,7 @@ func (s *sharedSession) newest(ctx context.Context, c *api.Client) (string, erro
 }
 
 // list records a list of the newest turns.
-func (s *sharedSession) list(ctx context.Context, c *api.Client) error {
+func (s *sharedSession) list(ctx context.Context, c *client.Client) error {
 	call := s.r.now()
 	got, err := s.newest(ctx, c)
 	if err == nil {
@@ -491,7 +492,7 @@ func (s *sharedSession) list(ctx context.Context, c *api.Client) error {
 // staleList reads with stale_ok: the head's path, or the path of an acknowledged turn as of the
 // position of its ack or later. The list is one path: each turn is the parent of the one before
 // it, at the depth below, and was sent. The acknowledged turn is there.
-func (s *sharedSession) staleList(ctx context.Context, t *testing.T, c *api.Client, rng *rand.Rand) {
+func (s *sharedSession) staleList(ctx context.Context, t *testing.T, c *client.Client, rng *rand.Rand) {
 	r := api.ListTurns{Order: "desc", Page: api.Page{Limit: listLimit}, Read: api.Read{StaleOK: true}}
 	s.mu.Lock()
 	if n := len(s.acks); n > 0 && rng.IntN(2) == 0 {

@@ -20,6 +20,7 @@ import (
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
 	"nexus/turns"
 )
@@ -68,7 +69,7 @@ func (l *ackLog) write(ctx context.Context, url string) {
 		return
 	}
 	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	c := client.New(nc, "default", "main")
 	var session turns.ID
 	for ctx.Err() == nil {
 		if session.IsZero() {
@@ -242,7 +243,7 @@ func oldCopy(t *testing.T, run int) {
 	}
 	sound := 0
 	for range 6 {
-		if v, err := api.NewClient(nc, "default", api.Operator).Verify(t.Context()); err != nil {
+		if v, err := client.New(nc, "default", api.Operator).Verify(t.Context()); err != nil {
 			t.Errorf("verify: %v", err)
 		} else if v.OK {
 			sound++

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -51,12 +52,12 @@ func TestSoak(t *testing.T) {
 	t.Cleanup(d.Kill)
 	w := make([]*soakWorker, soakWorkers)
 	for i := range w {
-		nc, err := api.Dial(d.URL, d.Agent)
+		nc, err := client.Dial(d.URL, d.Agent)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		w[i] = &soakWorker{c: api.NewClient(nc, "default", fmt.Sprint("agent-", i%soakAgents)).Within(time.Minute)}
+		w[i] = &soakWorker{c: client.New(nc, "default", fmt.Sprint("agent-", i%soakAgents)).Within(time.Minute)}
 	}
 	var done atomic.Int64 // operations
 	var times soakTimes
@@ -182,17 +183,17 @@ func median(samples []soakSample, of func(soakSample) float64) float64 {
 }
 
 func verifyAll(ctx context.Context, d *Nexusd) (*api.Verified, error) {
-	nc, err := api.Dial(d.URL, d.Operator)
+	nc, err := client.Dial(d.URL, d.Operator)
 	if err != nil {
 		return nil, err
 	}
 	defer nc.Close()
-	return api.NewClient(nc, "default", api.Operator).Verify(ctx)
+	return client.New(nc, "default", api.Operator).Verify(ctx)
 }
 
 // soakWorker is one worker: its session, and what it did.
 type soakWorker struct {
-	c       *api.Client
+	c       *client.Client
 	session turns.ID
 	head    turns.ID
 	n       int

@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"context"
@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"nexus/ledger/api"
 )
 
 // Waiting says why a call is still without its answer.
 type Waiting struct {
-	Why   *Error    // the answer to the newest try, or what keeps one from coming
-	Until time.Time // when the call gives up; zero: only when it has its answer
+	Why   *api.Error // the answer to the newest try, or what keeps one from coming
+	Until time.Time  // when the call gives up; zero: only when it has its answer
 }
 
 // OnWaiting returns a client that calls f once in a call that is tried again or can't
@@ -28,7 +30,7 @@ const look = time.Second
 
 // report calls c's f, if there is one, for a call that began now and whose newest
 // failure is in failed. The call ends with stop.
-func (c *Client) report(ctx context.Context, failed *atomic.Pointer[Error]) (stop func()) {
+func (c *Client) report(ctx context.Context, failed *atomic.Pointer[api.Error]) (stop func()) {
 	if c.waiting == nil {
 		return func() {}
 	}
@@ -55,9 +57,9 @@ func (c *Client) report(ctx context.Context, failed *atomic.Pointer[Error]) (sto
 }
 
 // reason is why a call has no answer; nil if it is only being worked on.
-func (l *link) reason(failed *atomic.Pointer[Error]) *Error {
+func (l *link) reason(failed *atomic.Pointer[api.Error]) *api.Error {
 	if l.nc.Status() == nats.RECONNECTING {
-		return Errorf(Unavailable, nil, "the connection to the NATS server is lost")
+		return api.Errorf(api.Unavailable, nil, "the connection to the NATS server is lost")
 	}
 	return failed.Load()
 }

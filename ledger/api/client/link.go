@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/ledger/api"
 	"nexus/turns"
 )
 
@@ -49,7 +50,7 @@ type sentTry struct {
 // answer is a reply to a try, or why there is none.
 type answer struct {
 	msg *nats.Msg
-	err *Error
+	err *api.Error
 	try int // what it answers, if there is a msg
 }
 
@@ -117,7 +118,7 @@ func (l *link) refused(err error) {
 	if strings.EqualFold(m[1], "publish") {
 		for _, p := range l.calls {
 			if p.subject == m[2] {
-				p.answer(answer{err: Errorf(Denied, nil, "the NATS server denies this connection to publish on %s", m[2])})
+				p.answer(answer{err: api.Errorf(api.Denied, nil, "the NATS server denies this connection to publish on %s", m[2])})
 			}
 		}
 		return
@@ -127,19 +128,19 @@ func (l *link) refused(err error) {
 	}
 	l.inbox = "" // the next try asks for another; it may be allowed by then
 	for _, p := range l.calls {
-		p.answer(answer{err: Errorf(Indeterminate, nil, "the NATS server denies this connection its inbox %s: the answer can't come", m[2])})
+		p.answer(answer{err: api.Errorf(api.Indeterminate, nil, "the NATS server denies this connection its inbox %s: the answer can't come", m[2])})
 	}
 }
 
 // open is the inbox. It subscribes to it, if need be, and waits until the server
 // has accepted that: a request that goes out before could be carried out and
 // never answered.
-func (l *link) open(ctx context.Context) (string, *Error) {
+func (l *link) open(ctx context.Context) (string, *api.Error) {
 	select {
 	case l.opening <- struct{}{}:
 		defer func() { <-l.opening }()
 	case <-ctx.Done():
-		return "", Errorf(Unavailable, nil, "not sent: the connection was not ready in time")
+		return "", api.Errorf(api.Unavailable, nil, "not sent: the connection was not ready in time")
 	}
 	l.mu.Lock()
 	subject := l.inbox
@@ -150,7 +151,7 @@ func (l *link) open(ctx context.Context) (string, *Error) {
 	subject = l.nc.NewInbox() + ".*"
 	sub, err := l.nc.Subscribe(subject, l.received)
 	if err != nil {
-		return "", Errorf(Unavailable, nil, "not sent: %s", plain(err))
+		return "", api.Errorf(api.Unavailable, nil, "not sent: %s", plain(err))
 	}
 	sub.SetClosedHandler(func(string) {
 		if l.nc.IsClosed() || l.nc.IsDraining() {
@@ -163,11 +164,11 @@ func (l *link) open(ctx context.Context) (string, *Error) {
 	defer l.mu.Unlock()
 	if l.denied == subject || (errors.Is(refusal, nats.ErrPermissionViolation) && strings.Contains(refusal.Error(), subject)) {
 		_ = sub.Unsubscribe() // the server does not have it
-		return "", Errorf(Denied, nil, "the NATS server denies this connection to subscribe to its inbox %s", subject)
+		return "", api.Errorf(api.Denied, nil, "the NATS server denies this connection to subscribe to its inbox %s", subject)
 	}
 	if err != nil {
 		_ = sub.Unsubscribe() // another try makes another
-		return "", Errorf(Unavailable, nil, "not sent: %s", plain(err))
+		return "", api.Errorf(api.Unavailable, nil, "not sent: %s", plain(err))
 	}
 	l.inbox = subject
 	return subject, nil
@@ -178,7 +179,7 @@ func (l *link) open(ctx context.Context) (string, *Error) {
 //
 // A try that is shorter than the daemon's own limit says so to the daemon, which then
 // does not carry it out later.
-func (l *link) try(ctx context.Context, p *pending, b []byte, wait time.Duration) (m *nats.Msg, sent bool, _ *Error) {
+func (l *link) try(ctx context.Context, p *pending, b []byte, wait time.Duration) (m *nats.Msg, sent bool, _ *api.Error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	select {
@@ -188,10 +189,10 @@ func (l *link) try(ctx context.Context, p *pending, b []byte, wait time.Duration
 	default:
 	}
 	if ctx.Err() != nil {
-		return nil, false, Errorf(Unavailable, nil, "not sent: %s", ctx.Err())
+		return nil, false, api.Errorf(api.Unavailable, nil, "not sent: %s", ctx.Err())
 	}
 	if l.nc.IsClosed() {
-		return nil, false, Errorf(Unavailable, nil, "not sent: the connection is closed")
+		return nil, false, api.Errorf(api.Unavailable, nil, "not sent: the connection is closed")
 	}
 	inbox, denied := l.open(ctx)
 	if denied != nil {
@@ -208,24 +209,24 @@ func (l *link) try(ctx context.Context, p *pending, b []byte, wait time.Duration
 	switch err := l.nc.PublishMsg(m); {
 	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining), errors.Is(err, nats.ErrReconnectBufExceeded):
 		p.tries[number].answered = true
-		return nil, false, Errorf(Unavailable, nil, "not sent: %s", plain(err))
+		return nil, false, api.Errorf(api.Unavailable, nil, "not sent: %s", plain(err))
 	case errors.Is(err, nats.ErrMaxPayload):
 		p.tries[number].answered = true
-		return nil, false, Errorf(TooLarge, nil, "the request has %d bytes: %s", len(b), plain(err))
+		return nil, false, api.Errorf(api.TooLarge, nil, "the request has %d bytes: %s", len(b), plain(err))
 	case errors.Is(err, nats.ErrBadSubject):
 		p.tries[number].answered = true
-		return nil, false, Errorf(Malformed, nil, "no subject: %s", p.subject)
+		return nil, false, api.Errorf(api.Malformed, nil, "no subject: %s", p.subject)
 	case err != nil:
-		return nil, true, Errorf(Indeterminate, nil, "the request may have been sent: %s", plain(err))
+		return nil, true, api.Errorf(api.Indeterminate, nil, "the request may have been sent: %s", plain(err))
 	}
 	select {
 	case a := <-p.answers:
 		p.answered(a)
-		return a.msg, a.err == nil || a.err.Code != Denied, a.err
+		return a.msg, a.err == nil || a.err.Code != api.Denied, a.err
 	case <-l.closed:
-		return nil, true, Errorf(Indeterminate, nil, "the connection closed before the answer; the request may have been carried out")
+		return nil, true, api.Errorf(api.Indeterminate, nil, "the connection closed before the answer; the request may have been carried out")
 	case <-ctx.Done():
-		return nil, true, Errorf(Indeterminate, nil, "no answer in time; the request may have been carried out")
+		return nil, true, api.Errorf(api.Indeterminate, nil, "no answer in time; the request may have been carried out")
 	}
 }
 
@@ -248,9 +249,9 @@ const (
 // daemon may still be at it. A refused publish was not sent.
 func (p *pending) answered(a answer) {
 	switch {
-	case a.msg == nil && a.err != nil && a.err.Code == Denied && len(p.tries) > 0:
+	case a.msg == nil && a.err != nil && a.err.Code == api.Denied && len(p.tries) > 0:
 		p.tries[len(p.tries)-1].answered = true
-	case a.msg != nil && a.try < len(p.tries) && a.msg.Header.Get("Nats-Service-Error-Code") != string(Indeterminate):
+	case a.msg != nil && a.try < len(p.tries) && a.msg.Header.Get("Nats-Service-Error-Code") != string(api.Indeterminate):
 		p.tries[a.try].answered = true
 	}
 }

@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
+
+	"nexus/ledger/api"
 )
 
 // Dial connects to the URL address with the credentials in a file: the seed of an NKey, or the
@@ -25,7 +27,7 @@ func Dial(address, credentials string, opts ...nats.Option) (*nats.Conn, error) 
 	}
 	nc, err := nats.Connect(address, opts...)
 	if bad := (*url.Error)(nil); errors.As(err, &bad) { // it quotes the URL, which may hold a password
-		return nil, Errorf(Malformed, nil, "the URL of the server can't be read; it has the form nats://host:port")
+		return nil, api.Errorf(api.Malformed, nil, "the URL of the server can't be read; it has the form nats://host:port")
 	}
 	return nc, explainTLS(err)
 }
@@ -33,7 +35,7 @@ func Dial(address, credentials string, opts ...nats.Option) (*nats.Conn, error) 
 // CredentialsOption returns the option of a connection for a file of credentials.
 func CredentialsOption(file string) (nats.Option, error) {
 	if _, err := nkeys.FromSeed([]byte(file)); err == nil {
-		return nil, Errorf(Malformed, nil, "credentials: that is a seed itself; name a file that holds it")
+		return nil, api.Errorf(api.Malformed, nil, "credentials: that is a seed itself; name a file that holds it")
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -44,7 +46,7 @@ func CredentialsOption(file string) (nats.Option, error) {
 	}
 	seed, err := nats.NkeyOptionFromSeed(file)
 	if err != nil {
-		return nil, Errorf(Malformed, nil, "credentials: %s holds no seed of an NKey", file) // the cause may quote it
+		return nil, api.Errorf(api.Malformed, nil, "credentials: %s holds no seed of an NKey", file) // the cause may quote it
 	}
 	return seed, nil
 }

@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 
+	"nexus/ledger/api"
 	"nexus/turns"
 )
 
@@ -31,15 +32,15 @@ func chunkSize(limit int64) int {
 // Malformed for no content.
 func (c *Client) PutContent(ctx context.Context, session turns.ID, content []byte, inPieces bool) (*turns.BlobRef, error) {
 	if len(content) == 0 {
-		return nil, Errorf(Malformed, nil, "no content: a part holds that itself")
+		return nil, api.Errorf(api.Malformed, nil, "no content: a part holds that itself")
 	}
 	if len(content) > turns.MaxPart {
-		return nil, Errorf(TooLarge, map[string]any{"limit": turns.MaxPart}, "a part of %d bytes; the limit is %d", len(content), turns.MaxPart)
+		return nil, api.Errorf(api.TooLarge, map[string]any{"limit": turns.MaxPart}, "a part of %d bytes; the limit is %d", len(content), turns.MaxPart)
 	}
 	inPieces = inPieces || len(content) > turns.MaxWhole
 	chunk := chunkSize(c.Conn().MaxPayload())
 	var pieces []turns.Hash
-	var info *BlobInfo
+	var info *api.BlobInfo
 	var err error
 	for piece := range slices.Chunk(content, turns.MaxPiece) {
 		if info, err = c.putPiece(ctx, session, piece, chunk); err != nil {
@@ -48,7 +49,7 @@ func (c *Client) PutContent(ctx context.Context, session turns.ID, content []byt
 		pieces = append(pieces, info.Digest)
 	}
 	if inPieces || len(pieces) > 1 {
-		if info, err = c.PutBlob(ctx, PutBlob{Session: session, Pieces: pieces, InPieces: inPieces}); err != nil {
+		if info, err = c.PutBlob(ctx, api.PutBlob{Session: session, Pieces: pieces, InPieces: inPieces}); err != nil {
 			return nil, err
 		}
 	}
@@ -57,16 +58,16 @@ func (c *Client) PutContent(ctx context.Context, session turns.ID, content []byt
 
 // putPiece stores a piece, in chunks that are joined where a message has no room for
 // all of it.
-func (c *Client) putPiece(ctx context.Context, session turns.ID, piece []byte, chunk int) (info *BlobInfo, err error) {
+func (c *Client) putPiece(ctx context.Context, session turns.ID, piece []byte, chunk int) (info *api.BlobInfo, err error) {
 	var chunks []turns.Hash
 	for part := range slices.Chunk(piece, chunk) {
-		if info, err = c.PutBlob(ctx, PutBlob{Session: session, Data: part}); err != nil {
+		if info, err = c.PutBlob(ctx, api.PutBlob{Session: session, Data: part}); err != nil {
 			return nil, err
 		}
 		chunks = append(chunks, info.Digest)
 	}
 	if len(chunks) > 1 {
-		return c.PutBlob(ctx, PutBlob{Session: session, Pieces: chunks})
+		return c.PutBlob(ctx, api.PutBlob{Session: session, Pieces: chunks})
 	}
 	return info, nil
 }
@@ -80,8 +81,8 @@ func (c *Client) ReadContent(ctx context.Context, session turns.ID, ref *turns.B
 	}
 	size := uint64(0)
 	for _, d := range digests {
-		for r := (GetBlob{Session: session, Digest: d}); ; {
-			page, err := read[BlobData](ctx, c, "blob.get", turns.ID{}, &r)
+		for r := (api.GetBlob{Session: session, Digest: d}); ; {
+			page, err := read[api.BlobData](ctx, c, "blob.get", turns.ID{}, &r)
 			if err != nil {
 				return err
 			}
@@ -95,7 +96,7 @@ func (c *Client) ReadContent(ctx context.Context, session turns.ID, ref *turns.B
 		}
 	}
 	if size != ref.Size {
-		return Errorf(Corrupt, nil, "content %s has %d bytes, its ref says %d", ref.Digest, size, ref.Size)
+		return api.Errorf(api.Corrupt, nil, "content %s has %d bytes, its ref says %d", ref.Digest, size, ref.Size)
 	}
 	return nil
 }
@@ -149,7 +150,7 @@ func (c *Client) moveParts(ctx context.Context, session turns.ID, ms []turns.Mes
 		}
 		inPieces := len(x.content) > room
 		if inPieces && whole {
-			return nil, Errorf(TooLarge, map[string]any{"limit": turns.MaxWhole}, "the large parts have more than %d bytes together", turns.MaxWhole)
+			return nil, api.Errorf(api.TooLarge, map[string]any{"limit": turns.MaxWhole}, "the large parts have more than %d bytes together", turns.MaxWhole)
 		}
 		ref, err := c.PutContent(ctx, session, x.content, inPieces)
 		if err != nil {
@@ -186,7 +187,7 @@ func contentBytes(p *turns.Part) int64 {
 
 // fitAppend stores the largest parts of r, a request of size bytes, with blob.put, so that
 // it becomes as small as a message.
-func (c *Client) fitAppend(ctx context.Context, session turns.ID, r *AppendTurn, size int64) error {
+func (c *Client) fitAppend(ctx context.Context, session turns.ID, r *api.AppendTurn, size int64) error {
 	ms := r.Messages
 	if r.Response != nil {
 		ms = append(slices.Clip(ms), *r.Response)
@@ -212,11 +213,11 @@ func writeFitting[Rep any](ctx context.Context, c *Client, verb string, session,
 		}
 	}
 	rep, err := call[Rep](ctx, c, verb, session, id, request)
-	var refused *Error
-	if !errors.As(err, &refused) || refused.oversize == 0 {
+	var refused *api.Error
+	if !errors.As(err, &refused) || refused.Oversize == 0 {
 		return rep, err
 	}
-	if err := fit(refused.oversize); err != nil {
+	if err := fit(refused.Oversize); err != nil {
 		return nil, err
 	}
 	return call[Rep](ctx, c, verb, session, id, request)

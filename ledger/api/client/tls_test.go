@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"crypto/ecdsa"
@@ -20,6 +20,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"nexus/ledger/api"
 )
 
 // certificate makes a certificate that signed itself, for a host, valid for an hour from
@@ -108,8 +110,8 @@ func TestFileWithoutCertificatesIsMalformed(t *testing.T) {
 	if err := os.WriteFile(file, []byte("-----BEGIN PRIVATE KEY-----\nsecret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var typed *Error
-	if _, err := TrustOption(file); !errors.As(err, &typed) || typed.Code != Malformed || strings.Contains(err.Error(), "secret") {
+	var typed *api.Error
+	if _, err := TrustOption(file); !errors.As(err, &typed) || typed.Code != api.Malformed || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v, want malformed", err)
 	}
 	if _, err := TrustOption(file + "x"); !errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,4 @@
-package api_test
+package client_test
 
 import (
 	"testing"
@@ -7,23 +7,24 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 )
 
 // said collects what a client reports, and when.
 type said struct {
-	waiting api.Waiting
+	waiting client.Waiting
 	at      time.Time
 }
 
-func reporting(c *api.Client, got *[]said) *api.Client {
-	return c.OnWaiting(2*time.Second, func(w api.Waiting) { *got = append(*got, said{w, time.Now()}) })
+func reporting(c *client.Client, got *[]said) *client.Client {
+	return c.OnWaiting(2*time.Second, func(w client.Waiting) { *got = append(*got, said{w, time.Now()}) })
 }
 
 // A call that is tried again says why and until when, once, and not before it is
 // worth a word.
 func TestCallThatIsTriedAgainIsReportedOnce(t *testing.T) {
 	var got []said
-	inWorld(t, []reply{fails(api.Busy, "")}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{fails(api.Busy, "")}, func(w *world, c *client.Client) {
 		began := time.Now()
 		_, err := reporting(c, &got).Session(within(w.t, time.Minute), session)
 		if err == nil {
@@ -37,7 +38,7 @@ func TestCallThatIsTriedAgainIsReportedOnce(t *testing.T) {
 
 func TestCallOverALostConnectionIsReported(t *testing.T) {
 	var got []said
-	inWorld(t, []reply{silence}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{silence}, func(w *world, c *client.Client) {
 		w.server.Shutdown()
 		began := time.Now()
 		if _, err := reporting(c, &got).Within(45*time.Second).Session(w.t.Context(), session); err == nil {
@@ -59,7 +60,7 @@ func TestCallThatTakesLongIsNotReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []said
-			inWorld(t, script, func(w *world, c *api.Client) {
+			inWorld(t, script, func(w *world, c *client.Client) {
 				if s, err := reporting(c, &got).Session(within(w.t, time.Minute), session); err != nil || s.Label != "x" {
 					w.t.Fatalf("%+v, %v", s, err)
 				}

@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 
+	"nexus/ledger/api"
 	"nexus/turns"
 )
 
@@ -25,11 +26,7 @@ const (
 )
 
 // waiter is a request that waits for a model as long as its caller says.
-type waiter interface{ wait() time.Duration }
-
-func (r *GetContext) wait() time.Duration    { return time.Duration(r.WaitMS) * time.Millisecond }
-func (r *Overflow) wait() time.Duration      { return time.Duration(r.WaitMS) * time.Millisecond }
-func (r *RunCompaction) wait() time.Duration { return time.Duration(r.WaitMS) * time.Millisecond }
+type waiter interface{ Wait() time.Duration }
 
 // write is [read] of a call that is stored under *id, which value points into. A
 // call without an id gets one here, so that all of its tries are one.
@@ -40,7 +37,7 @@ func write[Rep any](ctx context.Context, c *Client, verb string, session turns.I
 
 func ensure(id *turns.ID) {
 	if id.IsZero() {
-		*id = NewID()
+		*id = api.NewID()
 	}
 }
 
@@ -59,8 +56,8 @@ func call[Rep any](ctx context.Context, c *Client, verb string, session, id turn
 		return nil, err
 	}
 	if limit := c.Conn().MaxPayload(); limit > 0 && int64(len(b)) > limit {
-		refused := Errorf(TooLarge, map[string]any{"limit": limit}, "the request has %d bytes, a message may have %d", len(b), limit)
-		refused.oversize = int64(len(b))
+		refused := api.Errorf(api.TooLarge, map[string]any{"limit": limit}, "the request has %d bytes, a message may have %d", len(b), limit)
+		refused.Oversize = int64(len(b))
 		return nil, refused
 	}
 	subject := fmt.Sprintf("nexus.v1.%s.%s.%s", c.tenant, c.agent, verb)
@@ -77,9 +74,9 @@ func call[Rep any](ctx context.Context, c *Client, verb string, session, id turn
 		defer cancel()
 	}
 	if w, ok := value.(waiter); ok {
-		wait = w.wait()
+		wait = w.Wait()
 	}
-	var failed atomic.Pointer[Error]
+	var failed atomic.Pointer[api.Error]
 	defer c.report(ctx, &failed)()
 	m, err := c.link.send(ctx, subject, id, b, c.limit, &failed, func() time.Duration { return tryTime(ctx, most, wait) })
 	if err != nil {
@@ -93,7 +90,7 @@ func call[Rep any](ctx context.Context, c *Client, verb string, session, id turn
 		var r struct {
 			Stale bool `json:"stale"`
 		}
-		if err := unmarshalLenient(m.Data, &r); err == nil && r.Stale {
+		if err := api.UnmarshalLenient(m.Data, &r); err == nil && r.Stale {
 			c.stale()
 		}
 	}
@@ -102,10 +99,10 @@ func call[Rep any](ctx context.Context, c *Client, verb string, session, id turn
 
 // decodeReply reads a reply. out may keep b.
 func decodeReply(b []byte, out any) error {
-	if cx, ok := out.(*Context); ok {
-		return decodeContext(b, cx)
+	if cx, ok := out.(*api.Context); ok {
+		return api.DecodeContext(b, cx)
 	}
-	return unmarshalLenient(b, out)
+	return api.UnmarshalLenient(b, out)
 }
 
 // send tries until there is an answer that another try would not change, or ctx ends. A
@@ -115,7 +112,7 @@ func decodeReply(b []byte, out any) error {
 // was paused with one may still carry it out, when what the refusal was about is over. So
 // send asks once more when no such try can be carried out any more. If ctx ends before, the
 // outcome is indeterminate.
-func (l *link) send(ctx context.Context, subject string, id turns.ID, b []byte, refused time.Duration, failed *atomic.Pointer[Error], tryTime func() time.Duration) (*nats.Msg, error) {
+func (l *link) send(ctx context.Context, subject string, id turns.ID, b []byte, refused time.Duration, failed *atomic.Pointer[api.Error], tryTime func() time.Duration) (*nats.Msg, error) {
 	p := l.begin(subject)
 	defer l.end(p)
 	var open undecided // by this call and earlier ones
@@ -124,8 +121,8 @@ func (l *link) send(ctx context.Context, subject string, id turns.ID, b []byte, 
 		defer func() { l.setOpen(id, open) }()
 	}
 	began := time.Now()
-	var last *Error // why there is no answer yet
-	undecided := "" // why nobody knows whether a try was carried out; "": none was
+	var last *api.Error // why there is no answer yet
+	undecided := ""     // why nobody knows whether a try was carried out; "": none was
 	if open.isOpen() {
 		undecided = "an earlier call with this id has no answer; the request may have been carried out"
 	}
@@ -142,15 +139,15 @@ func (l *link) send(ctx context.Context, subject string, id turns.ID, b []byte, 
 		if err == nil {
 			return m, nil
 		}
-		again := err.Code == Busy || err.Code == Unavailable || err.Code == Indeterminate
+		again := err.Code == api.Busy || err.Code == api.Unavailable || err.Code == api.Indeterminate
 		failed.Store(err)
-		if err.Code == Indeterminate {
+		if err.Code == api.Indeterminate {
 			undecided = err.Message
 		}
 		if last = err; undecided != "" && (again || !sent) { // a refusal of this try says nothing about those before
-			last = Errorf(Indeterminate, nil, "%s", undecided)
+			last = api.Errorf(api.Indeterminate, nil, "%s", undecided)
 		}
-		tired := sent && err.Code == Unavailable && refused > 0 && time.Since(began) > refused
+		tired := sent && err.Code == api.Unavailable && refused > 0 && time.Since(began) > refused
 		if until := p.openUntil(); until.After(open.until) {
 			open.until = until
 		}
@@ -174,15 +171,15 @@ func (l *link) send(ctx context.Context, subject string, id turns.ID, b []byte, 
 	case err == nil:
 		open.until = time.Time{} // settled
 		return m, nil
-	case ended != nil && (last.Code == Busy || last.Code == Unavailable || last.Code == Indeterminate):
+	case ended != nil && (last.Code == api.Busy || last.Code == api.Unavailable || last.Code == api.Indeterminate):
 		return nil, fmt.Errorf("%w (%w)", last, ended)
 	}
 	return nil, last
 }
 
 // refusedWhileOpen says that a refusal is not final yet.
-func refusedWhileOpen(open undecided) *Error {
-	return Errorf(Indeterminate, nil, "an earlier try has no answer and may be carried out until %s; a later one was refused: %s", open.until.UTC().Format(time.TimeOnly), open.refused)
+func refusedWhileOpen(open undecided) *api.Error {
+	return api.Errorf(api.Indeterminate, nil, "an earlier try has no answer and may be carried out until %s; a later one was refused: %s", open.until.UTC().Format(time.TimeOnly), open.refused)
 }
 
 // pauses between tries, where the daemon names none.
@@ -205,25 +202,25 @@ func tryTime(ctx context.Context, most, wait time.Duration) time.Duration {
 }
 
 // failure is the error that a reply says; nil for an answer.
-func failure(m *nats.Msg) *Error {
+func failure(m *nats.Msg) *api.Error {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
-		return Errorf(Unavailable, nil, "no nexusd serves this NATS server")
+		return api.Errorf(api.Unavailable, nil, "no nexusd serves this NATS server")
 	}
 	if m.Header.Get("Nats-Service-Error-Code") == "" {
 		return nil
 	}
 	var e struct {
-		Error *Error `json:"error"`
+		Error *api.Error `json:"error"`
 	}
-	if err := unmarshalLenient(m.Data, &e); err != nil || e.Error == nil {
-		return Errorf(Internal, nil, "%s", m.Header.Get("Nats-Service-Error"))
+	if err := api.UnmarshalLenient(m.Data, &e); err != nil || e.Error == nil {
+		return api.Errorf(api.Internal, nil, "%s", m.Header.Get("Nats-Service-Error"))
 	}
-	e.Error.answered = true
+	e.Error.FromDaemon = true
 	return e.Error
 }
 
 // retryAfter is the pause that the daemon asks for; 0: it names none.
-func retryAfter(e *Error) time.Duration {
+func retryAfter(e *api.Error) time.Duration {
 	ms, _ := e.Details["retry_after_ms"].(float64)
 	return time.Duration(min(ms, 60_000) * float64(time.Millisecond))
 }
@@ -231,11 +228,8 @@ func retryAfter(e *Error) time.Duration {
 // pagedRequest is a request that embeds [Page].
 type pagedRequest[Req any] interface {
 	*Req
-	page() *Page
+	Paging() *api.Page
 }
-
-// page is what a request that embeds p asks for.
-func (p *Page) page() *Page { return p }
 
 // pages makes the calls of a list one after the other, until next says that a
 // reply is the last.
@@ -250,7 +244,7 @@ func pages[Rep, Req any, PReq pagedRequest[Req]](ctx context.Context, c *Client,
 			if after == "" {
 				return
 			}
-			PReq(&r).page().After = after
+			PReq(&r).Paging().After = after
 		}
 	}
 }
@@ -274,13 +268,3 @@ func list[Rep, Req, Item any, PReq pagedRequest[Req]](ctx context.Context, c *Cl
 		}
 	}
 }
-
-func (l *SessionList) items() ([]Session, string)   { return l.Sessions, l.Next }
-func (l *TurnList) items() ([]Turn, string)         { return l.Turns, l.Next }
-func (l *Expanded) items() ([]Turn, string)         { return l.Turns, l.Next }
-func (l *Path) items() ([]PathTurn, string)         { return l.Turns, l.Next }
-func (l *PolicyList) items() ([]PolicyInfo, string) { return l.Policies, l.Next }
-func (l *EventList) items() ([]Event, string)       { return l.Events, l.Next }
-func (l *ChannelList) items() ([]Channel, string)   { return l.Channels, l.Next }
-func (l *MemoryList) items() ([]Memory, string)     { return l.Memories, l.Next }
-func (l *Exported) items() ([]ExportRecord, string) { return l.Records, l.Next }

@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"crypto/tls"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"nexus/ledger/api"
 )
 
 // TrustOption returns the option of a connection that uses TLS and trusts the
@@ -21,7 +23,7 @@ func TrustOption(file string) (nats.Option, error) {
 		return nil, fmt.Errorf("certificates of authorities: %w", err)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(b) {
-		return nil, Errorf(Malformed, nil, "certificates of authorities: %s holds no certificate in PEM", file)
+		return nil, api.Errorf(api.Malformed, nil, "certificates of authorities: %s holds no certificate in PEM", file)
 	}
 	return nats.RootCAs(file), nil
 }

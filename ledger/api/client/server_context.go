@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"nexus/ledger/api"
 	"nexus/turns"
 )
 
@@ -36,7 +37,7 @@ func FindServerContext(rawURL string) (ServerContext, error) {
 		return ServerContext{}, err
 	}
 	var c ServerContext
-	if err := unmarshalLenient(b, &c); err != nil {
+	if err := api.UnmarshalLenient(b, &c); err != nil {
 		return ServerContext{}, fmt.Errorf("context %s can't be read; start nexusd again, or remove the file", file)
 	}
 	return c, nil
@@ -94,7 +95,7 @@ func contextFile(rawURL string) (string, error) {
 	}
 	u, err := url.Parse(first)
 	if err != nil || u.Hostname() == "" {
-		return "", Errorf(Malformed, nil, "the URL of the server can't be read; it has the form nats://host:port") // it may hold a password: not quoted
+		return "", api.Errorf(api.Malformed, nil, "the URL of the server can't be read; it has the form nats://host:port") // it may hold a password: not quoted
 	}
 	host, port := strings.ToLower(u.Hostname()), u.Port()
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
@@ -139,7 +140,7 @@ type NATSContext struct {
 func FindNATSContext(name string) (NATSContext, error) {
 	var c NATSContext
 	if name == "" || strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") {
-		return c, Errorf(Malformed, nil, "%q is not the name of a context", name)
+		return c, api.Errorf(api.Malformed, nil, "%q is not the name of a context", name)
 	}
 	dir, err := configDir()
 	if err != nil {
@@ -148,13 +149,13 @@ func FindNATSContext(name string) (NATSContext, error) {
 	file := filepath.Join(dir, "nats", "context", name+".json")
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return c, Errorf(NotFound, nil, "there is no nats context %q (%s)", name, file)
+		return c, api.Errorf(api.NotFound, nil, "there is no nats context %q (%s)", name, file)
 	}
 	if err != nil {
 		return c, err
 	}
-	if err := unmarshalLenient(b, &c); err != nil {
-		return c, Errorf(Malformed, nil, "nats context %s can't be read", file) // it may hold a password: not quoted
+	if err := api.UnmarshalLenient(b, &c); err != nil {
+		return c, api.Errorf(api.Malformed, nil, "nats context %s can't be read", file) // it may hold a password: not quoted
 	}
 	return c, nil
 }

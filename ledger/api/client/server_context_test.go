@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nexus/ledger/api"
 )
 
 func TestContextIsFoundByEveryNameOfTheMachine(t *testing.T) {
@@ -60,8 +62,8 @@ func TestNATSContextIsReadByName(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"password":"secret",`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, code := range map[string]Code{"": Malformed, "../nexus": Malformed, "none": NotFound, "nexus": Malformed} {
-		var e *Error
+	for name, code := range map[string]api.Code{"": api.Malformed, "../nexus": api.Malformed, "none": api.NotFound, "nexus": api.Malformed} {
+		var e *api.Error
 		if _, err := FindNATSContext(name); !errors.As(err, &e) || e.Code != code || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v, want %s", name, err, code)
 		}

@@ -1,4 +1,4 @@
-package api_test
+package client_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -53,7 +54,7 @@ type world struct {
 
 // inWorld runs f with fake time. The daemon answers the nth request as script
 // says, the last reply again and again; without a script nobody serves.
-func inWorld(t *testing.T, script []reply, f func(w *world, c *api.Client)) {
+func inWorld(t *testing.T, script []reply, f func(w *world, c *client.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, NoSystemAccount: true, Users: []*server.User{
@@ -82,7 +83,7 @@ func inWorld(t *testing.T, script []reply, f func(w *world, c *api.Client)) {
 			}
 		}
 		w.conn = w.connect("agent")
-		f(w, api.NewClient(w.conn, "default", "main"))
+		f(w, client.New(w.conn, "default", "main"))
 		w.conn.Close()
 		daemon.Close()
 		s.Shutdown()
@@ -121,7 +122,7 @@ func wants(t *testing.T, err, sentinel error) {
 func message() []turns.Message { return []turns.Message{turns.TextMessage(turns.User, "hello")} }
 
 func TestAppendWithoutAnswerIsSentAgainWithItsID(t *testing.T) {
-	inWorld(t, []reply{silence, answers(`{"depth":7}`)}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{silence, answers(`{"depth":7}`)}, func(w *world, c *client.Client) {
 		got, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
 		if err != nil || got.Depth != 7 {
 			w.t.Fatalf("%+v, %v", got, err)
@@ -133,7 +134,7 @@ func TestAppendWithoutAnswerIsSentAgainWithItsID(t *testing.T) {
 }
 
 func TestReadWithoutAnswerIsSentAgain(t *testing.T) {
-	inWorld(t, []reply{silence, answers(`{"label":"x"}`)}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{silence, answers(`{"label":"x"}`)}, func(w *world, c *client.Client) {
 		if got, err := c.Session(within(w.t, 30*time.Second), session); err != nil || got.Label != "x" {
 			w.t.Errorf("%+v, %v", got, err)
 		}
@@ -157,7 +158,7 @@ func TestBusyIsRetriedUntilContextEnds(t *testing.T) {
 					return
 				}
 				answers(`{"depth":7}`)(m)
-			}}, func(w *world, c *api.Client) {
+			}}, func(w *world, c *client.Client) {
 				if got, err := c.Append(within(w.t, 5*time.Minute), session, api.AppendTurn{Messages: message()}); err != nil || got.Depth != 7 {
 					w.t.Errorf("%+v, %v", got, err)
 				}
@@ -167,7 +168,7 @@ func TestBusyIsRetriedUntilContextEnds(t *testing.T) {
 }
 
 func TestRetryWaitsAsLongAsTheDaemonSays(t *testing.T) {
-	inWorld(t, []reply{fails(api.Busy, `"retry_after_ms":7000`), answers(`{"depth":7}`)}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{fails(api.Busy, `"retry_after_ms":7000`), answers(`{"depth":7}`)}, func(w *world, c *client.Client) {
 		began := time.Now()
 		if _, err := c.Append(within(w.t, time.Minute), session, api.AppendTurn{Messages: message()}); err != nil {
 			w.t.Fatal(err)
@@ -181,7 +182,7 @@ func TestRetryWaitsAsLongAsTheDaemonSays(t *testing.T) {
 // The daemon answers the first try while the client waits for the second.
 func TestLateAnswerOfAnEarlierTryCounts(t *testing.T) {
 	var first *nats.Msg
-	inWorld(t, []reply{func(m *nats.Msg) { first = m }, func(*nats.Msg) { answers(`{"depth":7}`)(first) }, silence}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{func(m *nats.Msg) { first = m }, func(*nats.Msg) { answers(`{"depth":7}`)(first) }, silence}, func(w *world, c *client.Client) {
 		if got, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()}); err != nil || got.Depth != 7 {
 			w.t.Errorf("%+v, %v", got, err)
 		}
@@ -190,7 +191,7 @@ func TestLateAnswerOfAnEarlierTryCounts(t *testing.T) {
 
 func TestCancelAfterDeliveryIsIndeterminate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	inWorld(t, []reply{func(*nats.Msg) { cancel() }}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{func(*nats.Msg) { cancel() }}, func(w *world, c *client.Client) {
 		_, err := c.Append(ctx, session, api.AppendTurn{Messages: message()})
 		wants(w.t, err, ledger.ErrIndeterminate)
 		if errors.Is(err, ledger.ErrUnavailable) {
@@ -201,7 +202,7 @@ func TestCancelAfterDeliveryIsIndeterminate(t *testing.T) {
 
 func TestCloseAfterDeliveryIsIndeterminate(t *testing.T) {
 	var conn *nats.Conn
-	inWorld(t, []reply{func(*nats.Msg) { conn.Close() }}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{func(*nats.Msg) { conn.Close() }}, func(w *world, c *client.Client) {
 		conn = w.conn
 		_, err := c.Append(within(w.t, time.Minute), session, api.AppendTurn{Messages: message()})
 		wants(w.t, err, ledger.ErrIndeterminate)
@@ -211,7 +212,7 @@ func TestCloseAfterDeliveryIsIndeterminate(t *testing.T) {
 // A try that was refused says nothing about one before it that was not answered.
 func TestRefusalAfterATryWithoutAnswerIsIndeterminate(t *testing.T) {
 	for _, code := range []api.Code{api.Busy, api.Unavailable} {
-		inWorld(t, []reply{silence, fails(code, "")}, func(w *world, c *api.Client) {
+		inWorld(t, []reply{silence, fails(code, "")}, func(w *world, c *client.Client) {
 			_, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
 			wants(w.t, err, ledger.ErrIndeterminate)
 			if !errors.Is(err, context.DeadlineExceeded) {
@@ -223,7 +224,7 @@ func TestRefusalAfterATryWithoutAnswerIsIndeterminate(t *testing.T) {
 
 func TestRequestThatNeverLeftIsUnavailable(t *testing.T) {
 	t.Run("context done before", func(t *testing.T) {
-		inWorld(t, []reply{silence}, func(w *world, c *api.Client) {
+		inWorld(t, []reply{silence}, func(w *world, c *client.Client) {
 			ctx, cancel := context.WithCancel(w.t.Context())
 			cancel()
 			_, err := c.Append(ctx, session, api.AppendTurn{Messages: message()})
@@ -234,13 +235,13 @@ func TestRequestThatNeverLeftIsUnavailable(t *testing.T) {
 		})
 	})
 	t.Run("deadline over before", func(t *testing.T) {
-		inWorld(t, []reply{silence}, func(w *world, c *api.Client) {
+		inWorld(t, []reply{silence}, func(w *world, c *client.Client) {
 			_, err := c.Append(within(w.t, 0), session, api.AppendTurn{Messages: message()})
 			wants(w.t, err, ledger.ErrUnavailable)
 		})
 	})
 	t.Run("connection closed before", func(t *testing.T) {
-		inWorld(t, []reply{silence}, func(w *world, c *api.Client) {
+		inWorld(t, []reply{silence}, func(w *world, c *client.Client) {
 			w.conn.Close()
 			began := time.Now()
 			_, err := c.Append(within(w.t, time.Minute), session, api.AppendTurn{Messages: message()})
@@ -251,7 +252,7 @@ func TestRequestThatNeverLeftIsUnavailable(t *testing.T) {
 		})
 	})
 	t.Run("nobody serves", func(t *testing.T) {
-		inWorld(t, nil, func(w *world, c *api.Client) {
+		inWorld(t, nil, func(w *world, c *client.Client) {
 			_, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
 			wants(w.t, err, ledger.ErrUnavailable)
 		})
@@ -261,11 +262,11 @@ func TestRequestThatNeverLeftIsUnavailable(t *testing.T) {
 func TestPermissionThatTheServerRefusesIsDeniedAtOnce(t *testing.T) {
 	for user, says := range map[string]string{"mute": "nexus.v1.default.main.turn.append." + session.String(), "deaf": "_INBOX."} {
 		t.Run(user, func(t *testing.T) {
-			inWorld(t, []reply{answers(`{}`)}, func(w *world, _ *api.Client) {
+			inWorld(t, []reply{answers(`{}`)}, func(w *world, _ *client.Client) {
 				nc := w.connect(user)
 				defer nc.Close()
 				began := time.Now()
-				c := api.NewClient(nc, "default", "main")
+				c := client.New(nc, "default", "main")
 				for range 2 { // the server reports the inbox once only
 					_, err := c.Append(within(w.t, time.Minute), session, api.AppendTurn{Messages: message()})
 					wants(w.t, err, ledger.ErrDenied)
@@ -290,12 +291,12 @@ func TestPermissionThatTheServerRefusesIsDeniedAtOnce(t *testing.T) {
 // A client that is denied one subject goes on with the others, and so does the
 // handler that its connection had.
 func TestErrorHandlerOfTheConnectionStillHears(t *testing.T) {
-	inWorld(t, []reply{answers(`{}`)}, func(w *world, _ *api.Client) {
+	inWorld(t, []reply{answers(`{}`)}, func(w *world, _ *client.Client) {
 		nc := w.connect("mute")
 		defer nc.Close()
 		heard := make(chan error, 1)
 		nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { heard <- err })
-		_, err := api.NewClient(nc, "default", "main").Session(within(w.t, time.Minute), session)
+		_, err := client.New(nc, "default", "main").Session(within(w.t, time.Minute), session)
 		wants(w.t, err, ledger.ErrDenied)
 		if err := <-heard; !errors.Is(err, nats.ErrPermissionViolation) {
 			w.t.Errorf("heard %v", err)
@@ -305,7 +306,7 @@ func TestErrorHandlerOfTheConnectionStillHears(t *testing.T) {
 
 func TestErrorsOfTheDaemonAreNotRetried(t *testing.T) {
 	for _, code := range []api.Code{api.Conflict, api.NotFound, api.IDReused, api.Corrupt, api.Internal, "of_a_later_version"} {
-		inWorld(t, []reply{fails(code, `"head":"x"`)}, func(w *world, c *api.Client) {
+		inWorld(t, []reply{fails(code, `"head":"x"`)}, func(w *world, c *client.Client) {
 			_, err := c.Append(within(w.t, time.Minute), session, api.AppendTurn{Messages: message()})
 			var e *api.Error
 			if !errors.As(err, &e) || e.Code != code || e.Details["head"] != "x" || len(w.got) != 1 {
@@ -316,7 +317,7 @@ func TestErrorsOfTheDaemonAreNotRetried(t *testing.T) {
 }
 
 func TestRequestLargerThanAMessageIsTooLarge(t *testing.T) {
-	inWorld(t, []reply{answers(`{}`)}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{answers(`{}`)}, func(w *world, c *client.Client) {
 		_, err := c.PutBlob(within(w.t, time.Minute), api.PutBlob{Session: session, Data: make([]byte, 1<<20)})
 		wants(w.t, err, ledger.ErrTooLarge)
 	})
@@ -324,7 +325,7 @@ func TestRequestLargerThanAMessageIsTooLarge(t *testing.T) {
 
 func TestListAsksForEachPage(t *testing.T) {
 	script := []reply{answers(`{"turns":[{"depth":1},{"depth":2}],"next":"a"}`), answers(`{"turns":[],"next":"b"}`), answers(`{"turns":[{"depth":3}]}`)}
-	inWorld(t, append(script, script...), func(w *world, c *api.Client) {
+	inWorld(t, append(script, script...), func(w *world, c *client.Client) {
 		list := c.Turns(within(w.t, time.Minute), session, api.ListTurns{Page: api.Page{Limit: 2}})
 		for range 2 { // the sequence begins anew
 			var depths []uint64
@@ -350,7 +351,7 @@ func TestListAsksForEachPage(t *testing.T) {
 }
 
 func TestListEndsWithItsError(t *testing.T) {
-	inWorld(t, []reply{answers(`{"sessions":[{"label":"x"}],"next":"a"}`), fails(api.Corrupt, "")}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{answers(`{"sessions":[{"label":"x"}],"next":"a"}`), fails(api.Corrupt, "")}, func(w *world, c *client.Client) {
 		var labels []string
 		var last error
 		for s, err := range c.Sessions(within(w.t, time.Minute)) {
@@ -364,7 +365,7 @@ func TestListEndsWithItsError(t *testing.T) {
 }
 
 func TestListThatIsLeftAsksNoMore(t *testing.T) {
-	inWorld(t, []reply{answers(`{"turns":[{"depth":1},{"depth":2}],"next":"a"}`)}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{answers(`{"turns":[{"depth":1},{"depth":2}],"next":"a"}`)}, func(w *world, c *client.Client) {
 		for range c.Path(within(w.t, time.Minute), session, api.GetPath{}) {
 			break
 		}
@@ -381,7 +382,7 @@ func TestPagesOfAContextArePutTogether(t *testing.T) {
 		answers(`{"fingerprint":"b","system":"s","messages":[1],"sources":[{"half":"x"}],"next":"1"}`),
 		answers(`{"fingerprint":"b","messages":[],"sources":[],"partial":"{\"a\"","next":"2"}`),
 		answers(`{"fingerprint":"b","messages":[],"sources":[{"half":"y"}],"partial":":2}","partial_end":true}`),
-	}, func(w *world, c *api.Client) {
+	}, func(w *world, c *client.Client) {
 		got, err := c.Context(within(w.t, time.Minute), session, api.GetContext{Budget: 9})
 		if err != nil {
 			w.t.Fatal(err)
@@ -402,25 +403,25 @@ func TestContextThatKeepsChangingIsConflict(t *testing.T) {
 	inWorld(t, []reply{func(m *nats.Msg) {
 		n++
 		answers(`{"fingerprint":"%d","messages":[],"sources":[],"next":"x"}`, n)(m)
-	}}, func(w *world, c *api.Client) {
+	}}, func(w *world, c *client.Client) {
 		_, err := c.Context(within(w.t, time.Minute), session, api.GetContext{})
 		wants(w.t, err, ledger.ErrConflict)
 	})
 }
 
 func TestPagesOfContentAreJoined(t *testing.T) {
-	inWorld(t, []reply{answers(`{"plan":"p","prompt":"q","content":"a","max_tokens":5,"next":"1"}`), answers(`{"plan":"p","content":"b"}`)}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{answers(`{"plan":"p","prompt":"q","content":"a","max_tokens":5,"next":"1"}`), answers(`{"plan":"p","content":"b"}`)}, func(w *world, c *client.Client) {
 		got, err := c.Take(within(w.t, time.Minute), session, api.TakeCompaction{})
 		if d := cmp.Diff(&api.TakenCompaction{Plan: "p", Prompt: "q", Content: "ab", MaxTokens: 5}, got); d != "" || err != nil {
 			w.t.Error(d, err)
 		}
 	})
-	inWorld(t, []reply{answers(`{"data":"YWI=","next":2}`), answers(`{"data":"Yw=="}`)}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{answers(`{"data":"YWI=","next":2}`), answers(`{"data":"Yw=="}`)}, func(w *world, c *client.Client) {
 		if got, err := c.Content(within(w.t, time.Minute), session, &turns.BlobRef{Size: 3}); string(got) != "abc" || err != nil {
 			w.t.Errorf("%q, %v", got, err)
 		}
 	})
-	inWorld(t, []reply{answers(`{"root":%q,"sessions":[{"label":"a"}],"next":"1"}`, session), answers(`{"root":%q,"sessions":[{"label":"b"}]}`, session)}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{answers(`{"root":%q,"sessions":[{"label":"a"}],"next":"1"}`, session), answers(`{"root":%q,"sessions":[{"label":"b"}]}`, session)}, func(w *world, c *client.Client) {
 		got, err := c.Tree(within(w.t, time.Minute), session)
 		if err != nil || got.Root != session || len(got.Sessions) != 2 || got.Sessions[1].Label != "b" {
 			w.t.Errorf("%+v, %v", got, err)
@@ -430,7 +431,7 @@ func TestPagesOfContentAreJoined(t *testing.T) {
 
 // Every mutating call is given an id; a dry run and what is known by its content are not.
 func TestEveryMutatingCallHasAnID(t *testing.T) {
-	inWorld(t, []reply{answers(`{}`)}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{answers(`{}`)}, func(w *world, c *client.Client) {
 		ctx := within(w.t, time.Minute)
 		discard := func(_ any, err error) {
 			if err != nil {
@@ -467,7 +468,7 @@ func TestEveryMutatingCallHasAnID(t *testing.T) {
 // where content holds the word.
 func TestAStaleAnswerIsReported(t *testing.T) {
 	script := []reply{answers(`{"id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","stale":true}`), answers(`{"meta":{"stale":true}}`), answers(`{"stale":false}`)}
-	inWorld(t, script, func(w *world, c *api.Client) {
+	inWorld(t, script, func(w *world, c *client.Client) {
 		said := 0
 		c = c.OnStale(func() { said++ })
 		for n := range script {
@@ -484,7 +485,7 @@ func TestAStaleAnswerIsReported(t *testing.T) {
 // A try without an answer may be carried out after a later one was refused. The client asks
 // again when that is over, and then the answer is final.
 func TestRefusalBesideAnOpenTryIsAskedAgain(t *testing.T) {
-	inWorld(t, []reply{silence, fails(api.Conflict, ""), fails(api.Conflict, "")}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{silence, fails(api.Conflict, ""), fails(api.Conflict, "")}, func(w *world, c *client.Client) {
 		began := time.Now()
 		_, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
 		wants(w.t, err, ledger.ErrConflict)
@@ -493,7 +494,7 @@ func TestRefusalBesideAnOpenTryIsAskedAgain(t *testing.T) {
 		}
 	})
 	// By the time that a try without a deadline is given up, it is over.
-	inWorld(t, []reply{silence, fails(api.Conflict, "")}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{silence, fails(api.Conflict, "")}, func(w *world, c *client.Client) {
 		_, err := c.Append(w.t.Context(), session, api.AppendTurn{Messages: message()})
 		wants(w.t, err, ledger.ErrConflict)
 		if len(w.got) != 2 {
@@ -501,7 +502,7 @@ func TestRefusalBesideAnOpenTryIsAskedAgain(t *testing.T) {
 		}
 	})
 	// What the daemon answers that nothing was written settles a try.
-	inWorld(t, []reply{fails(api.Unavailable, ""), fails(api.Busy, ""), fails(api.Conflict, "")}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{fails(api.Unavailable, ""), fails(api.Busy, ""), fails(api.Conflict, "")}, func(w *world, c *client.Client) {
 		_, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
 		wants(w.t, err, ledger.ErrConflict)
 		if len(w.got) != 3 {
@@ -509,14 +510,14 @@ func TestRefusalBesideAnOpenTryIsAskedAgain(t *testing.T) {
 		}
 	})
 	// It may be carried out: then the request is stored.
-	inWorld(t, []reply{silence, fails(api.Conflict, ""), answers(`{"depth":7}`)}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{silence, fails(api.Conflict, ""), answers(`{"depth":7}`)}, func(w *world, c *client.Client) {
 		got, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
 		if err != nil || got.Depth != 7 {
 			w.t.Errorf("%+v, %v", got, err)
 		}
 	})
 	// A read changes nothing.
-	inWorld(t, []reply{silence, fails(api.NotFound, "")}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{silence, fails(api.NotFound, "")}, func(w *world, c *client.Client) {
 		_, err := c.Session(within(w.t, 30*time.Second), session)
 		wants(w.t, err, ledger.ErrNotFound)
 		if len(w.got) != 2 {
@@ -527,7 +528,7 @@ func TestRefusalBesideAnOpenTryIsAskedAgain(t *testing.T) {
 
 // The call ends before the open try is over. The next call with the id knows of it.
 func TestRefusalBesideAnOpenTryIsIndeterminate(t *testing.T) {
-	inWorld(t, []reply{silence, fails(api.Conflict, "")}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{silence, fails(api.Conflict, "")}, func(w *world, c *client.Client) {
 		r := api.AppendTurn{ID: api.NewID(), Messages: message()}
 		began := time.Now()
 		for range 3 {
@@ -550,7 +551,7 @@ func TestRefusalBesideAnOpenTryIsIndeterminate(t *testing.T) {
 // A late answer to the first try does not settle the second one.
 func TestLateRefusalLeavesTheNewerTryOpen(t *testing.T) {
 	first := make(chan *nats.Msg, 1)
-	inWorld(t, []reply{func(m *nats.Msg) { first <- m }, func(*nats.Msg) { fails(api.Conflict, "")(<-first) }, fails(api.Conflict, "")}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{func(m *nats.Msg) { first <- m }, func(*nats.Msg) { fails(api.Conflict, "")(<-first) }, fails(api.Conflict, "")}, func(w *world, c *client.Client) {
 		began := time.Now()
 		_, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
 		wants(w.t, err, ledger.ErrConflict)
@@ -567,7 +568,7 @@ func TestShortTriesSayHowLongTheyWait(t *testing.T) {
 		inWorld(t, []reply{func(m *nats.Msg) {
 			got = m.Header.Get("Nexus-Within")
 			answers(`{"depth":1}`)(m)
-		}}, func(w *world, c *api.Client) {
+		}}, func(w *world, c *client.Client) {
 			if _, err := c.Append(within(w.t, limit), session, api.AppendTurn{Messages: message()}); err != nil {
 				w.t.Fatal(err)
 			}
@@ -581,7 +582,7 @@ func TestShortTriesSayHowLongTheyWait(t *testing.T) {
 // An error says whether a daemon answered: only where none did is it worth to ask whether one
 // runs.
 func TestAnsweredIsWhatADaemonSaid(t *testing.T) {
-	inWorld(t, []reply{fails(api.NotFound, `"x":1`)}, func(w *world, c *api.Client) {
+	inWorld(t, []reply{fails(api.NotFound, `"x":1`)}, func(w *world, c *client.Client) {
 		_, err := c.Session(w.t.Context(), session)
 		if e := (*api.Error)(nil); !errors.As(err, &e) || !e.Answered() {
 			t.Errorf("%v", err)
