@@ -29,6 +29,10 @@ func TestListsAndTreesHaveWhatWasAcknowledged(t *testing.T) {
 			_, err := late.List(ctx, enginetest.Alice, api.ListSessions{Read: r})
 			return err
 		},
+		"lineage.find": func(ctx context.Context, r api.Read) error {
+			_, err := late.FindNames(ctx, enginetest.Alice, api.FindNames{Name: first.ID.String(), Read: r})
+			return err
+		},
 		"lineage.tree of the parent": func(ctx context.Context, r api.Read) error {
 			_, err := late.Tree(ctx, enginetest.Alice, s.ID, api.GetTree{Read: r})
 			return err

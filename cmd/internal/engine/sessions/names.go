@@ -32,7 +32,7 @@ func (ss *Sessions) FindNames(ctx context.Context, c reader.Caller, req api.Find
 	if req.Kind != "" && req.Kind != "session" && req.Kind != "turn" {
 		return nil, api.FieldErrorf("/kind", "%.40q is not one of session, turn", req.Kind)
 	}
-	if err := ss.reader.WaitPosition(ctx, req.Read); err != nil {
+	if err := ss.reader.WaitLog(ctx, req.Read); err != nil {
 		return nil, err
 	}
 	agents, err := ss.agentsOf(c)
