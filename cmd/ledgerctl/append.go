@@ -19,7 +19,8 @@ import (
 )
 
 func appendCmd(e *env) *cobra.Command {
-	var user, assistant, policy string
+	var user, assistant string
+	var policy names.PolicyFlags
 	c := verb("append SESSION|new", "add a turn", 1, -1, func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
 			return fault.WithHint(fault.Usage(errors.New("what is said is given by --user and --assistant")),
@@ -27,12 +28,12 @@ func appendCmd(e *env) *cobra.Command {
 		}
 		var r api.AppendTurn
 		var opened api.CreateSession
-		if policy != "" {
+		if policy.Name != "" || len(policy.Set) > 0 {
 			if args[0] != "new" {
-				return fault.Usage(errors.New("--policy is for append new; sessions set SESSION --policy changes a session"))
+				return fault.Usage(errors.New("--policy is for append new; session set SESSION --policy changes a session"))
 			}
 			var err error
-			if opened.Policy, err = names.Policy(policy); err != nil {
+			if opened.Policy, err = policy.Policy(); err != nil {
 				return err
 			}
 		}
@@ -79,7 +80,7 @@ func appendCmd(e *env) *cobra.Command {
 	})
 	c.Flags().StringVar(&user, "user", "", "the user's text")
 	c.Flags().StringVar(&assistant, "assistant", "", "the assistant's text")
-	c.Flags().StringVar(&policy, "policy", "", "the compaction policy of the new session")
+	policy.Add(c.Flags(), "the compaction policy of the new session")
 	return c
 }
 

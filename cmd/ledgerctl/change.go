@@ -19,22 +19,24 @@ const waitForModel = 20_000
 
 func compactCmd(e *env) *cobra.Command {
 	var r api.RunCompaction
-	var policy string
+	var policy names.PolicyFlags
+	var ifNeeded bool
 	c := verb("compact SESSION", "let a summary stand for the older turns", 1, 1, func(cmd *cobra.Command, args []string) error {
 		c, s, err := e.Session(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		if policy != "" {
-			if r.Policy, err = names.Policy(policy); err != nil {
-				return err
-			}
+		if r.Policy, err = policy.Policy(); err != nil {
+			return err
 		}
 		r.ID, r.WaitMS = api.NewID(), waitForModel
 		k, err := c.Compact(cmd.Context(), s.ID, r)
 		for err == nil && k.State == "running" { // a model writes the summary
 			e.Say("the summary is being written …")
 			k, err = c.Compact(cmd.Context(), s.ID, r)
+		}
+		if ifNeeded && errors.Is(err, api.ErrNothing) {
+			return e.Result(map[string]string{"state": "nothing"}, "nothing to do")
 		}
 		if err != nil {
 			return err
@@ -48,7 +50,8 @@ func compactCmd(e *env) *cobra.Command {
 		x := k.Compaction.Compaction
 		return e.Result(k, "compaction %s: %s (%s), %s", k.Compaction.ID, turnview.Did(x), turnview.Tier(x), turnview.Change(x))
 	})
-	c.Flags().StringVar(&policy, "policy", "", "another policy")
+	policy.Add(c.Flags(), "another policy")
+	c.Flags().BoolVar(&ifNeeded, "if-needed", false, "where there is nothing to do, end with 0")
 	c.Flags().StringVar(&r.Focus, "focus", "", "what to keep in view")
 	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "plan only")
 	c.Flags().BoolVar(&r.FromOriginals, "from-originals", false, "summarize from the turns themselves, not from the summary in force")
@@ -67,7 +70,8 @@ func lostCmd(e *env) *cobra.Command {
 }
 
 func rewindCmd(e *env) *cobra.Command {
-	return verb("rewind SESSION TURN", "move the head, back or forward", 2, 2, func(cmd *cobra.Command, args []string) error {
+	var dry bool
+	c := verb("rewind SESSION TURN", "move the head, back or forward", 2, 2, func(cmd *cobra.Command, args []string) error {
 		c, s, err := e.Session(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -85,6 +89,9 @@ func rewindCmd(e *env) *cobra.Command {
 			return err
 		}
 		was := s.Head
+		if dry {
+			return e.Result(map[string]any{"session": s.ID, "head": was, "to": p.Turn}, "would move the head of %s from %s to %s", prose.Short(s.ID), turnview.Opt(was), p.Turn)
+		}
 		if s, err = c.Move(cmd.Context(), s.ID, api.MoveSession{To: &p.Turn}); err != nil {
 			return err
 		}
@@ -97,10 +104,13 @@ func rewindCmd(e *env) *cobra.Command {
 		}
 		return nil
 	})
+	c.Flags().BoolVar(&dry, "dry-run", false, "say where the head would be; change nothing")
+	return c
 }
 
 func forkCmd(e *env) *cobra.Command {
-	var mode, label, policy, worktree, repo string
+	var mode, label, worktree, repo string
+	var policy names.PolicyFlags
 	c := verb("fork SESSION|TURN", "a new session from the head of another, or any turn", 1, 1, func(cmd *cobra.Command, args []string) error {
 		p, err := e.Find(cmd.Context(), args[0])
 		if err != nil {
@@ -117,10 +127,8 @@ func forkCmd(e *env) *cobra.Command {
 		if label != "" {
 			r.Label = &label
 		}
-		if policy != "" {
-			if r.Policy, err = names.Policy(policy); err != nil {
-				return err
-			}
+		if r.Policy, err = policy.Policy(); err != nil {
+			return err
 		}
 		if worktree != "" {
 			return e.forkWithCode(cmd, p, r, worktree, repo)
@@ -136,7 +144,7 @@ func forkCmd(e *env) *cobra.Command {
 	})
 	c.Flags().StringVar(&mode, "mode", "as_seen", "as_seen, full, summary")
 	c.Flags().StringVar(&label, "label", "", "label of the new session")
-	c.Flags().StringVar(&policy, "policy", "", "another policy for the new session")
+	policy.Add(c.Flags(), "another policy for the new session")
 	c.Flags().StringVar(&worktree, "worktree", "", "put the files of the turn into this folder")
 	c.Flags().StringVar(&repo, "repo", "", "the git repository that has the files")
 	return c

@@ -81,7 +81,7 @@ func notRecorded(path []codetree.PathTurn, at turns.ID) error {
 			return fault.WithHint(err, fmt.Sprintf("the last turn before it that has files is @%d", t.Depth))
 		}
 	}
-	return fault.WithHint(err, "ledgerctl watch --code, or hooks install --code, records them from now on")
+	return fault.WithHint(err, "ledgerctl watch --code, or hook install --code, records them from now on")
 }
 
 // codeRepository opens the repository that has recorded files: repo, else the one that

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -8,15 +9,22 @@ import (
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/comparison"
 	"nexus/cmd/ledgerctl/internal/export"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/compactor/policy"
 )
 
 func compareCmd(e *env) *cobra.Command {
-	var names []string
+	var names, set []string
 	var window uint64
 	var svg, prices string
 	var markdown bool
-	c := verb("compare FILE|DIR|SESSION…", "policies side by side on real history", 1, -1, func(cmd *cobra.Command, args []string) error {
+	c := verb("compare FILE|DIR|SESSION…", "policies side by side on real history", 1, -1, func(cmd *cobra.Command, args []string) (err error) {
+		if len(set) > 0 {
+			if names, err = withSettings(names, set, cmd.Flags().Changed("policy")); err != nil {
+				return err
+			}
+		}
 		x, err := comparison.New(names, window)
 		if err != nil {
 			return err
@@ -46,6 +54,7 @@ func compareCmd(e *env) *cobra.Command {
 		return err
 	})
 	f := c.Flags()
+	f.StringArrayVar(&set, "set", nil, "KEY=VALUE, a setting of the one policy that is named")
 	f.StringArrayVar(&names, "policy", append(policy.Names(), policy.RecordedName), "policies, by name, and settings of theirs; masking and recorded are baselines")
 	f.Uint64Var(&window, "window", 200_000, "the model's context window, in tokens")
 	f.StringVar(&svg, "svg", "", "file for a plot of the longest history")
@@ -57,4 +66,17 @@ func compareCmd(e *env) *cobra.Command {
 		return names, cobra.ShellCompDirectiveDefault // and files
 	}
 	return c
+}
+
+// withSettings returns the names of the policies that are compared, where --set changes one.
+func withSettings(policies, set []string, named bool) ([]string, error) {
+	if !named || len(policies) != 1 {
+		return nil, fault.Usage(errors.New("--set changes a setting of the one policy that --policy names"))
+	}
+	p, err := names.Policy(policies[0])
+	if err != nil {
+		return nil, err
+	}
+	settings, err := names.WithSettings(p.Set, set)
+	return []string{p.Name + string(settings)}, err
 }

@@ -25,9 +25,9 @@ func contextCmd(e *env) *cobra.Command {
 		switch {
 		case f.Diff && len(args) < 2:
 			return fault.WithHint(fault.Usage(errors.New("--diff compares two contexts, and only one is named")),
-				fmt.Sprintf("ledgerctl context --diff %s %s, or two turns of one session: SESSION@10 SESSION@20", prose.ShellWord(args[0]), "OTHER"))
+				fmt.Sprintf("ledgerctl diff --context %s %s, or two turns of one session: SESSION@10 SESSION@20", prose.ShellWord(args[0]), "OTHER"))
 		case !f.Diff && len(args) == 2:
-			return fault.WithHint(fault.Usage(errors.New("context takes one session or turn")), "--diff compares two")
+			return fault.WithHint(fault.Usage(errors.New("context takes one session or turn")), fmt.Sprintf("ledgerctl diff --context %s %s compares two", prose.ShellWord(args[0]), prose.ShellWord(args[1])))
 		}
 		if f.Diff {
 			args, err := e.Pair(cmd.Context(), args[0], args[1])
@@ -55,7 +55,7 @@ func contextCmd(e *env) *cobra.Command {
 		return contextview.Show(cmd.Context(), e.Terminal, p, cx, f)
 	})
 	c.Flags().StringVar(&f.Format, "format", "", "print the messages as JSON: otel, openai, anthropic, gemini")
-	c.Flags().StringVar(&f.Policy, "policy", "", "simulate another policy")
+	f.Policy.Add(c.Flags(), "simulate another policy")
 	c.Flags().Uint64Var(&f.Budget, "budget", 0, "simulate another budget, in tokens")
 	c.Flags().StringVar(&f.Query, "query", "", "bring back what answers it of the turns that are not shown whole")
 	c.Flags().Uint64Var(&f.QueryTokens, "query-tokens", 0, "with --query: at most so many tokens")
@@ -64,7 +64,8 @@ func contextCmd(e *env) *cobra.Command {
 	c.Flags().BoolVar(&f.Explain, "explain", false, "say for each half turn why it is in, shortened or out")
 	c.Flags().BoolVar(&f.Before, "before", false, "without the turn's own response")
 	c.Flags().BoolVar(&f.Next, "next", false, "what the call after the turn was given, or would be")
-	c.Flags().BoolVar(&f.Diff, "diff", false, "what two contexts show differently")
+	c.Flags().BoolVar(&f.Diff, "diff", false, "as ledgerctl diff --context")
+	_ = c.Flags().MarkHidden("diff") // the verb that compares is diff
 	c.Flags().BoolVar(&f.Secrets, "show-secrets", false, "show credentials of known shapes")
 	return c
 }
@@ -79,10 +80,8 @@ func (e *env) contextOf(cmd *cobra.Command, name string, f contextview.Options) 
 	}
 	text := !e.JSON && f.Format == "" && !f.SVG
 	r := api.GetContext{At: p.Turn, Format: f.Format, Budget: f.Budget, Query: f.Query, QueryTokens: f.QueryTokens, Explain: f.Explain || text}
-	if f.Policy != "" {
-		if r.Policy, err = names.Policy(f.Policy); err != nil {
-			return p, nil, err
-		}
+	if r.Policy, err = f.Policy.Policy(); err != nil {
+		return p, nil, err
 	}
 	switch {
 	case p.Turn.IsZero() && (f.Before || f.Next):

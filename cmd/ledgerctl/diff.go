@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/contextview"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -47,12 +48,17 @@ func mergeBaseCmd(e *env) *cobra.Command {
 func diffCmd(e *env) *cobra.Command {
 	var text, contexts, secrets bool
 	c := verb("diff SESSION|TURN SESSION|TURN", "what each has since they parted", 2, 2, func(cmd *cobra.Command, args []string) error {
-		if text && contexts || (text || contexts) && e.JSON {
-			return fault.Usage(errors.New("one of --text, --context and --json"))
+		if text && e.JSON {
+			return fault.Usage(errors.New("one of --text and --json"))
 		}
 		args, err := e.Pair(cmd.Context(), args[0], args[1])
 		if err != nil {
 			return err
+		}
+		if contexts && !text {
+			return contextview.PrintDiff(cmd.Context(), e.Terminal, args, contextview.Options{Secrets: secrets}, func(name string, f contextview.Options) (names.Place, *api.Context, error) {
+				return e.contextOf(cmd, name, f)
+			})
 		}
 		if contexts {
 			return textdiff.Contexts(cmd.Context(), e.Terminal, e.Finder, args, secrets)
@@ -80,7 +86,7 @@ func diffCmd(e *env) *cobra.Command {
 		return textdiff.PrintSince(cmd.Context(), e.Terminal, b, base, terminal.Good.Render(">"), secrets)
 	})
 	c.Flags().BoolVar(&text, "text", false, "their texts, line by line")
-	c.Flags().BoolVar(&contexts, "context", false, "what the model sees at each, line by line")
+	c.Flags().BoolVar(&contexts, "context", false, "what the model sees at each: which pieces are gone, added or changed; with --text line by line")
 	c.Flags().BoolVar(&secrets, "show-secrets", false, "show credentials of known shapes")
 	return c
 }

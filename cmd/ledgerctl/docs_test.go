@@ -477,7 +477,7 @@ func TestTheGuideRunsTheExamplesOfTheHelp(t *testing.T) {
 	}
 	plain := func(line string) string { return strings.TrimSpace(strings.SplitN(line, " #", 2)[0]) }
 	checked, verbs := 0, make(map[string]bool)
-	for _, page := range []string{"memory", "events", "archive", "search", "sessions"} {
+	for _, page := range []string{"memory", "event", "archive", "search", "sessions"} {
 		_, examples, _ := strings.Cut(manual[page], "\nExamples\n")
 		for line := range strings.Lines(examples) {
 			line = plain(line)
@@ -492,7 +492,7 @@ func TestTheGuideRunsTheExamplesOfTheHelp(t *testing.T) {
 			checked++
 		}
 	}
-	for _, parent := range []string{"memory", "events", "archive"} {
+	for _, parent := range []string{"memory", "event", "archive"} {
 		c, _, err := commandsTree().Find([]string{parent})
 		if err != nil {
 			t.Fatal(err)
@@ -503,7 +503,7 @@ func TestTheGuideRunsTheExamplesOfTheHelp(t *testing.T) {
 			}
 		}
 	}
-	if checked == 0 || !verbs["sessions reset"] {
+	if checked == 0 || !verbs["session reset"] {
 		t.Errorf("%d examples, %v", checked, verbs)
 	}
 }

@@ -28,8 +28,8 @@ import (
 // The agent of these verbs is main unless one is named: a channel belongs to an agent.
 
 func eventsCmd(e *env) *cobra.Command {
-	c := verb("events list CHANNEL", "channels of external events: mails, webhook calls", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
-	c.Aliases = []string{"event"}
+	c := verb("event", "channels of external events: mails, webhook calls", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
+	c.Aliases = []string{"events"}
 	c.AddCommand(appendEventCmd(e), listEventsCmd(e), getEventCmd(e), channelsCmd(e), tailEventsCmd(e), exportEventsCmd(e))
 	return c
 }
@@ -48,7 +48,7 @@ func appendEventCmd(e *env) *cobra.Command {
 			}
 			if len(bytes.TrimSpace(b)) == 0 {
 				return fault.WithHint(fault.Usage(errors.New("stdin is empty: without --body the event's body is read there, as JSON")),
-					fmt.Sprintf(`echo '{"subject":"hello"}' | ledgerctl events append %s --kind %s`, prose.ShellWord(args[0]), prose.ShellWord(kind)))
+					fmt.Sprintf(`echo '{"subject":"hello"}' | ledgerctl event append %s --kind %s`, prose.ShellWord(args[0]), prose.ShellWord(kind)))
 			}
 			r.Body = b
 		}
@@ -101,19 +101,22 @@ func jsonFlag(what string, v turns.Raw) error {
 
 // eventFilter is the flags that choose events.
 type eventFilter struct {
-	kind, from, to string
+	kind, since, until string
 }
 
 func (f *eventFilter) flags(c *cobra.Command) {
 	c.Flags().StringVar(&f.kind, "kind", "", "events of this kind")
-	c.Flags().StringVar(&f.from, "from", "", "from a time on: "+names.DayHelp)
-	c.Flags().StringVar(&f.to, "to", "", "before this day, time or age")
+	c.Flags().StringVar(&f.since, "since", "", "from a time on: "+names.DayHelp)
+	c.Flags().StringVar(&f.until, "until", "", "before this day, time or age")
+	c.Flags().StringVar(&f.since, "from", "", "as --since")
+	c.Flags().StringVar(&f.until, "to", "", "as --until")
+	_, _ = c.Flags().MarkHidden("from"), c.Flags().MarkHidden("to") // what these were called
 }
 
 func (f *eventFilter) request(channel string) (r api.ListEvents, err error) {
 	r = api.ListEvents{Channel: channel, Kind: f.kind}
-	if r.From, err = names.Day("from", f.from); err == nil {
-		r.To, err = names.Day("to", f.to)
+	if r.From, err = names.Day("since", f.since); err == nil {
+		r.To, err = names.Day("until", f.until)
 	}
 	return r, err
 }
@@ -181,7 +184,7 @@ func (e *env) eventID(ctx context.Context, c *client.Client, channel, name strin
 	}
 	n, err := strconv.ParseUint(name, 10, 63)
 	if err != nil {
-		return turns.ID{}, fault.Usage(errors.New("an event is named by its whole id, or its number: events list shows both"))
+		return turns.ID{}, fault.Usage(errors.New("an event is named by its whole id, or its number: event list shows both"))
 	}
 	r := api.ListEvents{Channel: channel, Page: api.Page{Limit: 1}}
 	if n > 0 {
@@ -199,7 +202,7 @@ func (e *env) eventID(ctx context.Context, c *client.Client, channel, name strin
 		}
 		break
 	}
-	return turns.ID{}, fault.WithHint(api.Errorf(api.NotFound, nil, "channel %s of agent %s has no event %d", channel, cmp.Or(e.Agent, "main"), n), "ledgerctl events list "+channel+" lists them")
+	return turns.ID{}, fault.WithHint(api.Errorf(api.NotFound, nil, "channel %s of agent %s has no event %d", channel, cmp.Or(e.Agent, "main"), n), "ledgerctl event list "+channel+" lists them")
 }
 
 func channelsCmd(e *env) *cobra.Command {

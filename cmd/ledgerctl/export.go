@@ -19,7 +19,7 @@ import (
 
 func exportCmd(e *env) *cobra.Command {
 	var format, file string
-	var beforeLoss, all, shown bool
+	var beforeLoss, all, shown, keys bool
 	c := verb("export SESSION | --all DIR", "take a session out: raw events, a page to show, a transcript, or a provider's form", 1, 1, func(cmd *cobra.Command, args []string) error {
 		if all {
 			if args[0] == "" {
@@ -40,6 +40,9 @@ func exportCmd(e *env) *cobra.Command {
 				return err
 			}
 			return export.PrintAll(e.Terminal, out)
+		}
+		if as := export.FormatOfFile(file); as != "" && !cmd.Flags().Changed("format") {
+			format = as
 		}
 		c, s, err := e.Session(cmd.Context(), args[0])
 		if err != nil {
@@ -73,6 +76,9 @@ func exportCmd(e *env) *cobra.Command {
 			}
 			return export.Context(cmd.Context(), c, s.ID, format, w)
 		}
+		if file == "" && format == "jsonl" && e.OutIsTerminal && !keys {
+			return fault.WithHint(fault.Usage(errors.New("raw events come with the keys of their content, which a terminal keeps in its history; --with-keys shows them")), fmt.Sprintf("ledgerctl export %s -o session.jsonl, or --format markdown to read it here", prose.ShellWord(args[0])))
+		}
 		if file == "" {
 			return write(e.Lines())
 		}
@@ -90,6 +96,7 @@ func exportCmd(e *env) *cobra.Command {
 	})
 	c.Flags().StringVar(&format, "format", "jsonl", strings.Join(export.Forms, ", "))
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
+	c.Flags().BoolVar(&keys, "with-keys", false, "raw events with the keys of their content to a terminal, too")
 	c.Flags().BoolVar(&all, "all", false, "everything of the tenant, into a folder")
 	c.Flags().BoolVar(&shown, "show-secrets", false, "show credentials of known shapes; jsonl always has all bytes")
 	c.Flags().BoolVar(&beforeLoss, "before-loss", false, "of a session that lost an event: what is before it")

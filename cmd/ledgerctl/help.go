@@ -12,6 +12,6 @@ var manual = allPages()
 
 func allPages() map[string]string {
 	pages := help.Pages()
-	maps.Copy(pages, map[string]string{"bisect": bisectManual, "code": codeManual, "cost": manualCost, "watch": watchManual, "hooks": hooksManual, "hook": hookManual, "service": serviceManual})
+	maps.Copy(pages, map[string]string{"bisect": bisectManual, "code": codeManual, "cost": manualCost, "watch": watchManual, "hook": hookManual, "service": serviceManual})
 	return pages
 }

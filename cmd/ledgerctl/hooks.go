@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/dustin/go-humanize"
 	"github.com/go-json-experiment/json"
@@ -35,14 +36,15 @@ import (
 	"nexus/turns"
 )
 
-const hooksManual = `ledgerctl hooks install|uninstall --agent claude|codex|pi [--dry-run]
-ledgerctl hooks install --agent claude|codex --code
-ledgerctl hooks status | doctor
+const hookManual = `ledgerctl hook install|uninstall claude|codex|pi [--dry-run]
+ledgerctl hook install claude|codex --code
+ledgerctl hook status | doctor
+ledgerctl hook EVENT [--from AGENT] [--code]
 
 Makes a coding agent call ledgerctl at the beginning and end of a session and
 before and after a compaction: the transcript is in the ledger at that moment,
 and a new session begins with a brief of what the ledger knows of its folder.
-Here --agent names the coding agent. The hooks stand in settings.json of Claude
+--agent names the coding agent, too. The hooks stand in settings.json of Claude
 Code (CLAUDE_CONFIG_DIR) or in hooks.json of Codex (CODEX_HOME), which asks you
 to trust new hooks: until then they do not run, and status shows "never".
 
@@ -62,6 +64,13 @@ hooks reach the ledger by the flags of connection that install was given. They
 hold no password: a --server with a user or token in it is refused; --creds and
 --nats-context name files that have them.
 
+hook EVENT is what the agent calls, not a person. It reads the event as JSON on
+stdin, brings the new lines of the transcript that it names into the ledger, and
+for SessionStart prints the brief of the folder; for PreCompact of pi, the
+compaction. It never fails the agent: it ends with 0, within a few seconds, also
+when no nexusd answers. status shows when each fired and what failed.
+
+  --from AGENT         with an event: who calls: claude, codex or pi (claude)
   --ledger-agent NAME  with install: the agent of the ledger that the hooks act
                        as, as --agent of watch (main)
   --code               also call ledgerctl when the agent has answered (Stop),
@@ -70,35 +79,25 @@ hold no password: a --server with a user or token in it is refused; --creds and
   --dry-run            print the settings as they would be; change nothing
 
 Examples
-  ledgerctl hooks install --agent claude --dry-run
-  ledgerctl hooks install --agent codex --code
-  ledgerctl hooks status
-  ledgerctl hooks uninstall --agent claude
-`
-
-const hookManual = `ledgerctl hook EVENT [--from AGENT] [--code]
-
-What an agent calls, not a person (ledgerctl hooks install says so to it). It
-reads the event as JSON on stdin, brings the new lines of the transcript that
-it names into the ledger, and for SessionStart prints the brief of the folder;
-for PreCompact of pi, the compaction.
-It never fails the agent: it ends with 0, within a few seconds, also when no
-nexusd answers. ledgerctl hooks status shows when each fired and what failed.
-
-  --from AGENT   who calls: claude, codex or pi (claude)
-  --code         keep the files of the folder if the transcript ends with a turn
-
-Examples
+  ledgerctl hook install claude --dry-run
+  ledgerctl hook install codex --code
+  ledgerctl hook status
+  ledgerctl hook uninstall claude
   ledgerctl hook PreCompact --from claude < event.json
 `
 
-// hooksCmd is the command hooks.
-func hooksCmd(e *env) *cobra.Command {
+// addHooks adds what changes and shows the hooks of coding agents to the command hook.
+func (e *env) addHooks(c *cobra.Command) {
 	var ledgerAgent string
-	c := verb("hooks", "hooks of coding agents: install, uninstall, status, doctor", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
 	var dry, code bool
 	change := func(use, short, same string, edit func(agent string, settings []byte) ([]byte, error)) *cobra.Command {
-		x := verb(use, short, 0, 0, func(*cobra.Command, []string) error {
+		x := verb(use+" [AGENT]", short, 0, 1, func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if e.Agent != "" && e.Agent != args[0] {
+					return fault.Usage(fmt.Errorf("%s and --agent %s name two agents", args[0], e.Agent))
+				}
+				e.Agent = args[0]
+			}
 			if e.Agent == agents.Pi {
 				if code {
 					return fault.Usage(errors.New("--code is for claude and codex: pi's extension is called for compactions only"))
@@ -138,11 +137,10 @@ func hooksCmd(e *env) *cobra.Command {
 				return err
 			}
 			if !found {
-				d.Add("hooks", doctor.Skipped, "none is installed", "ledgerctl hooks install --agent claude")
+				d.Add("hooks", doctor.Skipped, "none is installed", "ledgerctl hook install claude")
 			}
 			return d.Report()
 		}))
-	return c
 }
 
 // hookCommand returns the words of the command of a hook, without its event. as is the agent
@@ -400,7 +398,7 @@ func (e *env) checkHooks(d *doctor.Doctor) (found bool, err error) {
 		name := "hook " + h.Agent + " " + h.Event
 		switch {
 		case h.Gone != "":
-			d.Fail(name, 1, h.Gone, "ledgerctl hooks uninstall --agent "+h.Agent+", then install, from a program that stays")
+			d.Fail(name, 1, h.Gone, "ledgerctl hook uninstall "+h.Agent+", then install, from a program that stays")
 		case h.Fired == nil:
 			d.Add(name, doctor.Warn, "it never fired", "start a session of the agent; Codex asks you to trust new hooks")
 		case h.Fired.Failed != "":
@@ -435,7 +433,13 @@ const maxHookInput, maxBrief = 4 << 20, 9000
 func hookCmd(e *env) *cobra.Command {
 	var from string
 	var code bool
-	c := &cobra.Command{Use: "hook EVENT", Short: "what an agent calls at an event", Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+	c := &cobra.Command{Use: "hook", Short: "hooks of coding agents: install, uninstall, status, doctor", Aliases: []string{"hooks"}, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		switch { // a person calls; an agent names an event, as SessionStart
+		case len(args) == 0 && e.ErrIsTerminal, len(args) == 0 && cmd.CalledAs() == "hooks":
+			return cmd.Help()
+		case len(args) > 0 && args[0] != "" && unicode.IsLower(rune(args[0][0])):
+			return fault.NoVerb(cmd, args[0])
+		}
 		began, event := time.Now(), ""
 		if len(args) > 0 {
 			event = args[0]
@@ -459,6 +463,7 @@ func hookCmd(e *env) *cobra.Command {
 	c.FParseErrWhitelist.UnknownFlags = true // a wrong use would end with 2, which blocks a compaction
 	c.Flags().StringVar(&from, "from", "claude", "who calls: claude, codex or pi")
 	c.Flags().BoolVar(&code, "code", false, "keep the files of the folder")
+	e.addHooks(c)
 	return c
 }
 

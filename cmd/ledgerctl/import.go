@@ -22,9 +22,12 @@ func importCmd(e *env) *cobra.Command {
 	im := transcripts.Importer{Stdin: e.In}
 	var losses bool
 	var bar sync.Mutex // of the bar: 24 workers add to it, and Clear reads what Add writes
-	c := verb("import FILE|DIR…", "bring transcripts in; again stores nothing twice", 1, -1, func(cmd *cobra.Command, args []string) (err error) {
+	c := verb("import FILE|DIR…", "bring transcripts in; again stores nothing twice", 0, -1, func(cmd *cobra.Command, args []string) (err error) {
 		if err := transcripts.CheckFormat(im.Format); err != nil {
 			return err
+		}
+		if len(args) == 0 {
+			return fault.WithHint(fault.Usage(errors.New("usage: ledgerctl import FILE|DIR…")), "ledgerctl watch --once brings in what Claude Code, Codex, pi and Gemini CLI have on this machine")
 		}
 		files, size, err := transcripts.Find(args)
 		if err != nil {

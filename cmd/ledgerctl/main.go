@@ -148,6 +148,7 @@ func commands(e *env) *cobra.Command {
 			return cmd.Help()
 		}}
 	root.Version = build.Version()
+	root.Flags().BoolP("version", "V", false, "the version")
 	root.SetVersionTemplate("ledgerctl {{.Version}}\n")
 	root.SetFlagErrorFunc(fault.FlagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(e.Out, manualOf(cmd)) })
@@ -170,15 +171,32 @@ func commands(e *env) *cobra.Command {
 	f.StringVar(&e.Tenant, "tenant", "default", "tenant")
 	f.StringVar(&e.Agent, "agent", "", "agent (default: main where a verb creates, the operator where it reads)")
 	f.BoolVar(&e.JSON, "json", false, "JSON: one object, or one object a line")
-	f.BoolVar(&e.Quiet, "quiet", false, "no talk on stderr")
+	f.BoolVarP(&e.Quiet, "quiet", "q", false, "no talk on stderr")
+	f.BoolVarP(&e.Verbose, "verbose", "v", false, "say on stderr which ledger is asked, and as whom")
 	f.BoolVar(&e.NoColor, "no-color", false, "no colour")
 	f.Bool("utc", false, "show times in UTC, not in the local zone")
 	f.BoolVar(&e.NoPager, "no-pager", false, "no pager on a terminal")
-	root.AddCommand(quickstartCmd(e), importCmd(e), watchCmd(e), hooksCmd(e), hookCmd(e), serviceCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), e.Paged(logCmd(e)), tailCmd(e), showCmd(e), e.Paged(treeCmd(e)),
-		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.Paged(codeCmd(e)), e.Paged(contextCmd(e)), compactCmd(e), e.Paged(lostCmd(e)), expandCmd(e), rewindCmd(e), forkCmd(e), bisectCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), secretsCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), mcpCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
+	root.AddCommand(quickstartCmd(e), importCmd(e), watchCmd(e), hookCmd(e), serviceCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), e.Paged(logCmd(e)), tailCmd(e), showCmd(e), turnCmd(e), e.Paged(treeCmd(e)),
+		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.Paged(codeCmd(e)), e.Paged(contextCmd(e)), compactCmd(e), e.Paged(lostCmd(e)), expandCmd(e), rewindCmd(e), forkCmd(e), bisectCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policyCmd(e), verifyCmd(e), secretsCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), mcpCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
+	addAliases(root, "")
 	root.SetHelpCommand(helpCmd())
 	e.complete(root)
 	return root
+}
+
+// aliases are other words for a verb, by its path.
+var aliases = map[string][]string{"sessions": {"session", "ls"}, "memory save": {"add"}, "memory withdraw": {"rm", "delete"}, "event get": {"show"}}
+
+// addAliases gives the verbs below c their aliases. Each list is an ls, too.
+func addAliases(c *cobra.Command, path string) {
+	for _, v := range c.Commands() {
+		at := strings.TrimSpace(path + " " + v.Name())
+		v.Aliases = append(v.Aliases, aliases[at]...)
+		if v.Name() == "list" {
+			v.Aliases = append(v.Aliases, "ls")
+		}
+		addAliases(v, at)
+	}
 }
 
 // neverEmpty are the flags that mean nothing without a value: an empty one is a variable of a
@@ -240,6 +258,9 @@ func manualOf(cmd *cobra.Command) string {
 	top := cmd
 	for top.HasParent() && top.Parent().HasParent() { // events append is not append
 		top = top.Parent()
+	}
+	if top.Name() == "turn" && cmd != top {
+		return manual[strings.Replace(cmd.Name(), "list", "log", 1)] // the verb of its own
 	}
 	if text, ok := manual[top.Name()]; ok && top.HasParent() {
 		return text

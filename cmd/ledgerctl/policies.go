@@ -18,8 +18,8 @@ import (
 	"nexus/turns"
 )
 
-func policiesCmd(e *env) *cobra.Command {
-	return verb("policies", "the compaction policies", 0, 0, func(cmd *cobra.Command, _ []string) error {
+func listPoliciesCmd(e *env) *cobra.Command {
+	return verb("list", "the compaction policies", 0, 0, func(cmd *cobra.Command, _ []string) error {
 		c, err := e.Client(api.Operator)
 		if err != nil {
 			return err
@@ -48,8 +48,10 @@ func policiesCmd(e *env) *cobra.Command {
 }
 
 func policyCmd(e *env) *cobra.Command {
-	c := verb("policy show NAME", "one of them with its settings; put FILE stores one of your own", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
-	c.AddCommand(policyShowCmd(e), policyPutCmd(e))
+	list := listPoliciesCmd(e)
+	c := verb("policy", "the compaction policies: list, show, put one of your own", 0, 0, list.RunE)
+	c.Aliases = []string{"policies"}
+	c.AddCommand(list, policyShowCmd(e), policyPutCmd(e))
 	return c
 }
 

@@ -37,7 +37,6 @@ func sessionsCmd(e *env) *cobra.Command {
 		return e.listSessions(cmd.Context(), all, &g)
 	}
 	c := verb("sessions", "list, open, change and close sessions", 0, 0, list)
-	c.Aliases = []string{"session"}
 	lister := verb("list", "the sessions, oldest first", 0, 0, list)
 	for _, v := range []*cobra.Command{c, lister} {
 		g.Flags(v.Flags())
@@ -177,10 +176,11 @@ func showSessionCmd(e *env) *cobra.Command {
 	})
 }
 
-// settings are the flags of sessions new and sessions set.
+// settings are the flags of session new and session set.
 type settings struct {
-	label, model, system, tools, policy, reset string
-	window, output                             uint64
+	label, model, system, tools, reset string
+	window, output                     uint64
+	policy                             names.PolicyFlags
 }
 
 func (s *settings) flags(f *pflag.FlagSet) {
@@ -188,7 +188,7 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.model, "model", "", "the model")
 	f.StringVar(&s.system, "system", "", "file with the system text")
 	f.StringVar(&s.tools, "tools", "", "file with the tools, a JSON array")
-	f.StringVar(&s.policy, "policy", "", "the compaction policy")
+	s.policy.Add(f, "the compaction policy")
 	f.StringVar(&s.reset, "reset", "", "when it is reset by itself, JSON")
 	f.Uint64Var(&s.window, "window", 0, "the model's context window, in tokens")
 	f.Uint64Var(&s.output, "output", 0, "what is kept free for the answer, in tokens")
@@ -208,10 +208,8 @@ func (s *settings) request(e *env, f *pflag.FlagSet, was turns.Limits) (r api.Se
 	}
 	set("label", &s.label, &r.Label)
 	set("model", &s.model, &r.Model)
-	if f.Changed("policy") {
-		if r.Policy, err = names.Policy(s.policy); err != nil {
-			return r, err
-		}
+	if r.Policy, err = s.policy.Policy(); err != nil {
+		return r, err
 	}
 	if f.Changed("system") {
 		text, err := e.ReadFile(s.system)
@@ -277,7 +275,7 @@ func newSessionCmd(e *env) *cobra.Command {
 func setSessionCmd(e *env) *cobra.Command {
 	var set settings
 	c := verb("set SESSION", "change settings", 1, 1, func(cmd *cobra.Command, args []string) error {
-		if !slices.ContainsFunc(set.names(), cmd.Flags().Changed) {
+		if !slices.ContainsFunc(append(set.names(), "set"), cmd.Flags().Changed) {
 			return fault.Usage(errors.New("nothing to set: name a setting, --" + strings.Join(set.names(), ", --")))
 		}
 		c, s, err := e.Session(cmd.Context(), args[0])
@@ -303,7 +301,11 @@ func setSessionCmd(e *env) *cobra.Command {
 
 func closeSessionCmd(e *env) *cobra.Command {
 	var cause string
+	var dry bool
 	c := e.sessionVerb("close SESSION", "take no more turns", func(cmd *cobra.Command, c *client.Client, s *api.Session) error {
+		if dry {
+			return e.Result(s, "would close session %s, which is %s and has %s", s.ID, s.State, prose.Plural(s.Depth, "turn"))
+		}
 		s, err := c.Close(cmd.Context(), s.ID, api.CloseSession{Cause: cause})
 		if err != nil {
 			return err
@@ -311,12 +313,17 @@ func closeSessionCmd(e *env) *cobra.Command {
 		return e.Result(s, "session %s is %s", s.ID, s.State)
 	})
 	c.Flags().StringVar(&cause, "cause", "", "why, for the record")
+	c.Flags().BoolVar(&dry, "dry-run", false, "say what would be done; change nothing")
 	return c
 }
 
 func resetSessionCmd(e *env) *cobra.Command {
 	var cause string
+	var dry bool
 	c := e.sessionVerb("reset SESSION", "close it and go on in a fresh successor", func(cmd *cobra.Command, c *client.Client, s *api.Session) error {
+		if dry {
+			return e.Result(s, "would close session %s, which is %s and has %s, and open a successor", s.ID, s.State, prose.Plural(s.Depth, "turn"))
+		}
 		next, err := c.Reset(cmd.Context(), s.ID, api.ResetSession{Cause: cause})
 		if err != nil {
 			return err
@@ -327,5 +334,6 @@ func resetSessionCmd(e *env) *cobra.Command {
 		return e.Result(next, "%s", next.ID)
 	})
 	c.Flags().StringVar(&cause, "cause", "", "why, for the record")
+	c.Flags().BoolVar(&dry, "dry-run", false, "say what would be done; change nothing")
 	return c
 }

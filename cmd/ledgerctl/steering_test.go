@@ -74,7 +74,7 @@ func TestNoCommandShowsHiddenCharactersOfANameOnATerminal(t *testing.T) {
 		{"log", id}, {"show", id + "@head"}, {"show", id + "@1"}, {"show", id + "@1", "--part", "3"}, {"tree", id}, {"path", id}, {"tail", id},
 		{"context", id}, {"context", id, "--explain"}, {"context", id, "--format", "openai"}, {"context", id, "--format", "anthropic"}, {"context", id, "--format", "gemini"},
 		{"sessions"}, {"sessions", "show", id}, {"diff", id + "@1", last.String()}, {"compact", id, "--dry-run"}, {"verify", id},
-		{"export", id}, {"export", id, "--format", "openai"}, {"export", id, "--format", "claude-code"},
+		{"export", id, "--with-keys"}, {"export", id, "--format", "openai"}, {"export", id, "--format", "claude-code"},
 	} {
 		for _, json := range []bool{false, true} {
 			if json && args[0] == "export" {

@@ -3,6 +3,7 @@ package connect
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/url"
 	"strings"
@@ -127,6 +128,9 @@ func (conn *Connection) Client(def string) (*client.Client, error) {
 	agent := def
 	if conn.Agent != "" {
 		agent = conn.Agent
+	}
+	if conn.Terminal.Verbose {
+		fmt.Fprintf(conn.Terminal.Err, "ledgerctl: %s, tenant %s, agent %s\n", prose.Printable(PlainURL(conn.NC.ConnectedUrl())), prose.Printable(conn.Tenant), prose.Printable(agent))
 	}
 	return conn.Link.As(agent), nil
 }

@@ -21,14 +21,15 @@ import (
 
 // Options are the flags of the command.
 type Options struct {
-	Format, Policy, Query            string
+	Format, Query                    string
+	Policy                           names.PolicyFlags
 	Budget, QueryTokens              uint64
 	Explain, SVG, Before, Next, Diff bool
 	Secrets                          bool
 }
 
 // Simulates reports whether the flags ask for what another policy or request would show.
-func (f *Options) Simulates() bool { return f.Policy != "" || f.Budget > 0 || f.Query != "" }
+func (f *Options) Simulates() bool { return f.Policy.Name != "" || f.Budget > 0 || f.Query != "" }
 
 // Check says which flags do not go together.
 func (f *Options) Check(term *terminal.Terminal) error {

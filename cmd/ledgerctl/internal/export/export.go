@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"path/filepath"
 	"slices"
 
 	"nexus/cmd/internal/page"
@@ -25,6 +26,11 @@ var ContextForms = []string{"otel", "openai", "anthropic", "gemini"}
 
 // Forms lists the values of --format for an export.
 var Forms = slices.Concat([]string{"jsonl", "html", "markdown"}, formats.Written(), ContextForms)
+
+// FormatOfFile returns the format that the name of a file asks for; "": none.
+func FormatOfFile(name string) string {
+	return map[string]string{".html": "html", ".htm": "html", ".md": "markdown"}[filepath.Ext(name)]
+}
 
 // Masked returns a writer to w that masks the credentials in each line. A write is a line.
 func Masked(w io.Writer) io.Writer { return masker{w} }

@@ -66,11 +66,11 @@ func Next(cmd *cobra.Command, err error) string {
 		return "is nexusd running on that server? start it with: nexusd"
 	case api.Conflict:
 		if id, ok := x.Details["session"].(string); ok {
-			return "ledgerctl sessions show " + id + ", or take another label"
+			return "ledgerctl session show " + id + ", or take another label"
 		}
 	case api.Closed:
 		if id, ok := x.Details["successor"].(string); ok {
-			return "it goes on in session " + id + ": ledgerctl sessions show " + id
+			return "it goes on in session " + id + ": ledgerctl session show " + id
 		}
 		return "ledgerctl fork SESSION goes on from its head in a new session"
 	case api.NotFound:
@@ -78,9 +78,9 @@ func Next(cmd *cobra.Command, err error) string {
 		case cmd != nil && topVerb(cmd) == "memory":
 			return "ledgerctl memory list lists what there is"
 		case cmd != nil && topVerb(cmd) == "policy":
-			return "ledgerctl policies lists them"
-		case cmd != nil && topVerb(cmd) == "events":
-			return "ledgerctl events channels lists the channels, of all agents unless --agent names one"
+			return "ledgerctl policy list lists them"
+		case cmd != nil && topVerb(cmd) == "event":
+			return "ledgerctl event channels lists the channels, of all agents unless --agent names one"
 		}
 		return SessionHint
 	}
@@ -102,9 +102,9 @@ func policyHint(x *api.Error) string {
 		return ""
 	}
 	if n := nearest(name, policy.Names()); n != "" {
-		return "did you mean " + n + "? ledgerctl policies lists them"
+		return "did you mean " + n + "? ledgerctl policy list lists them"
 	}
-	return "ledgerctl policies lists them; where an import brought a session without the name of its policy, sessions show has the digest that policy show takes"
+	return "ledgerctl policy list lists them; where an import brought a session without the name of its policy, session show has the digest that policy show takes"
 }
 
 // settingNames is the settings of a policy, by the names that their JSON has.
@@ -134,6 +134,9 @@ func NoVerb(cmd *cobra.Command, name string) error {
 	}
 	path := strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), "ledgerctl") + " " + name)
 	err := Usage(fmt.Errorf("there is no verb %q", path))
+	if as := elsewhere[path]; as != "" {
+		return WithHint(err, "did you mean "+as+"?")
+	}
 	if n := nearest(name, names); n != "" {
 		return WithHint(err, "did you mean "+strings.TrimSuffix(path, name)+n+"?")
 	}
@@ -141,6 +144,18 @@ func NoVerb(cmd *cobra.Command, name string) error {
 		return WithHint(err, verbsHint)
 	}
 	return WithHint(err, cmd.Name()+" has "+strings.Join(names, ", ")+"; ledgerctl help "+topVerb(cmd))
+}
+
+// elsewhere are words that other tools have for a verb, and what it is here.
+var elsewhere = map[string]string{
+	"ls": "sessions", "list": "sessions", "ps": "sessions", "grep": "search", "find": "search", "query": "search", "resume": "continue", "handoff": "continue",
+	"fsck": "verify", "check": "verify", "audit": "verify", "branch": "fork", "reset": "rewind, or session reset", "undo": "rewind", "checkout": "rewind", "revert": "rewind",
+	"usage": "cost", "costs": "cost", "status": "doctor", "health": "doctor", "info": "doctor", "scan": "secrets", "leaks": "secrets",
+	"cat": "show", "get": "show", "view": "show", "read": "log", "history": "log", "logs": "log", "add": "append", "new": "append new", "send": "append", "say": "append",
+	"summarize": "compact", "summary": "expand", "graph": "tree", "lineage": "tree", "forks": "tree", "install": "hook install, or service install", "daemon": "service",
+	"ingest": "import", "sync": "watch", "follow": "tail -f", "remember": "memory save", "dump": "export", "clone": "fork", "prompt": "context",
+	"policy set": "session set SESSION --policy NAME --set KEY=VALUE", "session rewind": "rewind", "session fork": "fork", "session compact": "compact", "session delete": "session close",
+	"session log": "log", "sessions log": "log", "import watch": "watch",
 }
 
 // FlagError says what is wrong with a flag, without the words of a parser.

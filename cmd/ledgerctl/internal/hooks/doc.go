@@ -2,7 +2,7 @@
 // beginning and end of a session and around compactions, and keeps when each hook fired.
 //
 // It changes the text of a settings file where a hook stands, and no other byte. It knows
-// no ledger. ledgerctl hooks and ledgerctl hook call it.
+// no ledger. ledgerctl hook and ledgerctl hook call it.
 //
 // Begin at [Install].
 package hooks

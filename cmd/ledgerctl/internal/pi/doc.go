@@ -1,7 +1,7 @@
 // Package pi makes Nexus the compactor of the pi coding agent: it holds the extension that
 // asks for a compaction, and answers it from the ledger.
 //
-// ledgerctl hooks installs the extension; ledgerctl hook answers it, when the transcript is
+// ledgerctl hook installs the extension; ledgerctl hook answers it, when the transcript is
 // in the ledger. It may import the turns, the reader of pi's sessions and the client of the
 // ledger.
 //

@@ -19,7 +19,7 @@ var source []byte
 var Events = []string{"PreCompact", "PostCompact", "SessionEnd"}
 
 // mark begins each extension that this package wrote: another file stays as it is.
-var mark = []byte("// Written by ledgerctl hooks install")
+var mark = []byte("// Written by ledgerctl hook install")
 
 // ErrForeign: there is a file in the extension's place that this package did not write.
 var ErrForeign = errors.New("another program wrote this extension")

@@ -75,7 +75,7 @@ func SayNext(term *terminal.Terminal, hits []api.SearchHit) {
 			term.Say("next: ledgerctl show %s@%d", h.Session, h.Depth)
 		}
 	} else if i := first("event"); i >= 0 {
-		term.Say("next: ledgerctl events get %s %s --agent %s", prose.Printable(hits[i].Channel), hits[i].Event, hits[i].Agent)
+		term.Say("next: ledgerctl event get %s %s --agent %s", prose.Printable(hits[i].Channel), hits[i].Event, hits[i].Agent)
 	}
 }
 

@@ -233,7 +233,7 @@ func PrintPolicy(ctx context.Context, term *terminal.Terminal, c *client.Client,
 	}
 	newest, err := c.Policy(ctx, api.GetPolicy{Name: p.Name})
 	if err == nil && newest.Version > p.Version {
-		term.Say("the newest version of %s is %d; ledgerctl sessions set %s --policy %s takes it", p.Name, newest.Version, prose.Short(s.ID), p.Name)
+		term.Say("the newest version of %s is %d; ledgerctl session set %s --policy %s takes it", p.Name, newest.Version, prose.Short(s.ID), p.Name)
 	}
 	return err
 }

@@ -21,6 +21,7 @@ import (
 type Terminal struct {
 	JSON             bool // results as JSON
 	Quiet            bool // no talk on Err
+	Verbose          bool // say on Err which ledger is asked
 	NoColor, NoPager bool
 	LessFlags        string // of a pager whose owner set none
 	In               io.Reader

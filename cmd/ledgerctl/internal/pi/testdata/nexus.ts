@@ -1,4 +1,4 @@
-// Written by ledgerctl hooks install --agent pi; ledgerctl hooks uninstall --agent pi removes it.
+// Written by ledgerctl hook install --agent pi; ledgerctl hook uninstall --agent pi removes it.
 //
 // Nexus is the compactor: before pi compacts, its session is brought into the ledger, and
 // the ledger's compaction is what pi stores. If that fails, pi compacts by itself. The
