@@ -4,48 +4,11 @@ import (
 	"nexus/turns"
 )
 
-// builtins returns all versions of all built-in policies. A published version never
-// changes, because sessions pin its digest (TestBuiltinDigests). A change is a new
-// version next to the old one.
+// builtins returns the built-in policies. Once one is released it never changes, because
+// sessions pin its digest (TestBuiltinDigests): a change is a new version next to the old
+// one, which [Resolve] finds by its digest.
 func builtins() []Policy {
-	return []Policy{
-		nexus(), higher(nexus()), gsv(), spec008(), autobyteus(), wolffish(), balanced1(), balanced(),
-		// "The daily memory files for today and yesterday are loaded into every system
-		// prompt", MEMORY.md into that of main sessions. The design names no bound.
-		remembering(withFiles(gsv(), Files{Layout: "gsv", Archive: true}), Memory{DailyDays: 2, Document: true, MaxTokens: 16_000}, NoRuntime),
-		withFiles(autobyteus(), Files{Layout: "autobyteus", Archive: true}),
-		// "system + memory + recent tail"; the design names no bound for the memory.
-		next(remembering(withFiles(autobyteus(), Files{Layout: "autobyteus", Archive: true}), Memory{Facts: 100, MaxTokens: 8_000}, NoRuntime)),
-		// "relevant episodes + knowledge (RAS-scored)", and the runtime block; the design
-		// names no numbers.
-		remembering(withFiles(wolffish(), Files{Layout: "wolffish"}), Memory{Episodes: 20, HalfLifeDays: 30, MaxTokens: 8_000}, SystemRuntime),
-	}
-}
-
-// remembering returns p with memories and a runtime block in its contexts.
-func remembering(p Policy, m Memory, r Runtime) Policy {
-	p.Memory, p.Runtime = m, r
-	return p
-}
-
-// higher returns the next version of a policy, which takes the provider's count where it is
-// higher than the estimate.
-func higher(p Policy) Policy {
-	p.Measure = Higher
-	return next(p)
-}
-
-// next returns p as its next version.
-func next(p Policy) Policy {
-	p.Version++
-	return p
-}
-
-// withFiles returns the next version of a policy, which writes the design's files.
-func withFiles(p Policy, f Files) Policy {
-	p.Version++
-	p.Files = f
-	return p
+	return []Policy{nexus(), gsv(), spec008(), autobyteus(), wolffish(), balanced()}
 }
 
 // Where a published design names no number, its policy uses balanced's, so that a
@@ -63,7 +26,11 @@ func gsv() Policy {
 		ReplacementRole: turns.User, // "a single synthetic "user" message"
 		Frame:           "[Conversation summary from automatic context compaction]\n\n{summary}",
 		Notice:          "[Context contained {messages} messages that were compacted. Summary unavailable due to size limits.]",
-		ContextWindow:   200_000, MaxOutputTokens: 16_000, SafetyMargin: 2_000,
+		Files:           Files{Layout: "gsv", Archive: true},
+		// "The daily memory files for today and yesterday are loaded into every system
+		// prompt", MEMORY.md into that of main sessions. The design names no bound.
+		Memory: Memory{DailyDays: 2, Document: true, MaxTokens: 16_000}, Runtime: NoRuntime,
+		ContextWindow: 200_000, MaxOutputTokens: 16_000, SafetyMargin: 2_000,
 	}
 }
 
@@ -110,6 +77,9 @@ func autobyteus() Policy {
 		Elide:            Elide{HeadRatio: 0.15, HeadCap: 6_000, TailRatio: 0.08, TailCap: 3_000, Mark: "[… {omitted} of {chars} characters are left out here …]"},
 		TargetRatio:      0.5, SummaryMaxRatio: 0.08, SummaryMaxTokens: 12_000, MinReclaimRatio: 0.05, MaxStrikes: 2,
 		Template: "autobyteus", ReplacementRole: turns.User,
+		Files: Files{Layout: "autobyteus", Archive: true},
+		// "system + memory + recent tail"; the design names no bound for the memory.
+		Memory: Memory{Facts: 100, MaxTokens: 8_000}, Runtime: NoRuntime,
 		ContextWindow: 200_000, MaxOutputTokens: 16_000, SafetyMargin: 2_000,
 	}
 }
@@ -142,6 +112,10 @@ func wolffish() Policy {
 		// with its parts shortened; in the design such a session overflows.
 		KeepTokens: 50_000, SummaryMaxRatio: 0.08, SummaryMaxTokens: 12_000, MinReclaimRatio: 0.05, MaxStrikes: 2,
 		ReplacementRole: turns.User, KeepFirstRequest: true,
+		Files: Files{Layout: "wolffish"},
+		// "relevant episodes + knowledge (RAS-scored)", and the runtime block; the design
+		// names no numbers.
+		Memory: Memory{Episodes: 20, HalfLifeDays: 30, MaxTokens: 8_000}, Runtime: SystemRuntime,
 		ContextWindow: 200_000, // for a session that names no model; the design's output reserve is 0
 	}
 }
@@ -150,6 +124,7 @@ func wolffish() Policy {
 func nexus() Policy {
 	return Policy{
 		Name: "nexus", Version: 1, Counter: "approx-1", Mode: BeforeCall,
+		Measure:       Higher, // a reported count over the threshold is a trigger, too
 		ReserveTokens: 20_000, // "contextTokens > contextWindow - reserveTokens", RESERVE_TOKENS
 		KeepTokens:    30_000, // partitionTurns's keepTokens
 		// The design has no target. Its examples end at 45,000 to 50,000 of 200,000
@@ -167,21 +142,13 @@ func nexus() Policy {
 	}
 }
 
-// balanced1 returns the first version of balanced, which contexts of its time name.
-func balanced1() Policy {
-	p := balanced()
-	p.Version = 1
-	p.SummaryMaxRatio, p.QuoteMaxRatio, p.KeepRules = 0.22, 0, false
-	return p
-}
-
 // balanced returns the default policy and our own. Replays of real transcripts
 // (docs/policies/comparison.md) gave its numbers. Agents reuse more facts from a
 // summary and from quotes of the files that they work on than from an equally long
 // verbatim tail, and a short tail makes compactions rare.
 func balanced() Policy {
 	return Policy{
-		Name: "balanced", Version: 2, Counter: "approx-1",
+		Name: "balanced", Version: 1, Counter: "approx-1",
 		// The engine answers a call from the context as it is while the summary is
 		// made.
 		Mode:    Background,

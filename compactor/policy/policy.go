@@ -202,44 +202,38 @@ func Names() []string {
 		names = append(names, p.Name)
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
-// Builtin returns the newest version of a built-in policy.
+// Builtin returns a built-in policy.
 func Builtin(name string) (Policy, bool) {
-	var found Policy
 	for _, p := range builtins() {
-		if p.Name == name && p.Version > found.Version {
-			found = p
+		if p.Name == name {
+			return p, true
 		}
 	}
-	return found, found.Version > 0
+	return Policy{}, false
 }
 
 // Resolve returns the built-in policy that ref names, with ref's overrides. If ref
-// pins a digest, it returns the version with that digest.
+// pins a digest, it is that of the result.
 //
 // Errors: [turns.FieldError] under /policy for an unknown name or an invalid
-// override; [turns.ErrUnsupported] for a digest that no version in this build has.
+// override; [turns.ErrUnsupported] for a digest that the policy of this build has not.
 func Resolve(ref turns.PolicyRef) (Policy, error) {
-	newest, ok := Builtin(ref.Name)
+	builtin, ok := Builtin(ref.Name)
 	if !ok {
 		return Policy{}, &turns.FieldError{
 			Field: "/policy/name", Reason: fmt.Sprintf("%.60q is not one of %v", ref.Name, Names()), Kind: turns.ErrMalformed,
 		}
 	}
 	if ref.Digest.IsZero() {
-		return newest.With(ref.Set)
+		return builtin.With(ref.Set)
 	}
-	for _, p := range builtins() {
-		if p.Name != ref.Name {
-			continue
-		}
-		if with, err := p.With(ref.Set); err == nil && with.Digest() == ref.Digest {
-			return with, nil
-		}
+	if with, err := builtin.With(ref.Set); err == nil && with.Digest() == ref.Digest {
+		return with, nil
 	}
-	return Policy{}, fmt.Errorf("%w: policy %s with digest %v: no version in this build has it", turns.ErrUnsupported, ref.Name, ref.Digest)
+	return Policy{}, fmt.Errorf("%w: policy %s with digest %v: the policy of this build has another", turns.ErrUnsupported, ref.Name, ref.Digest)
 }
 
 // With returns p with its fields replaced by the members of set, a JSON object of

