@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -215,8 +216,17 @@ func TestSubagentOfASubagentKnowsItsSpawner(t *testing.T) {
 		session + "/subagents/agent-outer.jsonl": agent("outer", claudeLine{session: session, n: 11, text: "outer"}.String()+call(12, 11, "c2")+result(13, 12, "c2", "inner")),
 		session + "/subagents/agent-inner.jsonl": agent("inner", claudeTurnOf(session, 21, 0, "inner", "")),
 	}
-	for _, withMeta := range []bool{false, true} {
-		if withMeta {
+	flat := make(map[string]string) // as older versions have them
+	for name, text := range texts {
+		flat[path.Base(name)] = text
+	}
+	for _, form := range []string{"flat", "folders", "with the call beside it"} {
+		switch form {
+		case "flat":
+			texts, flat = flat, texts
+		case "folders":
+			texts = flat
+		default:
 			texts[session+"/subagents/agent-inner.meta.json"] = `{"toolUseId":"c2","spawnDepth":2}`
 		}
 		started, by := 0, make(map[string]bool)
@@ -229,7 +239,7 @@ func TestSubagentOfASubagentKnowsItsSpawner(t *testing.T) {
 			}
 		}
 		if started != 2 || len(by) != 2 {
-			t.Errorf("%d sub-agents know the turn that started them, by %v:\n%s", started, by, strings.Join(state, "\n"))
+			t.Errorf("%s: %d sub-agents know the turn that started them, by %v:\n%s", form, started, by, strings.Join(state, "\n"))
 		}
 		inEachOrder(t, texts, nil)
 	}

@@ -257,7 +257,7 @@ func TestSessionOfAnOlderReaderIsReported(t *testing.T) {
 		}
 		return string(m["reader"])
 	}
-	if got := mark(); got != `{"format":"claude-code","version":1}` {
+	if got := mark(); got != `{"format":"claude-code","version":2}` {
 		t.Errorf("reader: %s", got)
 	}
 	if got := r.read(false); got.Older != 0 {
@@ -339,5 +339,40 @@ func TestReportOfAMillionLossesIsBounded(t *testing.T) {
 	}
 	if len(sum.Losses) > 1001 || n != 1_000_000 {
 		t.Errorf("%d lines, %d losses", len(sum.Losses), n)
+	}
+}
+
+// Answers of the same words are answers of their own: a file that has lost one of them, though it
+// still has another, hides nothing.
+func TestRefreshKeepsEqualAnswersThatAFileHasLost(t *testing.T) {
+	r := newRefresher(t)
+	task := func(n int) string {
+		id := fmt.Sprintf("019ff00c-d668-7081-8000-%012d", n)
+		var b strings.Builder
+		for _, l := range []string{
+			`"event_msg","payload":{"type":"task_started","turn_id":"` + id + `"}`,
+			`"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"continue"}]}`,
+			`"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"ok"}]}`,
+			fmt.Sprintf(`"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":%d,"output_tokens":%d},"last_token_usage":{"input_tokens":100,"output_tokens":1}}}`, 100*n, n),
+			`"event_msg","payload":{"type":"task_complete","turn_id":"` + id + `"}`,
+		} {
+			fmt.Fprintf(&b, `{"timestamp":"2026-08-11T09:00:%02dZ","type":%s}`+"\n", n, l)
+		}
+		return b.String()
+	}
+	header := `{"timestamp":"2026-08-11T09:00:00Z","type":"session_meta","payload":{"id":"019ff00c-d280-7e21-8000-0000000000aa","cwd":"/w"}}` + "\n"
+	r.write(header + task(1) + task(2) + task(3))
+	r.read(false)
+	r.write(header + task(2) + task(3) + task(4))
+	if got := r.read(false); got.Stored != 1 {
+		t.Errorf("grown, without its beginning: %+v", got)
+	}
+	for range 2 {
+		if got := r.read(true); got.Renewed+got.Stored != 0 {
+			t.Errorf("refreshed: %+v", got)
+		}
+	}
+	if n := countCalls(t, r.c); n != 4 || len(r.listed(false)) != 1 {
+		t.Errorf("%d calls, want 4; %v", n, r.listed(false))
 	}
 }

@@ -16,6 +16,9 @@ type Options struct {
 	// MaxLine is the longest line read, in bytes; a longer one is skipped and
 	// reported. Zero means [DefaultMaxLine].
 	MaxLine int
+	// Name is the base name of the file; empty: unknown. Codex puts the id of the session
+	// there, which is read of it where the header is torn.
+	Name string
 	// Copied, for Codex and pi, says that the history which a fork's file begins with
 	// is read as turns of its parent, with the ids that the parent's own file gives
 	// them. Without it only the fork is read, for a ledger that has the parent.

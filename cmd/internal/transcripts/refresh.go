@@ -84,7 +84,7 @@ func (im *Importer) findChanged(ctx context.Context, how transcriptSource, forma
 	}
 	defer in.Close()
 	probe := Importer{Client: im.Client}
-	c := comparer{im: &probe, format: format, all: make(map[turns.ID]*comparison), responses: make(map[[sha256.Size]byte]bool),
+	c := comparer{im: &probe, format: format, all: make(map[turns.ID]*comparison), responses: make(map[[sha256.Size]byte]int),
 		placed: make(map[turns.ID]*comparison), branches: make(map[turns.ID]*comparison)}
 	first := true
 	for st, err := range in.Format.Open(in, ReadOptions(how.name, in.Format.Name, transcript.Options{Final: how.final, Copied: how.copied})).Steps() {
@@ -205,9 +205,9 @@ type comparer struct {
 	format    string
 	all       map[turns.ID]*comparison // by session of the source
 	order     []turns.ID
-	responses map[[sha256.Size]byte]bool // that the file holds, or what it is forked from
-	placed    map[turns.ID]*comparison   // by turn: of another session than the steps say
-	branches  map[turns.ID]*comparison   // by session: those that hold such turns; nil: none
+	responses map[[sha256.Size]byte]int // how often the file holds each, or what it is forked from
+	placed    map[turns.ID]*comparison  // by turn: of another session than the steps say
+	branches  map[turns.ID]*comparison  // by session: those that hold such turns; nil: none
 }
 
 func (c *comparer) step(ctx context.Context, st transcript.Step, format string) error {
@@ -331,7 +331,7 @@ func (c *comparer) inherited(ctx context.Context, session, at turns.ID) error {
 		if _, response, err := c.sums(ctx, session, &t); err != nil {
 			return err
 		} else if response != (storedTurn{}).response {
-			c.responses[response] = true
+			c.responses[response]++
 		}
 	}
 	return nil
@@ -448,7 +448,7 @@ func sumOf(values ...any) [sha256.Size]byte {
 // turn compares a turn.
 func (c *comparer) turn(ctx context.Context, a *transcript.Append) error {
 	response := responseSum(a.Response)
-	c.responses[response] = true
+	c.responses[response]++
 	x := c.all[a.Session]
 	if x == nil || x.line.had == nil {
 		return nil
@@ -657,28 +657,45 @@ func (c *comparer) compaction(ctx context.Context, k *transcript.Compaction) err
 
 // hasLost reports whether the file has lost turns that the session holds: its responses are
 // nowhere in the file, and no turn took their places. An older reader may have read a
-// response otherwise; from the same reader, another response is of another file.
+// response otherwise, or twice; from the same reader, another response is of another file, and
+// each of equal responses is one of its own.
 func (c *comparer) hasLost(x *comparison, older bool) bool {
 	var last time.Time
-	had := make(map[[sha256.Size]byte]bool)
+	had := make(map[[sha256.Size]byte]int)
 	gone := 0
 	for _, t := range x.turns {
-		if t.changed && !older && t.normal && t.response != (storedTurn{}).response && !c.responses[t.response] {
+		if t.changed && !older && t.normal && t.response != (storedTurn{}).response && c.responses[t.response] == 0 {
 			return true
 		}
 		if t.time.After(last) {
 			last = t.time
 		}
-		if had[t.response] = true; t.normal && !t.named && t.response != (storedTurn{}).response && !c.responses[t.response] {
-			gone++
+		if t.normal && t.response != (storedTurn{}).response {
+			had[t.response]++
+		}
+	}
+	for response, n := range had {
+		switch in := c.responses[response]; {
+		case in == 0, !older && n > in:
+			gone += min(n-in, x.unnamed(response))
 		}
 	}
 	for _, n := range x.news {
-		if !had[n.response] && !n.time.After(last) {
+		if had[n.response] == 0 && !n.time.After(last) {
 			gone--
 		}
 	}
 	return gone > 0
+}
+
+// unnamed counts the turns of a session with a response that the file does not name.
+func (x *comparison) unnamed(response [sha256.Size]byte) (n int) {
+	for _, t := range x.turns {
+		if t.normal && !t.named && t.response == response {
+			n++
+		}
+	}
+	return n
 }
 
 // renew marks what a refresh found: the sessions that have a successor now, and those that

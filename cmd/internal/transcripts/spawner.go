@@ -27,6 +27,9 @@ var spawners = map[string]func(name string, opt *transcript.Options){
 // ReadOptions returns how a file is read, beyond what a caller asks: of a sub-agent, who
 // started it.
 func ReadOptions(name, format string, opt transcript.Options) transcript.Options {
+	if !isStream(name) {
+		opt.Name = filepath.Base(name)
+	}
 	if find := spawners[format]; find != nil && !isStream(name) {
 		find(name, &opt)
 	}
@@ -98,7 +101,7 @@ func geminiHead(name string) (gemini.Head, bool) {
 
 // claudeSpawner returns the turn that started the sub-agent of a file of Claude Code; zero
 // if the files beside it do not say. Sub-agents have a folder of their own in that of their
-// main session, also those that another sub-agent started. A file beside each names the
+// main session, or in older versions stand beside it, also those that another sub-agent started. A file beside each names the
 // call; else the result of the call names the sub-agent.
 func claudeSpawner(name string) (by turns.Ref) {
 	dir, base := filepath.Dir(name), filepath.Base(name)
@@ -114,7 +117,11 @@ func claudeSpawner(name string) (by turns.Ref) {
 	}
 	word := cmp.Or(meta.Call, agent)
 	siblings, _ := filepath.Glob(filepath.Join(dir, "agent-*.jsonl")) // a folder with a bad name has none
-	for _, f := range append([]string{filepath.Dir(dir) + ".jsonl"}, siblings...) {
+	mains := []string{filepath.Dir(dir) + ".jsonl"}
+	if session := claudeSession(name); session != "" { // older versions put both into one folder
+		mains = append(mains, filepath.Join(dir, session+".jsonl"))
+	}
+	for _, f := range append(mains, siblings...) {
 		if f == name || !holds(f, word) {
 			continue
 		}
@@ -129,6 +136,24 @@ func claudeSpawner(name string) (by turns.Ref) {
 		}
 	}
 	return by
+}
+
+// claudeSession returns the id of the session that a file of Claude Code is of, by its first line;
+// "" if that says none.
+func claudeSession(name string) string {
+	f, err := os.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	var l struct {
+		Session string `json:"sessionId"`
+	}
+	line, _ := bufio.NewReader(io.LimitReader(f, 1<<20)).ReadBytes('\n')
+	if json.Unmarshal(line, &l) != nil || l.Session != filepath.Base(l.Session) {
+		return ""
+	}
+	return l.Session
 }
 
 // holds reports whether a line of a file has a word in quotes.

@@ -198,16 +198,23 @@ func Unquoted(raw turns.Raw) turns.Raw {
 	return raw
 }
 
+// maxMilli is where the times end that an id can hold, in milliseconds since 1970.
+const maxMilli = 2e14
+
 // ParseTime reads a time as RFC 3339 or as seconds, or milliseconds, since 1970;
-// the zero Time where it is neither.
+// the zero Time where it is neither, and for what no event can hold: 1970 and before is what
+// a clock says that was not set.
 func ParseTime(raw turns.Raw) time.Time {
 	s := Text(raw)
 	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
+		if ms := t.UnixMilli(); ms <= 0 || ms > maxMilli {
+			return time.Time{}
+		}
 		return t.UTC()
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	switch {
-	case err != nil || f <= 0 || f > 2e14: // an id's time ends before
+	case err != nil || f <= 0 || f > maxMilli:
 		return time.Time{}
 	case f > 1e11:
 		return time.UnixMilli(int64(f)).UTC()

@@ -114,7 +114,7 @@ func Sniff(head []byte) bool {
 // Format is the format of Claude Code's transcripts.
 func Format() transcript.Format {
 	return transcript.Format{
-		Name: "claude-code", Version: 1, SharesIDs: true, Sniff: Sniff, Open: Read, Lines: Read,
+		Name: "claude-code", Version: 2, SharesIDs: true, Sniff: Sniff, Open: Read, Lines: Read,
 		Write: func(s transcript.WrittenSession) transcript.Writer {
 			return &Writer{session: s.TranscriptID(), cwd: s.Cwd, branch: s.Branch, title: s.Title, resumed: s.Resumed}
 		},

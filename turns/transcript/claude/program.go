@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"slices"
 	"strings"
 
 	"nexus/turns"
@@ -50,6 +51,23 @@ func isProgramPart(text string) bool {
 			return true
 		}
 	}
+}
+
+// isCommand reports whether a message is a command that a person typed, as Claude Code writes it
+// down.
+func isCommand(m *turns.Message) bool { return beginsWith(m, "<command-name>", "<command-message>") }
+
+// isLocalOutput reports whether a message is what a command wrote that ran in Claude Code itself.
+func isLocalOutput(m *turns.Message) bool {
+	return beginsWith(m, "<local-command-stdout>", "<local-command-stderr>")
+}
+
+func beginsWith(m *turns.Message, beginnings ...string) bool {
+	if m.Role != turns.User || len(m.Parts) == 0 || m.Parts[0].Type != turns.Text {
+		return false
+	}
+	text := strings.TrimSpace(m.Parts[0].Content)
+	return slices.ContainsFunc(beginnings, func(b string) bool { return strings.HasPrefix(text, b) })
 }
 
 // withoutProgramBlock returns text without the block that it begins with.

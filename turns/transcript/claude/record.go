@@ -97,9 +97,7 @@ func (f *claudeFields) record(b []byte, line int) *claudeRecord {
 	if r.agent != "" && f.Sidechain == nil {
 		r.sidechain = true
 	}
-	if t, err := time.Parse(time.RFC3339Nano, values.String(f.Time)); err == nil {
-		r.time = t.UTC()
-	}
+	r.time = values.ParseTime(f.Time)
 	r.readOrigin(f.ForkedFrom)
 	switch r.typ {
 	case "user", "assistant":

@@ -72,6 +72,9 @@ func (k *claudeTree) addMessage(rec *claudeRecord, t **claudeTurn, p userPiece) 
 	b.messages = append(b.messages, p.msg)
 	b.order = append(b.order, order)
 	b.program = append(b.program, p.call == nil && (rec.program || p.stray || !rec.person && isProgramText(&p.msg)))
+	if n := len(b.messages); n > 1 && isLocalOutput(&p.msg) && isCommand(&b.messages[n-2]) {
+		b.program[n-2] = true // what the person typed was for Claude Code, and the model is not asked
+	}
 }
 
 // userPieces reads the blocks of a user line. typed says that a person may have written

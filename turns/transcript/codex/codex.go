@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"nexus/turns"
@@ -35,6 +37,7 @@ type codexReader struct {
 	scopeTime time.Time           // in it
 	nextTask  time.Time           // of the first task of a history, while what is before it is read
 	compacted string              // names the last compaction; "": none
+	replaced  map[string]bool     // prompts that the compaction replaced which the file begins with, by content, in the first task after it
 	equals    map[codexAnchor]int // how many items with one name were anchors so far
 	anchor    codexAnchor         // of the next turn; zero: none of its items was read
 	messages  []turns.Message     // of the next turn
@@ -159,7 +162,9 @@ func (c *codexReader) record(line int, b []byte) error {
 	err := values.Decode(b, &r)
 	if err == nil {
 		if len(c.metas) == 0 && r.Type != "session_meta" {
-			return fmt.Errorf("%w: it does not begin with a session", turns.ErrMalformed)
+			if err := c.lostHeader(line); err != nil {
+				return err
+			}
 		}
 		err = c.place(line, &r)
 	}
@@ -167,6 +172,19 @@ func (c *codexReader) record(line int, b []byte) error {
 		c.Loss.Add(line, "skipped", "a record that can't be read: "+err.Error(), "")
 	}
 	return nil
+}
+
+// fileName is the name of a rollout, which has the id of its thread.
+var fileName = regexp.MustCompile(`^rollout-.*-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl`)
+
+// lostHeader begins the session of a rollout whose header is torn: by the name of its file.
+func (c *codexReader) lostHeader(line int) error {
+	m := fileName.FindStringSubmatch(c.opt.Name)
+	if m == nil {
+		return fmt.Errorf("%w: it does not begin with a session", turns.ErrMalformed)
+	}
+	c.Loss.Add(line, "repaired", "the session's header is lost: its id is that in the file's name, and what else the header said is unknown", m[1])
+	return c.meta(line, &codexRecord{Type: "session_meta", Payload: jsontext.Value(values.Encoded(map[string]string{"id": m[1]}))})
 }
 
 func (c *codexReader) readPayload(line int, r *codexRecord) error {
@@ -230,6 +248,9 @@ func (c *codexReader) settings(line int, r *codexRecord) error {
 func (c *codexReader) task(id string) {
 	if id == "" || id == c.scope {
 		return
+	}
+	if c.scope != "" {
+		c.replaced = nil
 	}
 	c.scope, c.scopeTime = id, timeInID(id)
 	c.responseEnded = len(c.response.Parts) > 0
@@ -371,13 +392,20 @@ func Sniff(head []byte) bool {
 		return bytes.Contains(line, []byte(`"type":"session_meta"`)) && bytes.HasPrefix(line, []byte(`{"timestamp":`))
 	}
 	var r codexRecord
-	return values.Decode(line, &r) == nil && r.Type == "session_meta"
+	if values.Decode(line, &r) == nil {
+		return r.Type == "session_meta"
+	}
+	if !bytes.Contains(line, []byte(`"session_meta"`)) { // a header that is torn
+		return false
+	}
+	second, _, _ := bytes.Cut(head[len(line)+1:], []byte("\n"))
+	return values.Decode(second, &r) == nil && r.Time != "" && len(r.Payload) > 0
 }
 
 // Format is the format of Codex's rollouts.
 func Format() transcript.Format {
 	return transcript.Format{
-		Name: "codex", Version: 1, Sniff: Sniff, Open: Read, Lines: Read,
+		Name: "codex", Version: 2, Sniff: Sniff, Open: Read, Lines: Read,
 		Write: func(s transcript.WrittenSession) transcript.Writer { return &codexWriter{s: s, now: s.Time} },
 	}
 }

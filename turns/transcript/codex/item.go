@@ -194,7 +194,7 @@ func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
 		return
 	}
 	c.taskEnded = false
-	c.anchorAt(it, r.Payload)
+	c.anchorAt(it, r)
 	if len(c.response.Parts) == 0 {
 		c.responseTime, c.responseBound = c.timeOf(values.ParseTime(turns.RawText(r.Time)))
 		c.responseModel, c.responseSettings = c.model, c.inForce
@@ -235,7 +235,7 @@ func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
 // So a type that the reader learns changes no other turn.
 func (c *codexReader) laterOutput(line int, r *codexRecord, it *codexItem) {
 	if len(c.later) == 0 {
-		c.laterAnchor = c.anchorOf(it, r.Payload)
+		c.laterAnchor = c.anchorOf(it, r)
 	}
 	c.later = append(c.later, c.output(line, it))
 	c.taskEnded = false

@@ -23,21 +23,24 @@ type codexAnchor struct {
 }
 
 // anchorAt makes an item the anchor of the next turn, if it is the first of its items.
-func (c *codexReader) anchorAt(it *codexItem, raw jsontext.Value) {
+func (c *codexReader) anchorAt(it *codexItem, r *codexRecord) {
 	if c.anchor.key != "" || c.history.is == historyGiven {
 		return
 	}
-	c.anchor = c.anchorOf(it, raw)
+	c.anchor = c.anchorOf(it, r)
 }
 
 // anchorOf returns the anchor that an item is.
-func (c *codexReader) anchorOf(it *codexItem, raw jsontext.Value) codexAnchor {
+func (c *codexReader) anchorOf(it *codexItem, r *codexRecord) codexAnchor {
 	a := codexAnchor{scope: c.scope, key: "id " + it.ID}
 	if a.scope == "" {
 		a.scope = c.compacted
 	}
 	if it.ID == "" {
-		a.key = contentKey(raw)
+		a.key = contentKey(r.Payload)
+		if c.scope != "" && c.replaced[a.key] {
+			a.key += " " + r.Time
+		}
 	}
 	n := c.equals[a]
 	c.equals[a]++
@@ -220,6 +223,7 @@ func (c *codexReader) compaction(line int, r *codexRecord) error {
 	out := &transcript.Compaction{Session: t.session, Parent: c.parent, Trigger: "threshold", Summary: k.Message, Replacement: replacement}
 	out.ID = turns.DeriveID(t.at, "codex compaction", t.id, key.key, strconv.Itoa(key.n))
 	if c.parent.IsZero() {
+		c.replaced = replacedPrompts(&k)
 		c.Loss.Add(line, "skipped", "the file begins with a compaction: what that replaced is not in it; the ledger has it if it was imported before", t.id)
 		c.parent = out.ID
 	}
@@ -233,6 +237,21 @@ func (c *codexReader) compaction(line int, r *codexRecord) error {
 		c.Step(transcript.Step{Compaction: out})
 	}
 	return nil
+}
+
+// replacedPrompts are the prompts that a compaction holds, by their content. In a file that
+// begins with it, nobody knows how many of them began turns of the task that goes on: Codex
+// writes a file anew within a task. So a prompt of the same words is named by its time, too, and
+// not taken for one of them.
+func replacedPrompts(k *codexCompacted) map[string]bool {
+	out := make(map[string]bool)
+	for _, raw := range k.Replacement {
+		var it codexItem
+		if values.Decode(raw, &it) == nil && it.Type == "message" && it.Role == "user" {
+			out[contentKey(raw)] = true
+		}
+	}
+	return out
 }
 
 // replacement returns the messages of a compaction, and which of them a program wrote.
