@@ -13,15 +13,16 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api/client"
 )
 
 func TestCredentialsAreFound(t *testing.T) {
-	config := t.TempDir()
-	t.Setenv("XDG_CONFIG_HOME", config)
+	home := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
 	t.Setenv("NEXUS_CREDS", "")
 	t.Setenv("NEXUS_URL", "")
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	d, err := daemon.Open(t.Context(), config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,14 +34,14 @@ func TestCredentialsAreFound(t *testing.T) {
 		}
 	})
 	url, files := d.ClientURL(), d.Credentials()
-	saved := filepath.Join(config, "nats", "context", "work.json")
+	saved := filepath.Join(home, "nats", "context", "work.json")
 	if err := os.MkdirAll(filepath.Dir(saved), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(saved, []byte(`{"url":"`+url+`","nkey":"`+files.Agent+`"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	empty := filepath.Join(config, "empty.nk")
+	empty := filepath.Join(home, "empty.nk")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -121,13 +122,13 @@ func certificate(t *testing.T) (cert, key string) {
 }
 
 func TestAPrivateAuthorityIsTrustedWhenItIsNamed(t *testing.T) {
-	config := t.TempDir()
-	t.Setenv("XDG_CONFIG_HOME", config)
+	home := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
 	for _, name := range []string{"NEXUS_CREDS", "NEXUS_URL", "NEXUS_TLS_CA"} {
 		t.Setenv(name, "")
 	}
 	cert, key := certificate(t)
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, TLSCert: cert, TLSKey: key})
+	d, err := daemon.Open(t.Context(), config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, TLSCert: cert, TLSKey: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestAPrivateAuthorityIsTrustedWhenItIsNamed(t *testing.T) {
 		}
 	})
 	url, creds := d.ClientURL(), d.Credentials().Operator
-	saved := filepath.Join(config, "nats", "context", "work.json")
+	saved := filepath.Join(home, "nats", "context", "work.json")
 	if err := os.MkdirAll(filepath.Dir(saved), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/ledgerctl/internal/cost"
 	"nexus/cmd/ledgerctl/internal/costview"
 	"nexus/cmd/ledgerctl/internal/fault"
@@ -149,13 +149,13 @@ func modelPrices(file string) (tokens.Models, error) {
 		return tokens.Models{}, fault.Usage(err)
 	}
 	var rows struct {
-		Model []daemon.ModelRow `toml:"model"`
+		Model []config.ModelRow `toml:"model"`
 	}
 	if err := toml.Unmarshal(b, &rows); err != nil {
 		return tokens.Models{}, fault.Usage(fmt.Errorf("prices in %s: %w", file, err))
 	}
 	// A row of a configuration may be there for the window alone.
-	rows.Model = slices.DeleteFunc(rows.Model, func(r daemon.ModelRow) bool { return r.Input+r.Output+r.CacheRead+r.CacheWrite+r.CacheHour == 0 })
+	rows.Model = slices.DeleteFunc(rows.Model, func(r config.ModelRow) bool { return r.Input+r.Output+r.CacheRead+r.CacheWrite+r.CacheHour == 0 })
 	if len(rows.Model) == 0 {
 		return tokens.Models{}, fault.Usage(fmt.Errorf("%s has no price: it takes rows [[model]] with name and price_input, price_output, price_cache_read, price_cache_write, price_cache_write_1h, in dollars a million tokens", file))
 	}
@@ -164,5 +164,5 @@ func modelPrices(file string) (tokens.Models, error) {
 			return tokens.Models{}, fault.Usage(fmt.Errorf("%s: model %q has no name, or a price that is not a number of dollars", file, r.Name))
 		}
 	}
-	return daemon.Config{Model: rows.Model}.ModelTable(), nil
+	return config.Config{Model: rows.Model}.ModelTable(), nil
 }

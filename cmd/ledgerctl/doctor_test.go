@@ -14,6 +14,7 @@ import (
 
 	"nexus/cmd/internal/build"
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/ledgerctl/internal/doctor"
 	"nexus/ledger/api/client"
 
@@ -46,7 +47,7 @@ func TestDoctorSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	for _, name := range []string{"NEXUS_CREDS", "NEXUS_URL", "NEXUS_TLS_CA", "NEXUS_TOKEN"} {
 		t.Setenv(name, "")
 	}
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Version: build.Version()})
+	d, err := daemon.Open(t.Context(), config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Version: build.Version()})
 	if err != nil {
 		t.Fatal(err)
 	}

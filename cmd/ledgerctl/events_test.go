@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/ledgerctl/internal/eventview"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -23,7 +24,7 @@ import (
 func TestFollowedEventsComeOnceThroughARestart(t *testing.T) {
 	dir, listen := t.TempDir(), "127.0.0.1:0"
 	open := func() *daemon.Daemon {
-		d, err := daemon.Open(t.Context(), daemon.Config{Data: dir, Listen: listen, HTTP: "off", MaxStore: 1 << 30})
+		d, err := daemon.Open(t.Context(), config.Config{Data: dir, Listen: listen, HTTP: "off", MaxStore: 1 << 30})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -24,7 +25,7 @@ func TestAnExportOfAllListsWhatHasNoContent(t *testing.T) {
 	open := func() *client.Client {
 		t.Helper()
 		var err error
-		if d, err = daemon.Open(t.Context(), daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); err != nil {
+		if d, err = daemon.Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); err != nil {
 			t.Fatal(err)
 		}
 		nc, err := d.Connect()

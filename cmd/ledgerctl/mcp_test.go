@@ -19,6 +19,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -50,9 +51,9 @@ var mcpSecret = "gh" + "p_" + strings.Repeat("Ab3dE7gH", 5)[:36]
 func newMCPLedger(t *testing.T) *mcpLedger {
 	t.Helper()
 	l := &mcpLedger{large: strings.Repeat("line of a log: kettle 語\n", 800), channel: "mail"}
-	var rows []daemon.TokenRow
+	var rows []config.TokenRow
 	for _, scope := range []string{"write", "read"} {
-		secret, row, err := daemon.NewToken(scope, "", "", scope)
+		secret, row, err := config.NewToken(scope, "", "", scope)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +62,7 @@ func newMCPLedger(t *testing.T) *mcpLedger {
 			l.secret = secret
 		}
 	}
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Token: rows})
+	d, err := daemon.Open(t.Context(), config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Token: rows})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -636,7 +637,7 @@ func TestToolsComeWithTheDaemon(t *testing.T) {
 	defer s.Close()
 	x := newMCPTools(t, s, mcpNames...)
 	x.refused("status", nil, "unavailable")
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: data, Listen: strings.TrimPrefix(url, "nats://"), HTTP: "off", MaxStore: 1 << 30})
+	d, err := daemon.Open(t.Context(), config.Config{Data: data, Listen: strings.TrimPrefix(url, "nats://"), HTTP: "off", MaxStore: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}

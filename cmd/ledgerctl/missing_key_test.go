@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/prose"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -22,7 +23,7 @@ import (
 func TestMissingKeyIsSaidInPlaceOfTheContent(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *daemon.Daemon {
-		d, err := daemon.Open(t.Context(), daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+		d, err := daemon.Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 )
 
@@ -42,7 +42,7 @@ func TestAgentOfTheAPIPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, c := startDaemon(t, daemon.Config{Auth: "off"})
+	d, c := startDaemon(t, config.Config{Auth: "off"})
 	for _, library := range []struct{ name, path string }{{"nats-py", ""}, {"stand-in", standIn}} {
 		t.Run(library.name, func(t *testing.T) {
 			if library.path == "" {

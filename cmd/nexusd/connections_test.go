@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/provider/providertest"
 	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/turns"
@@ -28,7 +28,7 @@ func TestConnectionsWithoutATokenKeepNobodyOut(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("it counts the files of a process in /proc")
 	}
-	secret, row, err := daemon.NewToken("ci", "", "", "write")
+	secret, row, err := config.NewToken("ci", "", "", "write")
 	if err != nil {
 		t.Fatal(err)
 	}

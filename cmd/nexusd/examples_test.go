@@ -16,7 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -28,7 +28,7 @@ import (
 // one of a context comes in pieces.
 func TestExamples(t *testing.T) {
 	ns := startServer(t, server.Options{ServerName: "small", MaxPayload: 256 << 10, JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 26})
-	_, c := startDaemon(t, daemon.Config{Plaintext: true, NATS: ns.ClientURL(), Replicas: 1, Create: true})
+	_, c := startDaemon(t, config.Config{Plaintext: true, NATS: ns.ClientURL(), Replicas: 1, Create: true})
 	examples := filepath.Join("..", "..", "docs", "examples")
 	for _, lang := range []struct {
 		name    string
@@ -94,7 +94,7 @@ func TestPythonExampleRemembers(t *testing.T) {
 		t.Skipf("no nats-py or python-ulid here: %s", bytes.TrimSpace(out))
 	}
 	ns := startServer(t, server.Options{ServerName: "memory", MaxPayload: 1 << 20, JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 26})
-	_, c := startDaemon(t, daemon.Config{Plaintext: true, NATS: ns.ClientURL(), Replicas: 1, Create: true})
+	_, c := startDaemon(t, config.Config{Plaintext: true, NATS: ns.ClientURL(), Replicas: 1, Create: true})
 	const fact = "The project uses pnpm."
 	call := func(name, text string) answer {
 		return answer{200, message(`"content":null,"tool_calls":[{"id":"` + name + `","type":"function","function":{"name":"` + name + `","arguments":"{\"text\":\"` + text + `\"}"}}]`)}

@@ -13,7 +13,7 @@ import (
 	"github.com/caarlos0/env/v11"
 	"github.com/pelletier/go-toml/v2"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 )
 
 const usage = `Usage: nexusd [flags]
@@ -91,8 +91,8 @@ var (
 )
 
 // parse reads the configuration: the file, then the environment, then the flags.
-func parse(args, environ []string) (daemon.Config, error) {
-	var cfg, flags daemon.Config
+func parse(args, environ []string) (config.Config, error) {
+	var cfg, flags config.Config
 	var file string
 	var showVersion bool
 	fs := flag.NewFlagSet("nexusd", flag.ContinueOnError)
@@ -204,7 +204,7 @@ func parse(args, environ []string) (daemon.Config, error) {
 	return cfg, cfg.Validate()
 }
 
-func readFile(name string, cfg *daemon.Config) error {
+func readFile(name string, cfg *config.Config) error {
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 )
 
 // An error of the configuration names the line and the field, and quotes no
@@ -23,7 +23,7 @@ func TestAConfigurationsErrorQuotesNothing(t *testing.T) {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := readFile(name, new(daemon.Config))
+		err := readFile(name, new(config.Config))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}

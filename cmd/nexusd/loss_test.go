@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -99,7 +100,7 @@ func TestALossIsHandledAsOperationsSays(t *testing.T) {
 // sixTurns makes a ledger with a session of six turns.
 func sixTurns(t *testing.T, data string) (session turns.ID, ids []turns.ID) {
 	t.Helper()
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	d, err := daemon.Open(t.Context(), config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"nexus/cmd/internal/build"
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream/disk"
@@ -124,19 +125,19 @@ const workMemory = 168 << 20
 // an effort. Without it, garbage of large requests may take as much again as
 // everything in use. It is no bound: what is in use may be more.
 func memoryLimit(cacheBytes int64) int64 {
-	return workMemory + cmp.Or(cacheBytes, daemon.DefaultCacheBytes)
+	return workMemory + cmp.Or(cacheBytes, config.DefaultCacheBytes)
 }
 
 // saveContext writes the file by which ledgerctl and the Go client of this user find
 // the credentials. A port that was picked has none: the next daemon on it is another.
 // With auth off it removes the file of an earlier daemon on the port: clients would
 // send credentials that this one does not know.
-func saveContext(d *daemon.Daemon, cfg daemon.Config) error {
+func saveContext(d *daemon.Daemon, cfg config.Config) error {
 	c := d.Credentials()
 	switch {
 	case cfg.NATS != "" || strings.HasSuffix(cfg.Listen, ":0"):
 		return nil
-	case c == (daemon.Credentials{}):
+	case c == (config.Credentials{}):
 		return client.RemoveServerContext(d.ClientURL())
 	}
 	row := client.ServerContext{URL: d.ClientURL(), HTTP: d.HTTPURL(), Operator: c.Operator, Agent: c.Agent}
@@ -150,10 +151,10 @@ func saveContext(d *daemon.Daemon, cfg daemon.Config) error {
 }
 
 // announce prints the one line that says the daemon can serve.
-func announce(w io.Writer, d *daemon.Daemon, cfg daemon.Config) error {
+func announce(w io.Writer, d *daemon.Daemon, cfg config.Config) error {
 	data := cmp.Or(cfg.Data, defaultData)
-	var files *daemon.Credentials
-	if c := d.Credentials(); c != (daemon.Credentials{}) {
+	var files *config.Credentials
+	if c := d.Credentials(); c != (config.Credentials{}) {
 		files = &c
 	}
 	b, err := turns.EncodeJSON(struct {
@@ -162,7 +163,7 @@ func announce(w io.Writer, d *daemon.Daemon, cfg daemon.Config) error {
 		HTTP        string              `json:"http_url"`
 		Data        string              `json:"data"`
 		Version     string              `json:"version"`
-		Credentials *daemon.Credentials `json:"credentials,omitempty"`
+		Credentials *config.Credentials `json:"credentials,omitempty"`
 	}{true, d.ClientURL(), d.HTTPURL(), data, cfg.Version, files})
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -61,8 +61,8 @@ func TestATakenHTTPPortIsAnExitStatus(t *testing.T) {
 // The ready line names the files of the credentials. On a port that was named, the
 // user's configuration has them too, and they work; on one that was picked it does not.
 func TestReadyLineNamesTheCredentials(t *testing.T) {
-	config := t.TempDir()
-	t.Setenv("XDG_CONFIG_HOME", config)
+	home := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestReadyLineNamesTheCredentials(t *testing.T) {
 				HTTP        string              `json:"http_url"`
 				Data        string              `json:"data"`
 				Version     string              `json:"version"`
-				Credentials *daemon.Credentials `json:"credentials"`
+				Credentials *config.Credentials `json:"credentials"`
 			}
 			if err := turns.DecodeJSON(bytes.TrimSpace(line), &ready); err != nil || (ready.Credentials != nil) != tc.named {
 				t.Fatalf("ready line %s, %v", line, err)
@@ -165,7 +165,7 @@ func certificate(t *testing.T) (cert, key string) {
 
 // The collector's limit leaves the caches their budget.
 func TestMemoryLimitIsAboveTheCaches(t *testing.T) {
-	for cache, want := range map[int64]int64{0: daemon.DefaultCacheBytes + workMemory, 1 << 30: 1<<30 + workMemory} {
+	for cache, want := range map[int64]int64{0: config.DefaultCacheBytes + workMemory, 1 << 30: 1<<30 + workMemory} {
 		if got := memoryLimit(cache); got != want {
 			t.Errorf("cache_bytes %d: %d, want %d", cache, got, want)
 		}

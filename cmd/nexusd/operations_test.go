@@ -12,7 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	asked "nexus/cmd/internal/provider"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -49,7 +49,7 @@ func operations(t *testing.T, section string) (rows [][]string) {
 // variable and its name in the file.
 func TestOperationsPageNamesEverySetting(t *testing.T) {
 	var want [][]string
-	for f := range reflect.TypeFor[daemon.Config]().Fields() {
+	for f := range reflect.TypeFor[config.Config]().Fields() {
 		file, env := f.Tag.Get("toml"), f.Tag.Get("env")
 		row := []string{"none", "none", "none"}
 		if env != "-" {
@@ -88,8 +88,8 @@ func TestOperationsPageNamesEverySetting(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the page has\n%q\nthe configuration\n%q", got, want)
 	}
-	for table, row := range map[string]reflect.Type{"[[model]]": reflect.TypeFor[daemon.ModelRow](),
-		"[[user]]": reflect.TypeFor[daemon.UserRow](), "[[token]]": reflect.TypeFor[daemon.TokenRow](), "[[agent]]": reflect.TypeFor[daemon.AgentRow](), "[watch]": reflect.TypeFor[daemon.WatchTable](),
+	for table, row := range map[string]reflect.Type{"[[model]]": reflect.TypeFor[config.ModelRow](),
+		"[[user]]": reflect.TypeFor[config.UserRow](), "[[token]]": reflect.TypeFor[config.TokenRow](), "[[agent]]": reflect.TypeFor[config.AgentRow](), "[watch]": reflect.TypeFor[config.WatchTable](),
 		"[[provider]]": reflect.TypeFor[asked.Row]()} {
 		for f := range row.Fields() {
 			if name := f.Tag.Get("toml"); name != "-" && !strings.Contains(page[table], "`"+name+"`") {
@@ -136,7 +136,7 @@ func TestOperationsPageNamesEveryMetric(t *testing.T) {
 func exported(t *testing.T) (names []string) {
 	t.Helper()
 	ctx := t.Context()
-	d, c := startDaemon(t, daemon.Config{HTTP: "127.0.0.1:0"})
+	d, c := startDaemon(t, config.Config{HTTP: "127.0.0.1:0"})
 	s, err := c.Create(ctx, api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)

@@ -5,14 +5,14 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	asked "nexus/cmd/internal/provider"
 	"nexus/cmd/nexusd/internal/summaries"
 )
 
 // withProviders makes the providers that the configuration names, with their keys, and of them the
 // summarizers. Without rows nobody answers for /v1, and no model is asked for summaries.
-func withProviders(cfg *daemon.Config, environ []string) error {
+func withProviders(cfg *config.Config, environ []string) error {
 	vars := env.ToMap(environ)
 	set, err := asked.New(cfg.Providers, asked.Options{
 		Getenv: func(name string) string { return vars[name] },

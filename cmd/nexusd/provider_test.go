@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 )
 
 // configured reads a configuration file and makes its providers.
-func configured(t *testing.T, text string, environ ...string) (daemon.Config, error) {
+func configured(t *testing.T, text string, environ ...string) (config.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "nexus.toml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api/client"
 )
 
@@ -61,7 +62,7 @@ func startServer(t *testing.T, o server.Options) *server.Server {
 // startDaemon starts a daemon in this process, with a client of agent main. Without a
 // server in c, the daemon embeds one on a free port. Without a data folder, it gets an
 // empty one. The cleanup of the test closes both.
-func startDaemon(t *testing.T, c daemon.Config) (*daemon.Daemon, *client.Client) {
+func startDaemon(t *testing.T, c config.Config) (*daemon.Daemon, *client.Client) {
 	t.Helper()
 	if c.Data == "" {
 		c.Data = t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	asked "nexus/cmd/internal/provider"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -45,7 +45,7 @@ func TestAModelSummarizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	logs := new(lockedBuffer)
-	cfg := daemon.Config{Data: data, Logger: slog.New(slog.NewTextHandler(logs, nil)), Summarizer: "p/m",
+	cfg := config.Config{Data: data, Logger: slog.New(slog.NewTextHandler(logs, nil)), Summarizer: "p/m",
 		Providers: []asked.Row{{Name: "p", Kind: "openai-chat", URL: provider.URL, KeyFile: keyFile, Models: []any{"m"}}}}
 	if err := withProviders(&cfg, nil); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 )
 
 const tokenUsage = `Usage: nexusd token NAME [--tenant T] [--agent A] [--scope S]
@@ -51,9 +51,9 @@ func newToken(args []string, stdout, stderr io.Writer) int {
 		err = errors.New("the token needs a name")
 	}
 	var secret string
-	var row daemon.TokenRow
+	var row config.TokenRow
 	if err == nil {
-		secret, row, err = daemon.NewToken(name, tenant, agent, scope)
+		secret, row, err = config.NewToken(name, tenant, agent, scope)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nexusd token --help shows how\n", err)

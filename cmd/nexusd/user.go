@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 )
 
 const userUsage = `Usage: nexusd user new NAME [--agents A,B] [--tenant T] [--operator]
@@ -63,13 +63,13 @@ func newUser(args []string, stdout, stderr io.Writer) int {
 		err = errors.New("the user needs a name")
 	}
 	var seed []byte
-	var row daemon.UserRow
+	var row config.UserRow
 	if err == nil {
 		list := []string{name}
 		if agents != "" {
 			list = strings.Split(agents, ",")
 		}
-		seed, row, err = daemon.NewUser(name, tenant, list, operator)
+		seed, row, err = config.NewUser(name, tenant, list, operator)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nexusd user --help shows how\n", err)

@@ -10,7 +10,8 @@ import (
 	"strings"
 
 	"nexus/cmd/internal/agents"
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
+
 	"nexus/cmd/internal/watch"
 	"nexus/ledger/api/client"
 )
@@ -18,7 +19,7 @@ import (
 // follow returns what follows the folders of transcripts that the configuration names, as
 // ledgerctl watch does; nil if it names none. It is made here and not by the daemon, so
 // that a program with a daemon inside does not carry the formats of agents.
-func follow(cfg daemon.Config) (func(context.Context, *client.Client) error, error) {
+func follow(cfg config.Config) (func(context.Context, *client.Client) error, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = "" // of a service without one; its folders are absolute
@@ -49,7 +50,7 @@ func follow(cfg daemon.Config) (func(context.Context, *client.Client) error, err
 
 // watched returns the folders of a configuration; ~ is the home. A relative one would
 // depend on where the daemon was started.
-func watched(c daemon.WatchTable, home string) (out []watch.Source, err error) {
+func watched(c config.WatchTable, home string) (out []watch.Source, err error) {
 	for _, x := range []struct {
 		agent string
 		dirs  []string

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/watch"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -158,25 +159,25 @@ func TestBrokenFolderLeavesTheDaemonReady(t *testing.T) {
 // the start.
 func TestWatchTable(t *testing.T) {
 	for name, x := range map[string]struct {
-		table daemon.WatchTable
+		table config.WatchTable
 		want  []watch.Source
 		fault string
 	}{
 		"empty":    {},
-		"home":     {table: daemon.WatchTable{Claude: []string{"~/a/"}, Gemini: []string{"/b", "/c"}}, want: []watch.Source{{Agent: "claude", Root: "/h/a"}, {Agent: "gemini", Root: "/b"}, {Agent: "gemini", Root: "/c"}}},
-		"relative": {table: daemon.WatchTable{Pi: []string{"sessions"}}, fault: `"sessions" of pi`},
-		"no name":  {table: daemon.WatchTable{Codex: []string{""}}, fault: "codex"},
+		"home":     {table: config.WatchTable{Claude: []string{"~/a/"}, Gemini: []string{"/b", "/c"}}, want: []watch.Source{{Agent: "claude", Root: "/h/a"}, {Agent: "gemini", Root: "/b"}, {Agent: "gemini", Root: "/c"}}},
+		"relative": {table: config.WatchTable{Pi: []string{"sessions"}}, fault: `"sessions" of pi`},
+		"no name":  {table: config.WatchTable{Codex: []string{""}}, fault: "codex"},
 	} {
 		got, err := watched(x.table, "/h")
 		if !slices.Equal(got, x.want) || (err == nil) != (x.fault == "") || err != nil && !strings.Contains(err.Error(), x.fault) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
-	if f, err := follow(daemon.Config{}); f != nil || err != nil {
+	if f, err := follow(config.Config{}); f != nil || err != nil {
 		t.Error(err)
 	}
-	for _, bad := range []daemon.WatchTable{{Agent: "_"}, {Tenant: "a b"}} {
-		if err := (daemon.Config{Watch: bad}).Validate(); err == nil || !strings.Contains(err.Error(), "watch") {
+	for _, bad := range []config.WatchTable{{Agent: "_"}, {Tenant: "a b"}} {
+		if err := (config.Config{Watch: bad}).Validate(); err == nil || !strings.Contains(err.Error(), "watch") {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}

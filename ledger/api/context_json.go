@@ -100,7 +100,7 @@ func appendWord(to []byte, word string) ([]byte, error) {
 	return append(append(append(to, '"'), word...), '"'), nil
 }
 
-// decodeContext reads the reply of context.get. The messages keep b. It checks where they
+// DecodeContext reads the reply of context.get. The messages keep b. It checks where they
 // end, and not what is in them.
 func DecodeContext(b []byte, c *Context) error {
 	messages, end, ok := elementsAt(b, len(messagesBegin))

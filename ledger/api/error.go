@@ -205,7 +205,7 @@ func FieldErrorf(field, format string, args ...any) error {
 	return &turns.FieldError{Field: field, Reason: fmt.Sprintf(format, args...), Kind: turns.ErrMalformed}
 }
 
-// unmarshalLenient reads a reply: members this build does not know are ignored.
+// UnmarshalLenient reads a reply: members this build does not know are ignored.
 func UnmarshalLenient(b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
 		return Errorf(Internal, nil, "the reply can't be read: %v", err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -47,7 +48,7 @@ func BenchmarkAppendCPU(b *testing.B) {
 				defer PaceCollector()()
 			}
 			dir := b.TempDir()
-			d, err := Open(b.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 8 << 30, Search: l.search})
+			d, err := Open(b.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 8 << 30, Search: l.search})
 			if err != nil {
 				b.Fatal(err)
 			}

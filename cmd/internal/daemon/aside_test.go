@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -17,7 +18,7 @@ import (
 func TestAChainSetAsideDoesNotStopTheDaemon(t *testing.T) {
 	dir := t.TempDir()
 	open := func() (*Daemon, *client.Client) {
-		return startWith(t, Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30})
+		return startWith(t, config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30})
 	}
 	d, c := open()
 	s, err := c.Create(t.Context(), api.CreateSession{})

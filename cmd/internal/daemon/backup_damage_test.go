@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/backup"
 	"nexus/turns"
@@ -50,7 +51,7 @@ func TestADamagedBackupIsNotRestored(t *testing.T) {
 			t.Fatalf("byte %d of %d: %v", at, len(sound), err)
 		}
 		if entries, err := os.ReadDir(where); err == nil && len(entries) > 0 {
-			if _, err := Open(t.Context(), Config{Data: where, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); codeOf(err) != api.Corrupt {
+			if _, err := Open(t.Context(), config.Config{Data: where, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); codeOf(err) != api.Corrupt {
 				t.Fatalf("byte %d of %d: a daemon starts there: %v", at, len(sound), err)
 			}
 		}
@@ -82,7 +83,7 @@ func TestAnInterruptedRestoreIsBegunAgain(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("after %d of %d bytes: %v", read, result.Bytes, err)
 		}
-		if _, err := Open(t.Context(), Config{Data: where, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); codeOf(err) != api.Corrupt {
+		if _, err := Open(t.Context(), config.Config{Data: where, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); codeOf(err) != api.Corrupt {
 			t.Fatalf("a daemon starts after %d of %d bytes: %v", read, result.Bytes, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/backup"
 )
@@ -40,7 +41,7 @@ func TestALaterBackupKeepsTheKeysOfTheOneBefore(t *testing.T) {
 		t.Errorf("after a session's keys are gone the file has %d rows, want %d, or they differ", len(got.Rows), len(want.Rows))
 	}
 	stop(t, d, c)
-	d, c = startWith(t, Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Seal: "off"})
+	d, c = startWith(t, config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Seal: "off"})
 	extend(t, c, must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{})).ID, 1)
 	if _, err := backup.Run(t.Context(), c.As(api.Operator), cfg); codeOf(err) != api.Unsupported || !strings.Contains(err.Error(), "seal off") {
 		t.Errorf("a daemon without keys: %v, want unsupported", err)
@@ -58,7 +59,7 @@ func TestALaterBackupKeepsTheKeysOfTheOneBefore(t *testing.T) {
 // The first run is of a daemon that does not seal, the second one of a daemon that does.
 func TestARestoreAsksForTheKeysOfEveryRun(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
-	d, c := startWith(t, Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Seal: "off"})
+	d, c := startWith(t, config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Seal: "off"})
 	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
 	extend(t, c, s.ID, 1)
 	cfg := backup.Config{File: filepath.Join(out, "nexus.backup"), Keys: filepath.Join(out, "nexus.keys"), Now: time.Now}

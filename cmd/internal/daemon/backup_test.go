@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -274,7 +275,7 @@ func TestARestoredLedgerIsNotTakenForItsOriginal(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(filepath.Join(restored, "projections")), os.CopyFS(filepath.Join(restored, "projections"), os.DirFS(filepath.Join(dir, "projections")))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), Config{Data: restored, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); codeOf(err) != api.Corrupt {
+	if _, err := Open(t.Context(), config.Config{Data: restored, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); codeOf(err) != api.Corrupt {
 		t.Errorf("the projections of the original: %v", err)
 	}
 }
@@ -384,7 +385,7 @@ func TestAnInterruptedBackupGoesOn(t *testing.T) {
 	if _, err := Restore(t.Context(), RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where}); codeOf(err) != api.Corrupt || !strings.Contains(err.Error(), backup.Incomplete) {
 		t.Errorf("an incomplete backup: %v", err)
 	}
-	if _, err := Open(t.Context(), Config{Data: where, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); codeOf(err) != api.Corrupt {
+	if _, err := Open(t.Context(), config.Config{Data: where, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); codeOf(err) != api.Corrupt {
 		t.Errorf("a start in the folder of a restore that failed: %v", err)
 	}
 	if _, err := Repair(t.Context(), RepairConfig{Data: where}); codeOf(err) != api.Corrupt {
@@ -410,12 +411,12 @@ func TestAnInterruptedBackupGoesOn(t *testing.T) {
 
 func TestOnlyAnOperatorOfEveryTenantBacksUp(t *testing.T) {
 	dir := t.TempDir()
-	seed, row, err := NewUser("theirs", "default", []string{"*"}, true)
+	seed, row, err := config.NewUser("theirs", "default", []string{"*"}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, _ := startWith(t, Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30,
-		User: []UserRow{row}})
+	d, _ := startWith(t, config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30,
+		User: []config.UserRow{row}})
 	file := filepath.Join(t.TempDir(), "theirs.nk")
 	if err := os.WriteFile(file, []byte(seed), 0o600); err != nil {
 		t.Fatal(err)

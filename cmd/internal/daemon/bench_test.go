@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/compactor"
 	"nexus/compactor/summary"
 	"nexus/ledger/api"
@@ -38,7 +39,7 @@ func (h *blocked) Summarize(ctx context.Context, _ summary.Input) (summary.Outpu
 //	go test ./cmd/internal/daemon -run '^$' -bench AppendWhileCompacting -benchtime 20x
 func BenchmarkAppendWhileCompacting(b *testing.B) {
 	h := &blocked{make(chan struct{}), make(chan struct{})}
-	d, err := Open(b.Context(), Config{
+	d, err := Open(b.Context(), config.Config{
 		Data: b.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30,
 		Models: []compactor.Tier{{Name: "blocked", Summarizer: h}},
 	})
@@ -115,7 +116,7 @@ func median(xs []float64) float64 {
 func BenchmarkAppends(b *testing.B) {
 	for _, writers := range []int{1, 64, 512} {
 		b.Run(fmt.Sprint(writers), func(b *testing.B) {
-			d, err := Open(b.Context(), Config{Data: b.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 4 << 30})
+			d, err := Open(b.Context(), config.Config{Data: b.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 4 << 30})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -124,7 +125,7 @@ func kindOf(name string) string {
 // outcome says what becomes of a damaged folder.
 func outcome(t *testing.T, dir string, want state) string {
 	open := func() (*Daemon, error) {
-		return Open(t.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+		return Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	}
 	d, err := open()
 	how := ""

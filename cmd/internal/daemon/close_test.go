@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -30,7 +31,7 @@ func TestAClosedDaemonLeavesNothing(t *testing.T) {
 	// start is refused.
 	run := func() weak.Pointer[Daemon] {
 		dir := t.TempDir()
-		c := Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30}
+		c := config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30}
 		d := must[*Daemon](t)(Open(t.Context(), c))
 		nc := must[*nats.Conn](t)(d.Connect())
 		client := client.New(nc, "default", "main")

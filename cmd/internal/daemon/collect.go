@@ -9,16 +9,11 @@ import (
 
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/collect"
-	"nexus/turns"
 )
 
 // collectShare is how much of the blobs must be collectable before their stream is
 // replaced. So what a collection writes again is at most four times what it frees.
 const collectShare = 0.2
-
-// minCollectAfter is the shortest grace time. The requests that put a blob and refer to it
-// are done long before.
-const minCollectAfter = jetstream.HoldTime
 
 // collector removes the blobs that no event names. It runs with the embedded server only: no
 // other daemon stores blobs there.
@@ -60,7 +55,7 @@ func (d *Daemon) newCollector(registry *prometheus.Registry) *collector {
 // startCollector begins the collections, unless the configuration says "off". The first one
 // begins [jetstream.HoldTime] after the start: a restart forgets what requests relied on.
 func (d *Daemon) startCollector() {
-	after, err := d.cfg.collectAfter()
+	after, err := d.cfg.CollectGrace()
 	if d.collector == nil || err != nil || after == 0 {
 		return
 	}
@@ -121,16 +116,4 @@ func (d *Daemon) collectOnce(ctx context.Context, c collect.Config) (collect.Rep
 		d.fail(err) // nobody knows which stream the mark names: the next start reads it
 	}
 	return out, err
-}
-
-// collectAfter is CollectAfter as a duration; 0: off.
-func (c Config) collectAfter() (time.Duration, error) {
-	if c.CollectAfter == "off" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(c.CollectAfter)
-	if err == nil && d < minCollectAfter {
-		err = turns.ErrMalformed
-	}
-	return d, err
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
@@ -355,16 +356,16 @@ func TestCollectionsInARandomLife(t *testing.T) {
 
 func TestCollectAfterIsATimeOfAnHourOrMoreOrOff(t *testing.T) {
 	for value, want := range map[string]time.Duration{"": week, "1h": time.Hour, "720h": 720 * time.Hour, "off": 0} {
-		c := Config{CollectAfter: value}
+		c := config.Config{CollectAfter: value}
 		if err := c.Validate(); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
-		if got, err := c.withDefaults().collectAfter(); got != want || err != nil {
+		if got, err := c.WithDefaults().CollectGrace(); got != want || err != nil {
 			t.Errorf("%q: %v, %v; want %v", value, got, err, want)
 		}
 	}
 	for _, value := range []string{"59m", "-1h", "7", "on"} {
-		if err := (Config{CollectAfter: value}).Validate(); err == nil || !strings.Contains(err.Error(), "collect_after") {
+		if err := (config.Config{CollectAfter: value}).Validate(); err == nil || !strings.Contains(err.Error(), "collect_after") {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

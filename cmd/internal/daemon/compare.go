@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 
+	"nexus/cmd/internal/wholefile"
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
@@ -114,7 +115,7 @@ func CompareLog(ctx context.Context, c CompareConfig) (out Compared, err error) 
 	}
 	b, err := turns.EncodeJSON(out.Loss)
 	if err == nil {
-		err = writeDurably(filepath.Join(c.Data, lostFile), append(b, '\n')) // before anything moves: it refuses a start
+		err = wholefile.Write(filepath.Join(c.Data, lostFile), 0o600, wholefile.Bytes(append(b, '\n'))) // before anything moves: it refuses a start
 	}
 	if err != nil {
 		return out, err
@@ -198,7 +199,7 @@ func setLossAside(data, aside string, loss *Loss) error {
 		err = os.MkdirAll(aside, 0o700)
 	}
 	if err == nil {
-		err = writeDurably(filepath.Join(aside, lostFile), append(b, '\n'))
+		err = wholefile.Write(filepath.Join(aside, lostFile), 0o600, wholefile.Bytes(append(b, '\n')))
 	}
 	if err != nil {
 		return err

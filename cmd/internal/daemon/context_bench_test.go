@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -29,7 +30,7 @@ func BenchmarkContexts(b *testing.B) {
 }
 
 func benchmarkContexts(b *testing.B, format string) {
-	d, err := Open(b.Context(), Config{Data: b.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 4 << 30})
+	d, err := Open(b.Context(), config.Config{Data: b.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 4 << 30})
 	if err != nil {
 		b.Fatal(err)
 	}

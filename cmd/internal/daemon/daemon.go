@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/files"
 	"nexus/cmd/internal/natsapi"
@@ -42,7 +43,7 @@ import (
 
 // Daemon is a running nexusd.
 type Daemon struct {
-	cfg        Config
+	cfg        config.Config
 	logger     *slog.Logger
 	engine     *engine.Engine
 	service    *natsapi.Service
@@ -66,7 +67,7 @@ type Daemon struct {
 	ledgerConn *nats.Conn    // where the streams are
 	client     *nats.Conn    // where the service lives
 
-	credentials Credentials
+	credentials config.Credentials
 	users       natsapi.Users // nil on an external server
 
 	peers        *peers // the other daemons of the ledger; nil with the embedded server
@@ -87,11 +88,11 @@ type Daemon struct {
 // Open starts a daemon and returns when it can serve: the projections have
 // applied all that was on the log. On an error everything that was opened is
 // closed again.
-func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
+func Open(ctx context.Context, cfg config.Config) (_ *Daemon, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: configuration: %w", turns.ErrMalformed, err)
 	}
-	d := &Daemon{cfg: cfg.withDefaults(), sync: syncAlways, syncs: make(map[string]*groupsync.Stream), failed: make(chan error, 4), lossKnown: make(chan struct{})}
+	d := &Daemon{cfg: cfg.WithDefaults(), sync: syncAlways, syncs: make(map[string]*groupsync.Stream), failed: make(chan error, 4), lossKnown: make(chan struct{})}
 	d.logger = d.cfg.Logger
 	d.outage = newOutage(d.logger)
 	ctx, d.abandon = context.WithCancelCause(ctx)
@@ -114,7 +115,7 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err := os.MkdirAll(d.cfg.Data, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	if err := ownerOnly(d.cfg.Data); err != nil { // one that was made with other permissions
+	if err := config.OwnerOnly(d.cfg.Data); err != nil { // one that was made with other permissions
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
 	if d.ledgerConn, err = d.connect(ctx); err != nil {
@@ -165,7 +166,7 @@ func (d *Daemon) startServer(ctx context.Context) (*embed.Server, error) {
 		Services: natsapi.Subjects(), Streams: []string{natsapi.Notifications("*", "*")}}
 	c.Users = func() (rows []embed.User, err error) {
 		var users []natsapi.User
-		if users, d.credentials, err = d.cfg.users(); err != nil {
+		if users, d.credentials, err = d.cfg.Users(); err != nil {
 			return nil, err
 		}
 		if d.cfg.Auth != "off" && d.cfg.HTTP != "off" {
@@ -182,7 +183,7 @@ func (d *Daemon) startServer(ctx context.Context) (*embed.Server, error) {
 			}
 			users = append(users, u)
 		}
-		rows, byName = embedded(users)
+		rows, byName = config.Embedded(users)
 		return rows, nil
 	}
 	if d.cfg.TLSCert != "" {
@@ -365,7 +366,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		Ledger: uid, Log: log, Blobs: &guardedBlobs{d.log.Blobs(), d.outage}, Projections: d.store, Counter: counter,
 		Tiers: append(slices.Clip(d.cfg.Models), extract), ModelTiers: d.cfg.ModelTiers,
 		Now: time.Now, Rand: rand.Reader, Logger: d.logger, Registry: registry, Notify: d.notify,
-		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.ModelTable(), Access: d.outage.access, MayOpenMain: d.cfg.mayOpenMain,
+		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.ModelTable(), Access: d.outage.access, MayOpenMain: d.cfg.MayOpenMain,
 	}
 	if d.server != nil {
 		source := &backupSource{daemon: d}
@@ -439,7 +440,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if d.web, err = d.cfg.startWeb(registry, d.ready, d.notes, mcp, v1, d.fail); err != nil {
+		if d.web, err = startWeb(d.cfg, registry, d.ready, d.notes, mcp, v1, d.fail); err != nil {
 			return err
 		}
 		d.opened(d.web.stop)
@@ -619,4 +620,13 @@ func (d *Daemon) Close(ctx context.Context) error {
 		d.logger.Info("stopped")
 	})
 	return d.closed
+}
+
+// Credentials returns the files of the daemon's own users; none with auth off, and
+// on an external server.
+func (d *Daemon) Credentials() config.Credentials { return d.credentials }
+
+// Connect connects to the daemon's NATS server as its operator would.
+func (d *Daemon) Connect(opts ...nats.Option) (*nats.Conn, error) {
+	return client.Dial(d.ClientURL(), d.credentials.Operator, opts...)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -17,10 +18,10 @@ import (
 
 func start(t *testing.T, dir string) (*Daemon, *client.Client) {
 	t.Helper()
-	return startWith(t, Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	return startWith(t, config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 }
 
-func startWith(t *testing.T, c Config) (*Daemon, *client.Client) {
+func startWith(t *testing.T, c config.Config) (*Daemon, *client.Client) {
 	t.Helper()
 	d, err := Open(t.Context(), c)
 	if err != nil {

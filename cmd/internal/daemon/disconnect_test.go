@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -60,7 +61,7 @@ func withAccounts(t *testing.T, change func(*server.Options)) *server.Server {
 // On an external server too, clients of another account can't reach the streams.
 func TestTheServiceCanLiveInAnotherAccountThanTheStreams(t *testing.T) {
 	s := withAccounts(t, nil)
-	d, err := Open(t.Context(), Config{Plaintext: true, NATS: as(s, ledgerUser), NATSService: as(s, serviceUser), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
+	d, err := Open(t.Context(), config.Config{Plaintext: true, NATS: as(s, ledgerUser), NATSService: as(s, serviceUser), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestADaemonReconnectsToTheServerAndTellsMeanwhile(t *testing.T) {
 	s := natsServer(t, fixed(server.RANDOM_PORT))
 	port := s.Addr().(*net.TCPAddr).Port
 	logs := new(lockedBuffer)
-	d, c := startWith(t, Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(logs, nil))})
+	d, c := startWith(t, config.Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(logs, nil))})
 	sess, err := c.Create(t.Context(), api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)
@@ -179,25 +180,25 @@ func TestAStartOnAnExternalServerNamesTheRemedy(t *testing.T) {
 			}
 		}
 	}
-	accounts := func(change func(*server.Options)) func(*testing.T) Config {
-		return func(t *testing.T) Config {
+	accounts := func(change func(*server.Options)) func(*testing.T) config.Config {
+		return func(t *testing.T) config.Config {
 			s := withAccounts(t, change)
-			return Config{Plaintext: true, NATS: as(s, ledgerUser), NATSService: as(s, serviceUser), Replicas: 1, Create: true}
+			return config.Config{Plaintext: true, NATS: as(s, ledgerUser), NATSService: as(s, serviceUser), Replicas: 1, Create: true}
 		}
 	}
 	for name, tc := range map[string]struct {
-		config func(*testing.T) Config
+		config func(*testing.T) config.Config
 		kind   error
 		want   []string
 	}{
-		"no stream": {func(t *testing.T) Config {
-			return Config{Plaintext: true, NATS: natsServer(t, nil).ClientURL(), Replicas: 1}
+		"no stream": {func(t *testing.T) config.Config {
+			return config.Config{Plaintext: true, NATS: natsServer(t, nil).ClientURL(), Replicas: 1}
 		}, ledger.ErrNotFound, []string{"stream NEXUS_LEDGER", "--create"}},
-		"three copies on one server": {func(t *testing.T) Config {
-			return Config{Plaintext: true, NATS: natsServer(t, nil).ClientURL(), Create: true}
+		"three copies on one server": {func(t *testing.T) config.Config {
+			return config.Config{Plaintext: true, NATS: natsServer(t, nil).ClientURL(), Create: true}
 		}, nil, []string{"3 copies", "--replicas 1"}},
-		"a stream with one copy": {func(t *testing.T) Config {
-			c := Config{Plaintext: true, NATS: natsServer(t, nil).ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"}
+		"a stream with one copy": {func(t *testing.T) config.Config {
+			c := config.Config{Plaintext: true, NATS: natsServer(t, nil).ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"}
 			d, err := Open(t.Context(), c)
 			if err != nil {
 				t.Fatal(err)
@@ -208,28 +209,28 @@ func TestAStartOnAnExternalServerNamesTheRemedy(t *testing.T) {
 			c.Replicas, c.Create = 0, false
 			return c
 		}, nil, []string{"1 replicas", "--replicas 1"}},
-		"no JetStream on the server": {func(t *testing.T) Config {
-			return Config{Plaintext: true, NATS: natsServer(t, func(o *server.Options) { o.JetStream = false }).ClientURL(), Replicas: 1, Create: true}
+		"no JetStream on the server": {func(t *testing.T) config.Config {
+			return config.Config{Plaintext: true, NATS: natsServer(t, func(o *server.Options) { o.JetStream = false }).ClientURL(), Replicas: 1, Create: true}
 		}, nil, []string{"enable JetStream"}},
-		"no JetStream in the account": {func(t *testing.T) Config {
+		"no JetStream in the account": {func(t *testing.T) config.Config {
 			s := natsServer(t, twoAccounts)
-			return Config{Plaintext: true, NATS: as(s, ledgerUser), NATSService: as(s, serviceUser), Replicas: 1, Create: true}
+			return config.Config{Plaintext: true, NATS: as(s, ledgerUser), NATSService: as(s, serviceUser), Replicas: 1, Create: true}
 		}, nil, []string{"enable JetStream"}},
-		"a wrong password": {func(t *testing.T) Config {
+		"a wrong password": {func(t *testing.T) config.Config {
 			s := withAccounts(t, nil)
-			return Config{Plaintext: true, NATS: strings.Replace(as(s, ledgerUser), secret, secret+"x", 1), Replicas: 1}
+			return config.Config{Plaintext: true, NATS: strings.Replace(as(s, ledgerUser), secret, secret+"x", 1), Replicas: 1}
 		}, nats.ErrAuthorization, []string{"for the ledger", "check the user and the password"}},
-		"a wrong password of the service": {func(t *testing.T) Config {
+		"a wrong password of the service": {func(t *testing.T) config.Config {
 			s := withAccounts(t, nil)
-			return Config{Plaintext: true, NATS: as(s, ledgerUser), NATSService: strings.Replace(as(s, serviceUser), secret, secret+"x", 1), Replicas: 1}
+			return config.Config{Plaintext: true, NATS: as(s, ledgerUser), NATSService: strings.Replace(as(s, serviceUser), secret, secret+"x", 1), Replicas: 1}
 		}, nats.ErrAuthorization, []string{"for the service", "check the user and the password"}},
-		"no server": {func(t *testing.T) Config {
+		"no server": {func(t *testing.T) config.Config {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close() // before the start: nobody listens then
-			return Config{Plaintext: true, NATS: "nats://u:" + secret + "@" + l.Addr().String(), Replicas: 1}
+			return config.Config{Plaintext: true, NATS: "nats://u:" + secret + "@" + l.Addr().String(), Replicas: 1}
 		}, nats.ErrNoServers, []string{"check that the server runs"}},
 		"no permission for the API":        {accounts(deny(ledgerUser, []string{"$JS.API.>"}, nil)), ErrRefused, []string{"ledger connection", "$JS.API.STREAM.INFO"}},
 		"no permission to make a consumer": {accounts(deny(ledgerUser, []string{"$JS.API.CONSUMER.CREATE.>"}, nil)), ErrRefused, []string{"ledger connection", "CONSUMER.CREATE"}},
@@ -237,10 +238,10 @@ func TestAStartOnAnExternalServerNamesTheRemedy(t *testing.T) {
 		"no permission to store blobs":     {accounts(deny(ledgerUser, []string{"nexus.blobs.>"}, nil)), ErrRefused, []string{"ledger connection", "nexus.blobs."}},
 		"no permission to hear answers":    {accounts(deny(ledgerUser, nil, []string{"_INBOX.>"})), ErrRefused, []string{"ledger connection", "_INBOX"}},
 		"no permission to serve":           {accounts(deny(serviceUser, nil, []string{"nexus.v1.>"})), ErrRefused, []string{"service connection", "nexus.v1."}},
-		"a URL that can't be read": {func(*testing.T) Config {
-			return Config{Plaintext: true, NATS: "nats://u:" + secret + "%zz@127.0.0.1:1"}
+		"a URL that can't be read": {func(*testing.T) config.Config {
+			return config.Config{Plaintext: true, NATS: "nats://u:" + secret + "%zz@127.0.0.1:1"}
 		}, turns.ErrMalformed, []string{"nats: URL 1"}},
-		"another URL for the service, inside": {func(*testing.T) Config { return Config{NATSService: "nats://127.0.0.1:1"} }, turns.ErrMalformed, []string{"nats_service"}},
+		"another URL for the service, inside": {func(*testing.T) config.Config { return config.Config{NATSService: "nats://127.0.0.1:1"} }, turns.ErrMalformed, []string{"nats_service"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := tc.config(t)
@@ -275,7 +276,7 @@ func TestTheClientURLShowsNoPassword(t *testing.T) {
 	for name, url := range map[string]string{"one URL": as(s, ledgerUser), "two": as(s, ledgerUser) + "," + as(s, ledgerUser)} {
 		t.Run(name, func(t *testing.T) {
 			logs := new(lockedBuffer)
-			d, err := Open(t.Context(), Config{Plaintext: true, NATS: url, Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off", Logger: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+			d, err := Open(t.Context(), config.Config{Plaintext: true, NATS: url, Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off", Logger: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 			if err != nil {
 				t.Fatal(err)
 			}

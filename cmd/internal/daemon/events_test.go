@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -21,7 +22,7 @@ import (
 func TestTwoDaemonsOnOneStreamAppendToOneChannel(t *testing.T) {
 	s := natsServer(t, nil)
 	for i := range 2 {
-		d := must[*Daemon](t)(Open(t.Context(), Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: i == 0, Data: t.TempDir(), HTTP: "off"}))
+		d := must[*Daemon](t)(Open(t.Context(), config.Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: i == 0, Data: t.TempDir(), HTTP: "off"}))
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), untilTheTestEnds(t))
 			defer cancel()
@@ -105,7 +106,7 @@ func TestChannelsSurviveTheLossOfTheProjections(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d := must[*Daemon](t)(Open(t.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off"}))
+		d := must[*Daemon](t)(Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off"}))
 		nc := must[*nats.Conn](t)(client.Dial(d.ClientURL(), d.Credentials().Operator))
 		c := client.New(nc, "default", "main")
 		if start == 0 {

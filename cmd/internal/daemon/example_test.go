@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -21,7 +22,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(data)
-	d, err := daemon.Open(ctx, daemon.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "off"})
+	d, err := daemon.Open(ctx, config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "off"})
 	if err != nil {
 		log.Fatal(err)
 	}

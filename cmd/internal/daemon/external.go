@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
 )
@@ -148,27 +148,10 @@ const (
 	codeReplicasNotSupported js.ErrorCode = 10074
 )
 
-// servers are the URLs of a comma-separated list. An error quotes nothing: a
-// URL may hold a password.
-func servers(list string) (out []*url.URL, err error) {
-	for i, s := range strings.Split(list, ",") {
-		s = strings.TrimSpace(s)
-		if !strings.Contains(s, "://") {
-			s = "nats://" + s
-		}
-		u, err := url.Parse(s)
-		if err != nil || u.Host == "" {
-			return nil, fmt.Errorf("URL %d of the list can't be read; it has the form nats://user:password@host:port", i+1)
-		}
-		out = append(out, u)
-	}
-	return out, nil
-}
-
 // withoutUser returns the URLs of list without user, password and token, as it may be
 // shown.
 func withoutUser(list string) string {
-	us, err := servers(list)
+	us, err := config.Servers(list)
 	if err != nil {
 		return "?"
 	}

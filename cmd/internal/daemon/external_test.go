@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -28,7 +29,7 @@ import (
 func TestTwoDaemonsOnAnExternalServer(t *testing.T) {
 	s := natsServer(t, nil)
 	for i := range 2 {
-		d, err := Open(t.Context(), Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: i == 0, Data: t.TempDir(), HTTP: "off"})
+		d, err := Open(t.Context(), config.Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: i == 0, Data: t.TempDir(), HTTP: "off"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,7 @@ func TestAForeignMessageStopsNoDaemon(t *testing.T) {
 	s := natsServer(t, nil)
 	dir := t.TempDir()
 	open := func(create bool, data string) *Daemon {
-		d, err := Open(t.Context(), Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: create, Data: data, HTTP: "off"})
+		d, err := Open(t.Context(), config.Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: create, Data: data, HTTP: "off"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,24 +133,24 @@ func TestAForeignMessageStopsNoDaemon(t *testing.T) {
 
 func TestAnExternalServerNeedsPlaintextInSoManyWords(t *testing.T) {
 	for name, tc := range map[string]struct {
-		config Config
+		config config.Config
 		want   string // in the error; "" for none
 	}{
-		"plaintext":                  {Config{NATS: "nats://x:4222", Plaintext: true}, ""},
-		"plaintext and seal off":     {Config{NATS: "nats://x:4222", Plaintext: true, Seal: "off"}, ""},
-		"nothing":                    {Config{NATS: "nats://x:4222"}, "--plaintext"},
-		"seal off alone":             {Config{NATS: "nats://x:4222", Seal: "off"}, "--plaintext"},
-		"seal on":                    {Config{NATS: "nats://x:4222", Seal: "on"}, "shared key store"},
-		"seal on and plaintext":      {Config{NATS: "nats://x:4222", Seal: "on", Plaintext: true}, "shared key store"},
-		"the embedded server":        {Config{}, ""},
-		"plaintext of the embedded":  {Config{Plaintext: true}, "external server"},
-		"seal off with the embedded": {Config{Seal: "off"}, ""},
+		"plaintext":                  {config.Config{NATS: "nats://x:4222", Plaintext: true}, ""},
+		"plaintext and seal off":     {config.Config{NATS: "nats://x:4222", Plaintext: true, Seal: "off"}, ""},
+		"nothing":                    {config.Config{NATS: "nats://x:4222"}, "--plaintext"},
+		"seal off alone":             {config.Config{NATS: "nats://x:4222", Seal: "off"}, "--plaintext"},
+		"seal on":                    {config.Config{NATS: "nats://x:4222", Seal: "on"}, "shared key store"},
+		"seal on and plaintext":      {config.Config{NATS: "nats://x:4222", Seal: "on", Plaintext: true}, "shared key store"},
+		"the embedded server":        {config.Config{}, ""},
+		"plaintext of the embedded":  {config.Config{Plaintext: true}, "external server"},
+		"seal off with the embedded": {config.Config{Seal: "off"}, ""},
 	} {
 		if err := tc.config.Validate(); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
-	if _, err := Open(t.Context(), Config{NATS: "nats://x:4222", Data: t.TempDir()}); !errors.Is(err, turns.ErrMalformed) {
+	if _, err := Open(t.Context(), config.Config{NATS: "nats://x:4222", Data: t.TempDir()}); !errors.Is(err, turns.ErrMalformed) {
 		t.Errorf("a start: %v, want malformed", err)
 	}
 }
@@ -191,7 +192,7 @@ system_account: SYS
 			if tc.user != "" {
 				url = strings.Replace(url, "://", "://"+tc.user+":x@", 1)
 			}
-			d, err := Open(t.Context(), Config{Plaintext: true, NATS: url, Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off", Logger: slog.New(slog.NewTextHandler(logs, nil))})
+			d, err := Open(t.Context(), config.Config{Plaintext: true, NATS: url, Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off", Logger: slog.New(slog.NewTextHandler(logs, nil))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -229,7 +230,7 @@ func TestAccountsOfTheOperationsPageKeepUsersApart(t *testing.T) {
 		}
 	})
 	as := func(user string) string { return strings.Replace(s.ClientURL(), "://", "://"+user+":x@", 1) }
-	d, err := Open(t.Context(), Config{Plaintext: true, NATS: as("ledger"), NATSService: as("service"), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
+	d, err := Open(t.Context(), config.Config{Plaintext: true, NATS: as("ledger"), NATSService: as("service"), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func TestAccountsOfTheOperationsPageKeepUsersApart(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if d.Credentials() != (Credentials{}) {
+	if d.Credentials() != (config.Credentials{}) {
 		t.Error("it made credentials that the server does not know")
 	}
 	nc := dial(t, d, seed)
@@ -313,7 +314,7 @@ func TestThreeServersOfTheOperationsPage(t *testing.T) {
 	}
 	var d *Daemon
 	for d == nil { // until the servers have a leader
-		d, err = Open(t.Context(), Config{Plaintext: true, NATS: as("ledger", "LEDGERWORD"), NATSService: as("service", "SERVICEWORD"), Replicas: 3, Create: true,
+		d, err = Open(t.Context(), config.Config{Plaintext: true, NATS: as("ledger", "LEDGERWORD"), NATSService: as("service", "SERVICEWORD"), Replicas: 3, Create: true,
 			Data: t.TempDir(), HTTP: "off", Logger: slog.New(slog.NewTextHandler(logs, nil))})
 		if deadline, ok := t.Deadline(); err != nil && ok && time.Until(deadline) < 10*time.Second {
 			t.Fatal(err)

@@ -9,19 +9,21 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"nexus/cmd/internal/daemon/config"
 )
 
 // Many large requests at once are served or refused as busy: the server does not cut
 // the daemon's own connection, which would leave everybody without an answer.
 func TestAFloodOfLargeRequestsIsAnswered(t *testing.T) {
-	t.Run("without TLS", func(t *testing.T) { floodLarge(t, Config{}, 40) })
+	t.Run("without TLS", func(t *testing.T) { floodLarge(t, config.Config{}, 40) })
 	t.Run("with TLS", func(t *testing.T) {
 		cert, key := certificate(t)
-		floodLarge(t, Config{TLSCert: cert, TLSKey: key}, 16, nats.RootCAs(cert), nats.Timeout(untilTheTestEnds(t)))
+		floodLarge(t, config.Config{TLSCert: cert, TLSKey: key}, 16, nats.RootCAs(cert), nats.Timeout(untilTheTestEnds(t)))
 	})
 }
 
-func floodLarge(t *testing.T, c Config, requests int, opts ...nats.Option) {
+func floodLarge(t *testing.T, c config.Config, requests int, opts ...nats.Option) {
 	c.Data, c.Listen, c.HTTP = t.TempDir(), "127.0.0.1:0", "off"
 	d, err := Open(t.Context(), c)
 	if err != nil {

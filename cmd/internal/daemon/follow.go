@@ -6,21 +6,7 @@ import (
 
 	"nexus/cmd/internal/natsapi"
 	"nexus/ledger/api/client"
-
-	"nexus/turns"
 )
-
-// WatchTable is the table [watch] of a configuration file: folders of transcripts, by the
-// agent that writes them, which the daemon follows as "ledgerctl watch" does. The state is
-// in the folder watch of Data.
-type WatchTable struct {
-	Claude []string `toml:"claude"`
-	Codex  []string `toml:"codex"`
-	Pi     []string `toml:"pi"`
-	Gemini []string `toml:"gemini"`
-	Tenant string   `toml:"tenant"` // whose the sessions are; default: "default"
-	Agent  string   `toml:"agent"`  // default: "main"
-}
 
 // The connection of what follows transcripts to the service. It takes the way of every
 // client: its turns are appends of one agent, with the limits that any has.
@@ -30,15 +16,6 @@ const (
 	// a configuration can have the name.
 	watchUser = "_watch"
 )
-
-// checkWatch lists the faults of c's watch.
-func (c Config) checkWatch(bad func(format string, args ...any)) {
-	for _, name := range []string{cmp.Or(c.Watch.Tenant, "default"), cmp.Or(c.Watch.Agent, "main")} {
-		if !turns.ValidName(name) {
-			bad("watch: %.80q is not a tenant or an agent", name)
-		}
-	}
-}
 
 // startFollow begins to follow transcripts, if the configuration names folders. A folder
 // that can't be read, or the end of it all, is a line of the log: the daemon serves.

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -22,7 +23,7 @@ import (
 // verifies afterwards.
 func TestHostileRequestsGetTypedErrors(t *testing.T) {
 	logs := new(lockedBuffer)
-	_, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Logger: slog.New(slog.NewTextHandler(logs, nil))})
+	_, c := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Logger: slog.New(slog.NewTextHandler(logs, nil))})
 	ctx := t.Context()
 	label := "secret-label"
 	other := c.As("other")

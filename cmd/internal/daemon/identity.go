@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"nexus/ledger/jetstream/mark"
+	"nexus/cmd/internal/wholefile"
 	"nexus/turns"
 )
 
@@ -62,22 +62,5 @@ func saveIdentity(dir string, id identity) error {
 	if err != nil {
 		return err
 	}
-	return writeDurably(filepath.Join(dir, identityFile), append(b, '\n'))
-}
-
-// writeDurably writes or replaces a file, which its owner alone may read, in one
-// step: a crash leaves the old file or the new one, and maybe a file *.tmp.
-func writeDurably(name string, b []byte) error {
-	f, err := os.OpenFile(name+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(name+".tmp", name); err != nil {
-		return err
-	}
-	return mark.SyncDir(filepath.Dir(name))
+	return wholefile.Write(filepath.Join(dir, identityFile), 0o600, wholefile.Bytes(append(b, '\n')))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -58,7 +59,7 @@ func TestUserMayCallOnlyWhatItsRowSays(t *testing.T) {
 	auditor, auditorFile := newKey(t)
 	elsewhere, elsewhereFile := newKey(t)
 	every, everyFile := newKey(t)
-	d, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []UserRow{
+	d, c := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []config.UserRow{
 		{Name: "alice", NKey: alice, Agents: []string{"alice", "alice-tests"}},
 		{Name: "auditor", NKey: auditor, Operator: true},
 		{Name: "elsewhere", NKey: elsewhere, Tenant: "acme", Agents: []string{"*"}},
@@ -112,7 +113,7 @@ func TestUserMayCallOnlyWhatItsRowSays(t *testing.T) {
 // notification of another.
 func TestUserHearsItsAgentsOnly(t *testing.T) {
 	alice, aliceFile := newKey(t)
-	d, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []UserRow{
+	d, c := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []config.UserRow{
 		{Name: "alice", NKey: alice, Agents: []string{"alice"}},
 	}})
 	nc := dial(t, d, aliceFile)
@@ -161,7 +162,7 @@ func TestEachKindOfUserReachesNothingOfAnother(t *testing.T) {
 	elsewhere, elsewhereFile := newKey(t)
 	near, nearFile := newKey(t)
 	far, farFile := newKey(t)
-	d, _ := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []UserRow{
+	d, _ := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []config.UserRow{
 		{Name: "alice", NKey: alice, Agents: []string{"alice"}},
 		{Name: "auditor", NKey: auditor, Operator: true},
 		{Name: "elsewhere", NKey: elsewhere, Tenant: "acme", Agents: []string{"*"}},
@@ -285,7 +286,7 @@ func TestEachKindOfUserReachesNothingOfAnother(t *testing.T) {
 // take it.
 func TestEventNamesTheKeyOfItsSender(t *testing.T) {
 	alice, aliceFile := newKey(t)
-	d, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []UserRow{
+	d, c := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []config.UserRow{
 		{Name: "alice", NKey: alice, Agents: []string{"alice"}},
 	}})
 	own := client.New(dial(t, d, aliceFile), "default", "alice")
@@ -297,7 +298,7 @@ func TestEventNamesTheKeyOfItsSender(t *testing.T) {
 	if _, err := own.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "q")}}); err != nil {
 		t.Fatal(err)
 	}
-	operator, err := credential(d.Credentials().Operator)
+	operator, err := config.Credential(d.Credentials().Operator)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +331,7 @@ func TestEventNamesTheKeyOfItsSender(t *testing.T) {
 // The successor of a reset has the key of the user who asked for the reset.
 func TestSuccessorNamesTheKeyOfWhoReset(t *testing.T) {
 	alice, aliceFile := newKey(t)
-	d, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []UserRow{
+	d, c := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []config.UserRow{
 		{Name: "alice", NKey: alice, Agents: []string{"alice"}},
 	}})
 	label := "work"
@@ -365,7 +366,7 @@ func TestStartMakesCredentialsOnce(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}
+	cfg := config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}
 	var before []byte
 	for round := range 4 {
 		logs := new(lockedBuffer)
@@ -379,7 +380,7 @@ func TestStartMakesCredentialsOnce(t *testing.T) {
 		}
 		files := d.Credentials()
 		if round == 0 {
-			if files != (Credentials{}) || !strings.Contains(logs.String(), "auth is off") {
+			if files != (config.Credentials{}) || !strings.Contains(logs.String(), "auth is off") {
 				t.Errorf("auth off: %+v, and the log says %s", files, logs)
 			}
 			nc, err := nats.Connect(d.ClientURL())
@@ -418,7 +419,7 @@ func TestStartMakesCredentialsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, usersDir, "agent.nk"), []byte("SUsecret"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, config.UsersDir, "agent.nk"), []byte("SUsecret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), cfg); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), "agent.nk") || strings.Contains(err.Error(), "SUsecret") {
@@ -429,42 +430,42 @@ func TestStartMakesCredentialsOnce(t *testing.T) {
 func TestConfigurationOfUsersIsChecked(t *testing.T) {
 	key, _ := newKey(t)
 	seed := "SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4"
-	row := UserRow{Name: "alice", NKey: key, Agents: []string{"alice"}}
-	with := func(change func(*UserRow)) Config {
+	row := config.UserRow{Name: "alice", NKey: key, Agents: []string{"alice"}}
+	with := func(change func(*config.UserRow)) config.Config {
 		r := row
 		change(&r)
-		return Config{User: []UserRow{r}}
+		return config.Config{User: []config.UserRow{r}}
 	}
 	for name, tc := range map[string]struct {
-		config Config
+		config config.Config
 		want   string // in the error; "" for none
 	}{
-		"a row":                        {Config{User: []UserRow{row}}, ""},
-		"an operator without agents":   {with(func(r *UserRow) { r.Agents, r.Operator = nil, true }), ""},
-		"every agent":                  {with(func(r *UserRow) { r.Agents = []string{"*"} }), ""},
-		"auth off":                     {Config{Auth: "off"}, ""},
-		"auth off on IPv6 loopback":    {Config{Auth: "off", Listen: "[::1]:0"}, ""},
-		"auth off on localhost":        {Config{Auth: "off", Listen: "localhost:0"}, ""},
-		"TLS everywhere":               {Config{Listen: "0.0.0.0:4222", TLSCert: "c", TLSKey: "k"}, ""},
-		"auth neither on nor off":      {Config{Auth: "maybe"}, "auth"},
-		"auth off everywhere":          {Config{Auth: "off", Listen: "0.0.0.0:4222", TLSCert: "c", TLSKey: "k"}, "auth is off"},
-		"everywhere without TLS":       {Config{Listen: "0.0.0.0:4222"}, "tls_cert"},
-		"all addresses without TLS":    {Config{Listen: ":4222"}, "tls_cert"},
-		"a host name without TLS":      {Config{Listen: "ledger.example:4222"}, "tls_cert"},
-		"a LAN address without TLS":    {Config{Listen: "192.168.0.7:4222"}, "tls_cert"},
-		"a certificate without a key":  {Config{TLSCert: "c"}, "tls_key"},
-		"rows with auth off":           {Config{Auth: "off", User: []UserRow{row}}, "auth off"},
-		"rows on an external server":   {Config{Plaintext: true, NATS: "nats://x:4222", User: []UserRow{row}}, "external server"},
-		"auth on an external server":   {Config{Plaintext: true, NATS: "nats://x:4222", Auth: "off"}, "external one"},
-		"two rows of a name":           {Config{User: []UserRow{row, row}}, "taken"},
-		"the name of the daemon's own": {with(func(r *UserRow) { r.Name = "operator" }), "taken"},
-		"no name":                      {with(func(r *UserRow) { r.Name = "" }), "not a name"},
-		"a seed for a key":             {with(func(r *UserRow) { r.NKey = seed }), "public key"},
-		"no key":                       {with(func(r *UserRow) { r.NKey = "" }), "public key"},
-		"no agents":                    {with(func(r *UserRow) { r.Agents = nil }), "no agents"},
-		"the operator as an agent":     {with(func(r *UserRow) { r.Agents = []string{"_"} }), "agent"},
-		"a pattern as an agent":        {with(func(r *UserRow) { r.Agents = []string{"al*"} }), "agent"},
-		"a tenant that is none":        {with(func(r *UserRow) { r.Tenant = "*" }), "tenant"},
+		"a row":                        {config.Config{User: []config.UserRow{row}}, ""},
+		"an operator without agents":   {with(func(r *config.UserRow) { r.Agents, r.Operator = nil, true }), ""},
+		"every agent":                  {with(func(r *config.UserRow) { r.Agents = []string{"*"} }), ""},
+		"auth off":                     {config.Config{Auth: "off"}, ""},
+		"auth off on IPv6 loopback":    {config.Config{Auth: "off", Listen: "[::1]:0"}, ""},
+		"auth off on localhost":        {config.Config{Auth: "off", Listen: "localhost:0"}, ""},
+		"TLS everywhere":               {config.Config{Listen: "0.0.0.0:4222", TLSCert: "c", TLSKey: "k"}, ""},
+		"auth neither on nor off":      {config.Config{Auth: "maybe"}, "auth"},
+		"auth off everywhere":          {config.Config{Auth: "off", Listen: "0.0.0.0:4222", TLSCert: "c", TLSKey: "k"}, "auth is off"},
+		"everywhere without TLS":       {config.Config{Listen: "0.0.0.0:4222"}, "tls_cert"},
+		"all addresses without TLS":    {config.Config{Listen: ":4222"}, "tls_cert"},
+		"a host name without TLS":      {config.Config{Listen: "ledger.example:4222"}, "tls_cert"},
+		"a LAN address without TLS":    {config.Config{Listen: "192.168.0.7:4222"}, "tls_cert"},
+		"a certificate without a key":  {config.Config{TLSCert: "c"}, "tls_key"},
+		"rows with auth off":           {config.Config{Auth: "off", User: []config.UserRow{row}}, "auth off"},
+		"rows on an external server":   {config.Config{Plaintext: true, NATS: "nats://x:4222", User: []config.UserRow{row}}, "external server"},
+		"auth on an external server":   {config.Config{Plaintext: true, NATS: "nats://x:4222", Auth: "off"}, "external one"},
+		"two rows of a name":           {config.Config{User: []config.UserRow{row, row}}, "taken"},
+		"the name of the daemon's own": {with(func(r *config.UserRow) { r.Name = "operator" }), "taken"},
+		"no name":                      {with(func(r *config.UserRow) { r.Name = "" }), "not a name"},
+		"a seed for a key":             {with(func(r *config.UserRow) { r.NKey = seed }), "public key"},
+		"no key":                       {with(func(r *config.UserRow) { r.NKey = "" }), "public key"},
+		"no agents":                    {with(func(r *config.UserRow) { r.Agents = nil }), "no agents"},
+		"the operator as an agent":     {with(func(r *config.UserRow) { r.Agents = []string{"_"} }), "agent"},
+		"a pattern as an agent":        {with(func(r *config.UserRow) { r.Agents = []string{"al*"} }), "agent"},
+		"a tenant that is none":        {with(func(r *config.UserRow) { r.Tenant = "*" }), "tenant"},
 	} {
 		err := tc.config.Validate()
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) || err != nil && strings.Contains(err.Error(), seed) {

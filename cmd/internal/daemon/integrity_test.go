@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
@@ -97,7 +98,7 @@ func streamFiles(t *testing.T, dir string) map[string]string {
 func refused(t *testing.T, dir, stream string) {
 	t.Helper()
 	before := streamFiles(t, dir)
-	d, err := Open(t.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	d, err := Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	if err == nil {
 		t.Fatalf("a damaged folder is opened; closed: %v", d.Close(t.Context()))
 	}
@@ -245,7 +246,7 @@ func TestAMissingMarkRefusesTheStart(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, markFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), markFile) {
+	if _, err := Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), markFile) {
 		t.Errorf("start without the mark: %v", err)
 	}
 }
@@ -289,7 +290,7 @@ func TestADamagedCopyOfAKeyIsHealedAndLogged(t *testing.T) {
 		change(t, name, func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
 	}
 	log := new(lockedBuffer)
-	_, c = startWith(t, Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	_, c = startWith(t, config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	must[*api.Context](t)(c.Context(t.Context(), s.ID, api.GetContext{}))
 	extend(t, c, s.ID, 1)
 	healed := 0

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -19,7 +20,7 @@ import (
 // A daemon without the keys of its ledger does not start: it would acknowledge
 // turns under new keys. With the keys back it goes on.
 func TestStartWithoutKeysIsRefused(t *testing.T) {
-	c := Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off"}
+	c := config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off"}
 	d, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +79,7 @@ func (unread) Get(context.Context, uint64) (ledger.Record, error) {
 // The keys are compared with copies of the events, so that a start reads no block of the stream
 // for it. What has no copy is read from the stream.
 func TestKeysAreCheckedWithoutTheStream(t *testing.T) {
-	d, err := Open(t.Context(), Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off"})
+	d, err := Open(t.Context(), config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestKeysAreCheckedWithoutTheStream(t *testing.T) {
 // on, and the same import completes the session.
 func TestStartAfterAnImportThatEndedBeforeItsKey(t *testing.T) {
 	ctx := t.Context()
-	_, source := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	_, source := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	s := must[*api.Session](t)(source.Create(ctx, api.CreateSession{}))
 	turn := extend(t, source, s.ID, 1)
 	var records []api.ExportRecord

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -16,7 +17,7 @@ import (
 //
 //	go test ./cmd/internal/daemon -run '^$' -bench LongSession -benchtime 3x -replay-turns 200000 -timeout 60m
 func BenchmarkLongSession(b *testing.B) {
-	d, err := Open(b.Context(), Config{Data: b.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 4 << 30, Search: "off"})
+	d, err := Open(b.Context(), config.Config{Data: b.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 4 << 30, Search: "off"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/wholefile"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
@@ -121,7 +122,7 @@ func (d *Daemon) cameBackShorter(why *jetstream.ShorterError) {
 		"do", "ledgerctl export the sessions that lost turns, then stop all daemons of this ledger and run nexusd repair --nats URL --data DIR")
 	b, err := turns.EncodeJSON(loss)
 	if err == nil {
-		err = writeDurably(file, append(b, '\n'))
+		err = wholefile.Write(file, 0o600, wholefile.Bytes(append(b, '\n')))
 	}
 	if err != nil {
 		d.logger.Error("what is lost could not be written to its file", "err", err)

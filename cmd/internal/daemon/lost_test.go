@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -38,7 +39,7 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 	stop := func() { s.Shutdown(); s.WaitForShutdown() }
 	start()
 	url, data := s.ClientURL(), t.TempDir()
-	cfg := Config{Plaintext: true, NATS: url, Replicas: 1, Create: true, Data: data, HTTP: "127.0.0.1:0"}
+	cfg := config.Config{Plaintext: true, NATS: url, Replicas: 1, Create: true, Data: data, HTTP: "127.0.0.1:0"}
 	d := must[*Daemon](t)(Open(t.Context(), cfg))
 	nc := must[*nats.Conn](t)(nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond)))
 	defer nc.Close()

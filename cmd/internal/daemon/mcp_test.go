@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -50,14 +51,14 @@ func callOf(id int, tool, arguments string) string {
 
 var statusCall = callOf(1, "status", `{}`)
 
-func mcpConfig(t *testing.T, tokens ...TokenRow) (Config, *lockedBuffer) {
+func mcpConfig(t *testing.T, tokens ...config.TokenRow) (config.Config, *lockedBuffer) {
 	log := new(lockedBuffer)
-	return Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Token: tokens, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}, log
+	return config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Token: tokens, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}, log
 }
 
-func token(t *testing.T, name, agent, scope string) (string, TokenRow) {
+func token(t *testing.T, name, agent, scope string) (string, config.TokenRow) {
 	t.Helper()
-	secret, row, err := NewToken(name, "", agent, scope)
+	secret, row, err := config.NewToken(name, "", agent, scope)
 	if err != nil {
 		t.Fatal(err)
 	}

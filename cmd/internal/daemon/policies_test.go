@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -21,7 +22,7 @@ import (
 func TestAPolicyPutOnOneDaemonIsUsedOnTheOther(t *testing.T) {
 	s := natsServer(t, nil)
 	open := func(create bool) (*Daemon, func()) {
-		d := must[*Daemon](t)(Open(t.Context(), Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: create, Data: t.TempDir(), HTTP: "off"}))
+		d := must[*Daemon](t)(Open(t.Context(), config.Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: create, Data: t.TempDir(), HTTP: "off"}))
 		end := sync.OnceFunc(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), untilTheTestEnds(t))
 			defer cancel()

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	js "github.com/nats-io/nats.go/jetstream"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -36,7 +37,7 @@ var replayTurns = flag.Int("replay-turns", 10_000, "turns of the ledger that Ben
 //	go test ./cmd/internal/daemon -run '^$' -bench Replay -benchtime 5x -replay-turns 100000 -timeout 30m
 func BenchmarkReplay(b *testing.B) {
 	dir := b.TempDir()
-	d, err := Open(b.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 4 << 30, Search: "off"}) // the index of words would catch up beside what is measured
+	d, err := Open(b.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 4 << 30, Search: "off"}) // the index of words would catch up beside what is measured
 	if err != nil {
 		b.Fatal(err)
 	}

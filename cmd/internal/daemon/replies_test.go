@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 )
@@ -17,7 +18,7 @@ import (
 // for the client. Not as the operator, not as a notification, not to the stream.
 // On the embedded server a reply never leaves the account of its user.
 func TestRepliesGoToInboxesOnly(t *testing.T) {
-	_, c := startWith(t, Config{Plaintext: true, NATS: natsServer(t, nil).ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
+	_, c := startWith(t, config.Config{Plaintext: true, NATS: natsServer(t, nil).ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
 	nc := c.Conn()
 	seen := make(chan *nats.Msg, 1000)
 	forged := []string{"nexus.v1.default._.audit.verify", "nexus.v1.default.alice.notify.X.turn.appended", "nexus.log.00.default.s.X", "$JS.API.STREAM.DELETE.X", "else"}
@@ -63,7 +64,7 @@ func TestAnErrorClipsLongWords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var c *client.Client
 			if max == 0 {
-				_, c = startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+				_, c = startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 			} else {
 				c = smallServer(t)
 			}
@@ -93,7 +94,7 @@ func TestAnErrorClipsLongWords(t *testing.T) {
 // What one connection sends to one session without waiting is stored in the
 // order in which it was sent.
 func TestPipelinedAppendsKeepTheirOrder(t *testing.T) {
-	_, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	_, c := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	s, err := c.Create(t.Context(), api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)

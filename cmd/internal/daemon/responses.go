@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/provider"
 	"nexus/cmd/internal/responses"
 	"nexus/cmd/internal/web"
@@ -31,7 +32,7 @@ func (d *Daemon) responsesHandler(own *client.Client, registry prometheus.Regist
 	if err != nil {
 		return nil, err
 	}
-	age, err := d.cfg.spoolAge()
+	age, err := d.cfg.SpoolTime()
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (d *Daemon) responsesHandler(own *client.Client, registry prometheus.Regist
 }
 
 // countResponses makes the metrics of the memory and the folder of responses.
-func countResponses(registry prometheus.Registerer, door *responses.Server, c Config) {
+func countResponses(registry prometheus.Registerer, door *responses.Server, c config.Config) {
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_responses_memory_bytes", Help: "Memory that the responses of /v1 under way use."},
 			func() float64 { return float64(door.Usage().Memory) }),

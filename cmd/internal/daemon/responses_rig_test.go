@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/provider"
 	"nexus/turns"
 )
@@ -93,8 +94,8 @@ func (s *scripted) Generate(ctx context.Context, r *provider.Request, emit func(
 	return &provider.Answer{Message: turns.Message{Role: turns.Assistant, Parts: []turns.Part{part}, FinishReason: "stop"}, Usage: &turns.Usage{InputTokens: 7, OutputTokens: 3}, Details: turns.UsageDetails{Reasoning: 1}}, nil
 }
 
-func responsesConfig(dir string, s *scripted, rows ...TokenRow) Config {
-	return Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Token: rows,
+func responsesConfig(dir string, s *scripted, rows ...config.TokenRow) config.Config {
+	return config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Token: rows,
 		Provider: func(m string) (provider.Client, string, error) {
 			if !strings.HasPrefix(m, "m") {
 				return nil, "", errors.New("no provider has the model")

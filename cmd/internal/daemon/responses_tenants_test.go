@@ -10,13 +10,14 @@ import (
 	"github.com/coder/websocket"
 	"github.com/go-json-experiment/json"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 )
 
 // tenantToken is token of a tenant.
-func tenantToken(t *testing.T, name, tenant, agent string) (string, TokenRow) {
+func tenantToken(t *testing.T, name, tenant, agent string) (string, config.TokenRow) {
 	t.Helper()
-	secret, row, err := NewToken(name, tenant, agent, "write")
+	secret, row, err := config.NewToken(name, tenant, agent, "write")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func refusal(t *testing.T, method, url, body string, names []string, header ...s
 // never was: the status, the headers and the words are the same.
 func TestForeignIdsLookLikeNoneInEveryPlace(t *testing.T) {
 	mine, m := tenantToken(t, "m", "one", "main")
-	strangers, rows := make(map[string]string), []TokenRow{m}
+	strangers, rows := make(map[string]string), []config.TokenRow{m}
 	for name, who := range map[string][2]string{"another-agent": {"one", "other"}, "another-tenant": {"two", "main"}} {
 		secret, row := tenantToken(t, name, who[0], who[1])
 		strangers[name], rows = secret, append(rows, row)

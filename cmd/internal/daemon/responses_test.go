@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/klauspost/compress/zstd"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/provider"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -436,7 +437,7 @@ func TestAnUnstoredResponseIsNotRetrievable(t *testing.T) {
 func TestHostileRequestsForResponsesAreRefused(t *testing.T) {
 	s := new(scripted)
 	c := responsesConfig(t.TempDir(), s)
-	c.Model = []ModelRow{{Name: "msmall", ContextWindow: 2000, OutputReserve: 100}}
+	c.Model = []config.ModelRow{{Name: "msmall", ContextWindow: 2000, OutputReserve: 100}}
 	d, _ := startWith(t, c)
 	url := d.HTTPURL() + "/v1/responses"
 	z, err := zstd.NewWriter(nil)
@@ -490,7 +491,7 @@ func TestHostileRequestsForResponsesAreRefused(t *testing.T) {
 func TestOnlyTruncationAutoDrops(t *testing.T) {
 	s := &scripted{quiet: true}
 	c := responsesConfig(t.TempDir(), s)
-	c.Model = []ModelRow{{Name: "msmall", ContextWindow: 4000, OutputReserve: 100}}
+	c.Model = []config.ModelRow{{Name: "msmall", ContextWindow: 4000, OutputReserve: 100}}
 	d, _ := startWith(t, c)
 	url := d.HTTPURL() + "/v1/responses"
 	ask1 := func(prev, mode string) (int, object) {
@@ -534,7 +535,7 @@ func TestOnlyTruncationAutoDrops(t *testing.T) {
 func TestContextManagementDropsNothingElse(t *testing.T) {
 	s := &scripted{quiet: true}
 	c := responsesConfig(t.TempDir(), s)
-	c.Model = []ModelRow{{Name: "msmall", ContextWindow: 4000, OutputReserve: 100}}
+	c.Model = []config.ModelRow{{Name: "msmall", ContextWindow: 4000, OutputReserve: 100}}
 	d, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"nexus/cmd/internal/wholefile"
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/backup"
@@ -186,7 +187,7 @@ func (c RestoreConfig) claim() error {
 			return fmt.Errorf("%w: %s is not empty (%s): a ledger is restored into a folder of its own", ledger.ErrConflict, c.Data, name)
 		}
 	}
-	if err := writeDurably(filepath.Join(c.Data, restoringFile), []byte("a restore began here and did not end\n")); err != nil {
+	if err := wholefile.Write(filepath.Join(c.Data, restoringFile), 0o600, wholefile.Bytes([]byte("a restore began here and did not end\n"))); err != nil {
 		return err
 	}
 	for _, e := range entries {

@@ -44,7 +44,7 @@ func newScrubber(registry *prometheus.Registry) *scrubber {
 
 // startScrub begins the scrub, unless the configuration says "off".
 func (d *Daemon) startScrub() {
-	interval, err := d.cfg.scrubInterval()
+	interval, err := d.cfg.ScrubInterval()
 	if d.scrubber == nil || err != nil || interval == 0 {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -27,7 +28,7 @@ func TestSealedContentWithSealOffIsUnsupported(t *testing.T) {
 	memory := must[*api.Memory](t)(c.SaveMemory(t.Context(), api.SaveMemory{Kind: "semantic", Text: "the sky is blue"}))
 	stop(t, d, c)
 
-	d, c = startWith(t, Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Seal: "off"})
+	d, c = startWith(t, config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Seal: "off"})
 	if sealed, err := isSealed(t.Context(), d.log); err != nil || !sealed {
 		t.Errorf("the start does not see that the ledger is sealed: %v", err)
 	}
@@ -120,7 +121,7 @@ func each[T any](items iter.Seq2[T, error]) error {
 }
 
 func TestALedgerWithoutSealedEventsIsNotSealed(t *testing.T) {
-	d, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Seal: "off"})
+	d, c := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Seal: "off"})
 	for range 2 { // empty, then not
 		if sealed, err := isSealed(t.Context(), d.log); err != nil || sealed {
 			t.Errorf("%v, %v", sealed, err)

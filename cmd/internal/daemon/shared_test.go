@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -14,7 +15,7 @@ import (
 // the prefix agents.: the ledger stores nothing of theirs and goes on.
 func TestMessagesOfTheAgentProtocolStayOutOfTheLedger(t *testing.T) {
 	s := natsServer(t, nil)
-	d, c := startWith(t, Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
+	d, c := startWith(t, config.Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
 	ctx := t.Context()
 	sess, err := c.Create(ctx, api.CreateSession{})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -156,7 +157,7 @@ func TestAServerOfSmallMessagesCarriesEverything(t *testing.T) {
 func smallServer(t *testing.T) *client.Client {
 	t.Helper()
 	s := natsServer(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })
-	d, err := Open(t.Context(), Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
+	d, err := Open(t.Context(), config.Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	js "github.com/nats-io/nats.go/jetstream"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
@@ -39,7 +40,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 	large, small := filepath.Join(top, fmt.Sprint(n)), filepath.Join(top, "64")
 	open := func(dir string) (*Daemon, *client.Client, func()) {
-		d, err := Open(b.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 16 << 30})
+		d, err := Open(b.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 16 << 30})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 )
@@ -50,7 +51,7 @@ func certificate(t *testing.T) (cert, key string) {
 // without TLS.
 func TestListenerWithCertificateNeedsTLS(t *testing.T) {
 	cert, key := certificate(t)
-	d, err := Open(t.Context(), Config{Data: t.TempDir(), Listen: "0.0.0.0:0", HTTP: "off", MaxStore: 1 << 30, TLSCert: cert, TLSKey: key})
+	d, err := Open(t.Context(), config.Config{Data: t.TempDir(), Listen: "0.0.0.0:0", HTTP: "off", MaxStore: 1 << 30, TLSCert: cert, TLSKey: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestListenerWithCertificateNeedsTLS(t *testing.T) {
 
 func TestCertificateThatCannotBeReadEndsTheStart(t *testing.T) {
 	cert, key := certificate(t)
-	for _, c := range []Config{{TLSCert: cert, TLSKey: cert}, {TLSCert: cert + "x", TLSKey: key}} {
+	for _, c := range []config.Config{{TLSCert: cert, TLSKey: cert}, {TLSCert: cert + "x", TLSKey: key}} {
 		c.Data, c.Listen, c.HTTP = t.TempDir(), "127.0.0.1:0", "off"
 		if d, err := Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "tls_cert") {
 			t.Errorf("%v, want an error that names the setting", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -17,7 +18,7 @@ import (
 // daemon's memory, and its neighbour is served. What was refused is busy.
 func TestAClientThatReadsNothingHoldsLittle(t *testing.T) {
 	const requests, text, bound = 60, 2 << 20, 64 << 20
-	d, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	d, c := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	large := func(c *client.Client) turns.ID {
 		s, err := c.Create(t.Context(), api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 8_000_000}}})
 		if err != nil {

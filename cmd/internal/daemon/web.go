@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/web"
 )
 
@@ -32,12 +33,12 @@ const maxConnections = 256
 //
 // /healthz is open to all. /readyz and /metrics are open on loopback; beyond it they
 // need a token. mcp and v1 decide for themselves who may use them.
-func (c Config) startWeb(registry *prometheus.Registry, ready func() error, notes func() []string, mcp, v1 http.Handler, failed func(error)) (*webServer, error) {
+func startWeb(c config.Config, registry *prometheus.Registry, ready func() error, notes func() []string, mcp, v1 http.Handler, failed func(error)) (*webServer, error) {
 	host, _, err := net.SplitHostPort(c.HTTP)
 	if err != nil {
 		return nil, err
 	}
-	guard, scheme := c.guard(host), "http"
+	guard, scheme := c.Guard(host), "http"
 	guard.Connections = &web.Connections{Max: maxConnections}
 	l, err := net.Listen("tcp", c.HTTP)
 	if err != nil {
@@ -45,7 +46,7 @@ func (c Config) startWeb(registry *prometheus.Registry, ready func() error, note
 	}
 	address := l.Addr().String()
 	private := func(h http.Handler) http.Handler { return h }
-	if !isLoopback(host) {
+	if !config.IsLoopback(host) {
 		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("tls_cert, tls_key: %w", err), l.Close())

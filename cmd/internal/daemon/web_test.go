@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -40,7 +41,7 @@ func get(t *testing.T, url, host string) int {
 // the difference says how far they are behind. While the log can't be read its end is
 // absent.
 func TestMetricsHaveTheLogsEndBesideTheProjections(t *testing.T) {
-	d, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30})
+	d, c := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30})
 	s, err := c.Create(t.Context(), api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func TestATakenPortNamesItsSetting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for flag, c := range map[string]Config{
+	for flag, c := range map[string]config.Config{
 		"--listen or NEXUS_LISTEN": {Listen: l.Addr().String(), HTTP: "off"},
 		"--http or NEXUS_HTTP":     {Listen: "127.0.0.1:0", HTTP: l.Addr().String()},
 	} {
@@ -98,7 +99,7 @@ func TestATakenPortNamesItsSetting(t *testing.T) {
 
 // A page of another site that resolves to 127.0.0.1 reads nothing.
 func TestALoopbackListenerRefusesForeignHosts(t *testing.T) {
-	d, _ := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30})
+	d, _ := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30})
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
 		for host, want := range map[string]int{
 			"": 200, "localhost": 200, "LOCALHOST:8422": 200, "127.0.0.1": 200, "127.0.0.1:1": 200, "[::1]": 200, "[::1]:8422": 200,
@@ -115,12 +116,12 @@ func TestALoopbackListenerRefusesForeignHosts(t *testing.T) {
 // for a host that is no name of the listener is refused there too.
 func TestAnOpenListenerNeedsATokenAndItsName(t *testing.T) {
 	cert, key := certificate(t)
-	secret, row, err := NewToken("prometheus", "", "", "read")
+	secret, row, err := config.NewToken("prometheus", "", "", "read")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(t.Context(), Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "0.0.0.0:0", MaxStore: 1 << 30,
-		TLSCert: cert, TLSKey: key, Token: []TokenRow{row}, HTTPHosts: "nexus.example, ledger"})
+	d, err := Open(t.Context(), config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "0.0.0.0:0", MaxStore: 1 << 30,
+		TLSCert: cert, TLSKey: key, Token: []config.TokenRow{row}, HTTPHosts: "nexus.example, ledger"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,44 +169,44 @@ func TestAnOpenListenerNeedsATokenAndItsName(t *testing.T) {
 }
 
 func TestATokenRowIsCheckedBeforeAnythingStarts(t *testing.T) {
-	secret, row, err := NewToken("ci", "", "", "write")
+	secret, row, err := config.NewToken("ci", "", "", "write")
 	if err != nil || row.Tenant != "default" || row.Agent != "main" || strings.Contains(row.Hash, secret) {
 		t.Fatalf("%+v, %v", row, err)
 	}
-	if _, _, err := NewToken("a b", "", "", "read"); !errors.Is(err, turns.ErrMalformed) {
+	if _, _, err := config.NewToken("a b", "", "", "read"); !errors.Is(err, turns.ErrMalformed) {
 		t.Errorf("a name with a space: %v", err)
 	}
-	with := func(change func(*TokenRow)) Config {
+	with := func(change func(*config.TokenRow)) config.Config {
 		r := row
 		change(&r)
-		return Config{Token: []TokenRow{r}}
+		return config.Config{Token: []config.TokenRow{r}}
 	}
-	all := Config{HTTP: "0.0.0.0:8422", TLSCert: "c", TLSKey: "k", Token: []TokenRow{row}}
+	all := config.Config{HTTP: "0.0.0.0:8422", TLSCert: "c", TLSKey: "k", Token: []config.TokenRow{row}}
 	for name, tc := range map[string]struct {
-		config Config
+		config config.Config
 		want   string // in the error; "" for none
 	}{
-		"a row":                        {Config{Token: []TokenRow{row}}, ""},
-		"the operator":                 {with(func(r *TokenRow) { r.Agent, r.Scope = "_", "admin" }), ""},
-		"the operator without admin":   {with(func(r *TokenRow) { r.Agent = "_" }), "scope admin"},
-		"the secret for its hash":      {with(func(r *TokenRow) { r.Hash = secret }), "hash is not"},
-		"no hash":                      {with(func(r *TokenRow) { r.Hash = "" }), "hash is not"},
-		"no scope":                     {with(func(r *TokenRow) { r.Scope = "" }), "scope is read, write or admin"},
-		"no name":                      {with(func(r *TokenRow) { r.Name = "" }), "not a name"},
-		"a tenant that is none":        {with(func(r *TokenRow) { r.Tenant = "*" }), "tenant"},
-		"an agent that is none":        {with(func(r *TokenRow) { r.Agent = "a.b" }), "agent"},
-		"two rows of a name":           {Config{Token: []TokenRow{row, row}}, "another row"},
-		"rows with http off":           {Config{HTTP: "off", Token: []TokenRow{row}}, "no effect"},
+		"a row":                        {config.Config{Token: []config.TokenRow{row}}, ""},
+		"the operator":                 {with(func(r *config.TokenRow) { r.Agent, r.Scope = "_", "admin" }), ""},
+		"the operator without admin":   {with(func(r *config.TokenRow) { r.Agent = "_" }), "scope admin"},
+		"the secret for its hash":      {with(func(r *config.TokenRow) { r.Hash = secret }), "hash is not"},
+		"no hash":                      {with(func(r *config.TokenRow) { r.Hash = "" }), "hash is not"},
+		"no scope":                     {with(func(r *config.TokenRow) { r.Scope = "" }), "scope is read, write or admin"},
+		"no name":                      {with(func(r *config.TokenRow) { r.Name = "" }), "not a name"},
+		"a tenant that is none":        {with(func(r *config.TokenRow) { r.Tenant = "*" }), "tenant"},
+		"an agent that is none":        {with(func(r *config.TokenRow) { r.Agent = "a.b" }), "agent"},
+		"two rows of a name":           {config.Config{Token: []config.TokenRow{row, row}}, "another row"},
+		"rows with http off":           {config.Config{HTTP: "off", Token: []config.TokenRow{row}}, "no effect"},
 		"beyond loopback":              {all, ""},
-		"beyond loopback with nats":    {Config{NATS: "nats://x:4222", Plaintext: true, HTTP: all.HTTP, TLSCert: "c", TLSKey: "k", Token: all.Token}, ""},
-		"a certificate that is unused": {Config{NATS: "nats://x:4222", Plaintext: true, TLSCert: "c", TLSKey: "k"}, "tls_cert"},
-		"beyond loopback, no token":    {Config{HTTP: all.HTTP, TLSCert: "c", TLSKey: "k"}, "[[token]]"},
-		"beyond loopback, no TLS":      {Config{HTTP: all.HTTP, Token: all.Token}, "tls_cert"},
-		"every address, no token":      {Config{HTTP: ":8422", TLSCert: "c", TLSKey: "k"}, "[[token]]"},
-		"a name of the network":        {Config{HTTP: "ledger.example:8422"}, "[[token]]"},
-		"hosts":                        {Config{HTTPHosts: "nexus.example,192.0.2.7"}, ""},
-		"a host with a port":           {Config{HTTPHosts: "nexus.example:8422"}, "http_hosts"},
-		"a pattern for a host":         {Config{HTTPHosts: "*"}, "http_hosts"},
+		"beyond loopback with nats":    {config.Config{NATS: "nats://x:4222", Plaintext: true, HTTP: all.HTTP, TLSCert: "c", TLSKey: "k", Token: all.Token}, ""},
+		"a certificate that is unused": {config.Config{NATS: "nats://x:4222", Plaintext: true, TLSCert: "c", TLSKey: "k"}, "tls_cert"},
+		"beyond loopback, no token":    {config.Config{HTTP: all.HTTP, TLSCert: "c", TLSKey: "k"}, "[[token]]"},
+		"beyond loopback, no TLS":      {config.Config{HTTP: all.HTTP, Token: all.Token}, "tls_cert"},
+		"every address, no token":      {config.Config{HTTP: ":8422", TLSCert: "c", TLSKey: "k"}, "[[token]]"},
+		"a name of the network":        {config.Config{HTTP: "ledger.example:8422"}, "[[token]]"},
+		"hosts":                        {config.Config{HTTPHosts: "nexus.example,192.0.2.7"}, ""},
+		"a host with a port":           {config.Config{HTTPHosts: "nexus.example:8422"}, "http_hosts"},
+		"a pattern for a host":         {config.Config{HTTPHosts: "*"}, "http_hosts"},
 	} {
 		err := tc.config.Validate()
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) || err != nil && strings.Contains(err.Error(), secret) {
@@ -216,7 +217,7 @@ func TestATokenRowIsCheckedBeforeAnythingStarts(t *testing.T) {
 
 // A daemon whose HTTP listener fails can't be watched any more: it ends.
 func TestAFailedHTTPListenerEndsTheDaemon(t *testing.T) {
-	d, _ := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30})
+	d, _ := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30})
 	if err := d.web.listener.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +232,7 @@ func TestATakenHTTPPortEndsTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	d, err := Open(t.Context(), Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: l.Addr().String(), MaxStore: 1 << 30})
+	d, err := Open(t.Context(), config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: l.Addr().String(), MaxStore: 1 << 30})
 	if err == nil {
 		_ = d.Close(t.Context())
 	}

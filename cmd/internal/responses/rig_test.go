@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/provider"
 	"nexus/cmd/internal/responses"
 	"nexus/ledger/api/client"
@@ -140,7 +141,7 @@ func newRig(t testing.TB) *rig { return newRigOf(t, 0) }
 // newRigOf is newRig with a bound on the memory of requests.
 func newRigOf(t testing.TB, memory int64) *rig {
 	t.Helper()
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	d, err := daemon.Open(t.Context(), config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/transcripts"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -70,7 +71,7 @@ func childWatch() {
 
 // childDaemon runs a daemon until it is killed, and says when it serves.
 func childDaemon() {
-	d, err := daemon.Open(context.Background(), daemon.Config{Data: os.Getenv("NEXUS_TEST_DATA"), Listen: os.Getenv("NEXUS_TEST_LISTEN"), HTTP: "off"})
+	d, err := daemon.Open(context.Background(), config.Config{Data: os.Getenv("NEXUS_TEST_DATA"), Listen: os.Getenv("NEXUS_TEST_LISTEN"), HTTP: "off"})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -98,7 +99,7 @@ type ledger struct {
 func openLedger(t *testing.T) *ledger {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off"})
+	d, err := daemon.Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/responses/window"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -17,7 +18,7 @@ import (
 
 func start(t *testing.T) *client.Client {
 	t.Helper()
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	d, err := daemon.Open(t.Context(), config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"nexus/cmd/internal/build"
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -106,7 +107,7 @@ func Serve(ctx context.Context, term *terminal.Terminal, kind, dir string) error
 		if os.Getenv("GOGC") == "" { // as nexusd does
 			defer daemon.PaceCollector()()
 		}
-		d, err := daemon.Open(ctx, daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Version: build.Version()})
+		d, err := daemon.Open(ctx, config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Version: build.Version()})
 		if err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -72,7 +73,7 @@ type ledger struct {
 func openLedger(t *testing.T) *ledger {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off"})
+	d, err := daemon.Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off"})
 	if err != nil {
 		t.Fatal(err)
 	}

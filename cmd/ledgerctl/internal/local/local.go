@@ -7,6 +7,7 @@ import (
 
 	"nexus/cmd/internal/build"
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -15,7 +16,7 @@ import (
 
 // Start is a daemon in a folder and a client of it.
 func Start(ctx context.Context, term *terminal.Terminal, dir string) (*client.Client, func(), error) {
-	d, err := daemon.Open(ctx, daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Version: build.Version()})
+	d, err := daemon.Open(ctx, config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Version: build.Version()})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,4 +1,4 @@
-package daemon
+package config
 
 import (
 	"cmp"
@@ -10,11 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
 	"nexus/cmd/internal/natsapi"
-	"nexus/ledger/api/client"
+	"nexus/cmd/internal/wholefile"
 
 	"nexus/ledger/jetstream/embed"
 	"nexus/ledger/jetstream/mark"
@@ -45,8 +44,8 @@ const (
 	localUser    = "local" // whoever connects, with auth off
 )
 
-// usersDir is under the data folder.
-const usersDir = "users"
+// UsersDir is under the data folder.
+const UsersDir = "users"
 
 // checkUsers lists the faults of c's users and of where it listens.
 func (c Config) checkUsers(bad func(format string, args ...any)) {
@@ -60,7 +59,7 @@ func (c Config) checkUsers(bad func(format string, args ...any)) {
 		if c.Auth != "" {
 			bad("auth: it is for the embedded server; the external one (nats) has its own")
 		}
-		if host, _, err := net.SplitHostPort(c.HTTP); c.TLSCert != "" && (err != nil || isLoopback(host)) {
+		if host, _, err := net.SplitHostPort(c.HTTP); c.TLSCert != "" && (err != nil || IsLoopback(host)) {
 			bad("tls_cert, tls_key: the external server (nats) has its own, and HTTP on loopback needs none")
 		}
 		return
@@ -71,7 +70,7 @@ func (c Config) checkUsers(bad func(format string, args ...any)) {
 	if c.Auth == "off" && len(c.User) > 0 {
 		bad("user: rows have no effect with auth off")
 	}
-	if host, _, err := net.SplitHostPort(c.Listen); err == nil && !isLoopback(host) {
+	if host, _, err := net.SplitHostPort(c.Listen); err == nil && !IsLoopback(host) {
 		if c.Auth == "off" {
 			bad("listen: %q is not loopback, and auth is off: everybody on the network could act as any agent", c.Listen)
 		}
@@ -102,8 +101,8 @@ func (c Config) checkUsers(bad func(format string, args ...any)) {
 	}
 }
 
-// isLoopback reports whether only this machine reaches a listener on host.
-func isLoopback(host string) bool {
+// IsLoopback reports whether only this machine reaches a listener on host.
+func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -132,13 +131,13 @@ func NewUser(name, tenant string, agents []string, operator bool) (seed []byte, 
 	return slices.Clone(seed), row, err // Wipe clears the pair's own
 }
 
-// users returns who may use the embedded server, and makes the credentials of those
+// Users returns who may use the embedded server, and makes the credentials of those
 // that the daemon makes by itself.
-func (c Config) users() ([]natsapi.User, Credentials, error) {
+func (c Config) Users() ([]natsapi.User, Credentials, error) {
 	if c.Auth == "off" {
 		return []natsapi.User{{Name: localUser, Tenant: "*", Agents: []string{"*"}, Operator: true}}, Credentials{}, nil
 	}
-	dir, err := filepath.Abs(filepath.Join(c.Data, usersDir))
+	dir, err := filepath.Abs(filepath.Join(c.Data, UsersDir))
 	if err != nil {
 		return nil, Credentials{}, err
 	}
@@ -148,7 +147,7 @@ func (c Config) users() ([]natsapi.User, Credentials, error) {
 		{Name: agentUser, Tenant: "default", Agents: []string{"*"}},
 	}
 	for i, file := range []string{files.Operator, files.Agent} {
-		if out[i].Key, err = credential(file); err != nil {
+		if out[i].Key, err = Credential(file); err != nil {
 			return nil, Credentials{}, fmt.Errorf("credentials: %w", err)
 		}
 	}
@@ -167,12 +166,12 @@ func (c Config) users() ([]natsapi.User, Credentials, error) {
 	return out, files, nil
 }
 
-// credential returns the public key of the seed in file, which it makes if it is not
+// Credential returns the public key of the seed in file, which it makes if it is not
 // there. The caller has locked the folder.
 //
 // Crash states: the name appears in one step, after the content is durable. A crash
 // before leaves a file *.tmp, which the next start replaces.
-func credential(file string) (string, error) {
+func Credential(file string) (string, error) {
 	seed, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		seed, err = makeCredential(file)
@@ -180,7 +179,7 @@ func credential(file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := ownerOnly(file); err != nil {
+	if err := OwnerOnly(file); err != nil {
 		return "", err
 	}
 	pair, err := nkeys.ParseDecoratedUserNKey(seed)
@@ -207,11 +206,11 @@ func makeCredential(file string) ([]byte, error) {
 	if err := mark.SyncDir(filepath.Dir(dir)); err != nil {
 		return nil, err
 	}
-	return seed, writeDurably(file, seed) // without an end of line, which some clients do not expect
+	return seed, wholefile.Write(file, 0o600, wholefile.Bytes(seed)) // without an end of line, which some clients do not expect
 }
 
-// ownerOnly takes the permissions of everybody but the owner from path.
-func ownerOnly(path string) error {
+// OwnerOnly takes the permissions of everybody but the owner from path.
+func OwnerOnly(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
 		return err
@@ -219,8 +218,8 @@ func ownerOnly(path string) error {
 	return os.Chmod(path, info.Mode().Perm()&0o700)
 }
 
-// embedded returns the users as the server has them, and as the service finds them.
-func embedded(users []natsapi.User) (rows []embed.User, byName map[string]natsapi.User) {
+// Embedded returns the users as the server has them, and as the service finds them.
+func Embedded(users []natsapi.User) (rows []embed.User, byName map[string]natsapi.User) {
 	byName = make(map[string]natsapi.User)
 	for _, u := range users {
 		row := embed.User{Name: u.Name, NKey: u.Key}
@@ -234,13 +233,4 @@ func embedded(users []natsapi.User) (rows []embed.User, byName map[string]natsap
 		rows, byName[u.Name] = append(rows, row), u
 	}
 	return rows, byName
-}
-
-// Credentials returns the files of the daemon's own users; none with auth off, and
-// on an external server.
-func (d *Daemon) Credentials() Credentials { return d.credentials }
-
-// Connect connects to the daemon's NATS server as its operator would.
-func (d *Daemon) Connect(opts ...nats.Option) (*nats.Conn, error) {
-	return client.Dial(d.ClientURL(), d.credentials.Operator, opts...)
 }

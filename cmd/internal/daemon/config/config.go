@@ -1,12 +1,14 @@
-package daemon
+package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +18,8 @@ import (
 	"nexus/cmd/internal/provider"
 	"nexus/compactor"
 	"nexus/ledger/api/client"
+	"nexus/ledger/jetstream"
+	"nexus/turns"
 
 	"nexus/turns/tokens"
 )
@@ -190,8 +194,8 @@ func (c Config) rows() (out []tokens.Model) {
 	return out
 }
 
-// scrubInterval is Scrub as a duration; 0: off.
-func (c Config) scrubInterval() (time.Duration, error) {
+// ScrubInterval is Scrub as a duration; 0: off.
+func (c Config) ScrubInterval() (time.Duration, error) {
 	if c.Scrub == "off" {
 		return 0, nil
 	}
@@ -202,7 +206,7 @@ func (c Config) scrubInterval() (time.Duration, error) {
 	return d, err
 }
 
-func (c Config) spoolAge() (time.Duration, error) {
+func (c Config) SpoolTime() (time.Duration, error) {
 	d, err := time.ParseDuration(c.SpoolAge)
 	if err == nil && d < time.Minute {
 		err = fmt.Errorf("%v is less than a minute", d)
@@ -210,8 +214,8 @@ func (c Config) spoolAge() (time.Duration, error) {
 	return d, err
 }
 
-// withDefaults is c with its zero fields filled in.
-func (c Config) withDefaults() Config {
+// WithDefaults is c with its zero fields filled in.
+func (c Config) WithDefaults() Config {
 	def := func(s *string, v string) {
 		if *s == "" {
 			*s = v
@@ -252,7 +256,7 @@ func (c Config) withDefaults() Config {
 
 // Validate lists every fault of c.
 func (c Config) Validate() error {
-	c = c.withDefaults()
+	c = c.WithDefaults()
 	var faults []error
 	bad := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
@@ -262,7 +266,7 @@ func (c Config) Validate() error {
 		bad("http: %q is neither host:port nor off", c.HTTP)
 	}
 	for name, list := range map[string]string{"nats": c.NATS, "nats_service": c.NATSService} {
-		if _, err := servers(list); list != "" && err != nil {
+		if _, err := Servers(list); list != "" && err != nil {
 			bad("%s: %w", name, err)
 		}
 	}
@@ -298,13 +302,13 @@ func (c Config) Validate() error {
 	} else if least := 2 * c.ResponsesMemory; c.SpoolBytes < least {
 		bad("spool_bytes: %d is below %d, twice responses_memory", c.SpoolBytes, least)
 	}
-	if _, err := c.spoolAge(); err != nil {
+	if _, err := c.SpoolTime(); err != nil {
 		bad("spool_age: %q is no time of a minute or more, as 720h", c.SpoolAge)
 	}
-	if _, err := c.scrubInterval(); err != nil {
+	if _, err := c.ScrubInterval(); err != nil {
 		bad("scrub: %q is neither a time of a minute or more, as 24h, nor off", c.Scrub)
 	}
-	if _, err := c.collectAfter(); err != nil {
+	if _, err := c.CollectGrace(); err != nil {
 		bad("collect_after: %q is neither a time of an hour or more, as 168h, nor off", c.CollectAfter)
 	}
 	if c.MaxStore < 0 {
@@ -336,3 +340,57 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(faults...)
 }
+
+// collectAfter is CollectAfter as a duration; 0: off.
+func (c Config) CollectGrace() (time.Duration, error) {
+	if c.CollectAfter == "off" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(c.CollectAfter)
+	if err == nil && d < minCollectAfter {
+		err = turns.ErrMalformed
+	}
+	return d, err
+}
+
+// WatchTable is the table [watch] of a configuration file: folders of transcripts, by the
+// agent that writes them, which the daemon follows as "ledgerctl watch" does. The state is
+// in the folder watch of Data.
+type WatchTable struct {
+	Claude []string `toml:"claude"`
+	Codex  []string `toml:"codex"`
+	Pi     []string `toml:"pi"`
+	Gemini []string `toml:"gemini"`
+	Tenant string   `toml:"tenant"` // whose the sessions are; default: "default"
+	Agent  string   `toml:"agent"`  // default: "main"
+}
+
+// checkWatch lists the faults of c's watch.
+func (c Config) checkWatch(bad func(format string, args ...any)) {
+	for _, name := range []string{cmp.Or(c.Watch.Tenant, "default"), cmp.Or(c.Watch.Agent, "main")} {
+		if !turns.ValidName(name) {
+			bad("watch: %.80q is not a tenant or an agent", name)
+		}
+	}
+}
+
+// Servers are the URLs of a comma-separated list. An error quotes nothing: a
+// URL may hold a password.
+func Servers(list string) (out []*url.URL, err error) {
+	for i, s := range strings.Split(list, ",") {
+		s = strings.TrimSpace(s)
+		if !strings.Contains(s, "://") {
+			s = "nats://" + s
+		}
+		u, err := url.Parse(s)
+		if err != nil || u.Host == "" {
+			return nil, fmt.Errorf("URL %d of the list can't be read; it has the form nats://user:password@host:port", i+1)
+		}
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+// minCollectAfter is the shortest grace time. The requests that put a blob and refer to it
+// are done long before.
+const minCollectAfter = jetstream.HoldTime

@@ -1,4 +1,4 @@
-package daemon
+package config
 
 import (
 	"cmp"
@@ -26,8 +26,8 @@ func (c Config) checkAgents(bad func(format string, args ...any)) {
 	}
 }
 
-// mayOpenMain reports whether an agent may open sessions of kind main.
-func (c Config) mayOpenMain(tenant, agent string) bool {
+// MayOpenMain reports whether an agent may open sessions of kind main.
+func (c Config) MayOpenMain(tenant, agent string) bool {
 	for _, r := range c.Agent {
 		if r.Main && r.Name == agent && cmp.Or(r.Tenant, "default") == tenant {
 			return true

@@ -1,4 +1,4 @@
-package daemon
+package config
 
 import (
 	"fmt"
@@ -95,7 +95,7 @@ func (c Config) checkWeb(bad func(format string, args ...any)) {
 		}
 	}
 	host, _, err := net.SplitHostPort(c.HTTP)
-	if err != nil || isLoopback(host) { // another message says what is wrong with it
+	if err != nil || IsLoopback(host) { // another message says what is wrong with it
 		return
 	}
 	if len(c.Token) == 0 {
@@ -106,8 +106,8 @@ func (c Config) checkWeb(bad func(format string, args ...any)) {
 	}
 }
 
-// guard is what stands before the handlers of a listener on host. The rows are valid.
-func (c Config) guard(host string) *web.Guard {
+// Guard is what stands before the handlers of a listener on host. The rows are valid.
+func (c Config) Guard(host string) *web.Guard {
 	g := &web.Guard{Hosts: c.hosts()}
 	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
 		g.Hosts = append(g.Hosts, host)
