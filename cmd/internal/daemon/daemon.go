@@ -483,11 +483,11 @@ func (d *Daemon) work() {
 		n = max(n, modelWorkers)
 	}
 	for range n {
-		running.Go(func() { d.engine.Work(ctx) })
+		running.Go(func() { d.engine.Compactions.Work(ctx) })
 	}
-	running.Go(func() { d.engine.RunResets(ctx) })
-	running.Go(func() { d.engine.RunExtractions(ctx) })
-	running.Go(func() { d.engine.RunEpisodes(ctx) })
+	running.Go(func() { d.engine.Resets.RunResets(ctx) })
+	running.Go(func() { d.engine.Extraction.RunExtractions(ctx) })
+	running.Go(func() { d.engine.Episodes.RunEpisodes(ctx) })
 	d.opened(func(context.Context) error {
 		cancel()
 		done := make(chan struct{})

@@ -89,7 +89,7 @@ func TestAReadSeesWhatWasAcknowledgedToOthers(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := d.engine.Acknowledged(""); !ok {
+	if _, ok := d.engine.Reader.Acknowledged(""); !ok {
 		t.Error("with all applied, the end of a chain is not known")
 	}
 }

@@ -38,7 +38,7 @@ func BenchmarkLongSession(b *testing.B) {
 			"session": {agent, api.Verify{Sessions: []turns.ID{s}}},
 		} {
 			u := usageOf(func() {
-				v, err := d.engine.Verify(b.Context(), r.c, r.req)
+				v, err := d.engine.Audit.Verify(b.Context(), r.c, r.req)
 				if err != nil || !v.OK || v.Turns < uint64(*replayTurns) {
 					b.Fatal(v, err)
 				}
@@ -49,7 +49,7 @@ func BenchmarkLongSession(b *testing.B) {
 			all[len(all)-1] /= u[0]
 		}
 		u := usageOf(func() {
-			if _, err := d.engine.Lost(b.Context(), agent, s, api.ListLost{PerKind: 20}); err != nil {
+			if _, err := d.engine.Covered.Lost(b.Context(), agent, s, api.ListLost{PerKind: 20}); err != nil {
 				b.Fatal(err)
 			}
 		})
@@ -65,7 +65,7 @@ func BenchmarkLongSession(b *testing.B) {
 // fillLongSession makes a session of n turns of some 1 KiB, whose context has 60,000 tokens,
 // and compacts it as it is due.
 func fillLongSession(b *testing.B, d *Daemon, agent reader.Caller, n int) turns.ID {
-	s, err := d.engine.Create(b.Context(), agent, api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 60_000}}}, nil)
+	s, err := d.engine.Sessions.Create(b.Context(), agent, api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 60_000}}}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -75,11 +75,11 @@ func fillLongSession(b *testing.B, d *Daemon, agent reader.Caller, n int) turns.
 			text += fmt.Sprintf("%x and what follows from it; ", (i+7)*(j+3)*2654435761)
 		}
 		m := turns.TextMessage(turns.Assistant, text)
-		if _, err := d.engine.Append(b.Context(), agent, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, text+text)}, Response: &m}, nil); err != nil {
+		if _, err := d.engine.Sessions.Append(b.Context(), agent, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, text+text)}, Response: &m}, nil); err != nil {
 			b.Fatal(err)
 		}
 		if i%50 == 49 { // a compaction that is due is made
-			if _, err := d.engine.Context(b.Context(), agent, s.ID, api.GetContext{}); err != nil {
+			if _, err := d.engine.Contexts.Context(b.Context(), agent, s.ID, api.GetContext{}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -165,7 +165,7 @@ func (d *Daemon) reopen(ctx context.Context, failures uint64) (ended bool, err e
 	if err := d.store.WaitFor(ctx, st.Last); err != nil {
 		return false, err
 	}
-	d.engine.Forget()
+	d.engine.Writer.Forget()
 	return d.outage.end(failures), nil
 }
 

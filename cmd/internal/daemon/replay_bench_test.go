@@ -61,7 +61,7 @@ func BenchmarkReplay(b *testing.B) {
 		for name, f := range map[string]func(){
 			"rebuild": func() { rebuildBeside(b, d, filepath.Join(dir, "again"), st.Last) },
 			"verify": func() {
-				v, err := d.engine.Verify(b.Context(), reader.Caller{Tenant: "default", Agent: "_"}, api.Verify{})
+				v, err := d.engine.Audit.Verify(b.Context(), reader.Caller{Tenant: "default", Agent: "_"}, api.Verify{})
 				if err != nil || !v.OK || v.Events != st.Last {
 					b.Fatal(v, err)
 				}

@@ -71,7 +71,7 @@ func countResponses(registry prometheus.Registerer, door *responses.Server, c co
 // with seal off, where there is none, one of this daemon in two copies below items/.
 func (d *Daemon) itemKey() (func() (seal.Key, error), error) {
 	if d.cfg.Seal == "on" {
-		return d.engine.LedgerKey, nil
+		return d.engine.Store.LedgerKey, nil
 	}
 	keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "items"))
 	if err != nil {

@@ -36,12 +36,12 @@ type defects struct {
 func newDefects(t *testing.T) *defects {
 	d := &defects{w: newWorld(), log: new(bytes.Buffer)}
 	d.e = d.w.Engine(t)
-	d.e.Logger = slog.New(slog.NewTextHandler(d.log, nil))
+	d.e.Writer.Logger = slog.New(slog.NewTextHandler(d.log, nil))
 	d.owner = create(t, d.e, 0, "nexus").ID
 	for range 2 {
 		d.turns = append(d.turns, turns.Ref{Session: d.owner, Turn: add(t, d.e, d.owner, say("question", "answer")).ID})
 	}
-	d.fork = must(d.e.Fork(t.Context(), alice, d.owner, api.CreateFork{Turn: d.turns[0].Turn}, []byte("{}")))(t).ID
+	d.fork = must(d.e.Forks.Fork(t.Context(), alice, d.owner, api.CreateFork{Turn: d.turns[0].Turn}, []byte("{}")))(t).ID
 	d.branchPoint = turns.Ref{Session: d.fork, Turn: add(t, d.e, d.fork, say("on the fork", "answer")).ID}
 	err := d.draft(t, d.owner, func(s *ledger.Session) *writer.Draft {
 		return compactionOf(t, s, &turns.Span{Provenance: turns.ByNexus, Through: d.turns[0], FirstKept: d.turns[1], Covered: 1})
@@ -49,7 +49,7 @@ func newDefects(t *testing.T) *defects {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := must(d.e.Projections.Session(d.owner))(t)
+	row := must(d.e.Reader.Projections.Session(d.owner))(t)
 	d.turns = append(d.turns, row.Head)
 	d.turns = append(d.turns, turns.Ref{Session: d.owner, Turn: add(t, d.e, d.owner, say("more", "answer")).ID})
 	d.other = create(t, d.e, 0, "nexus").ID
@@ -61,7 +61,7 @@ func newDefects(t *testing.T) *defects {
 // draft stores a draft of an event behind a session's tail, as the engine does.
 func (d *defects) draft(t *testing.T, session turns.ID, draw func(s *ledger.Session) *writer.Draft) error {
 	t.Helper()
-	err := d.e.Mutate(t.Context(), alice, session, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) { return draw(s), nil })
+	err := d.e.Writer.Mutate(t.Context(), alice, session, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) { return draw(s), nil })
 	if err == nil {
 		d.settle(t)
 	}
@@ -71,7 +71,7 @@ func (d *defects) draft(t *testing.T, session turns.ID, draw func(s *ledger.Sess
 // settle waits until the projections have the whole log.
 func (d *defects) settle(t *testing.T) {
 	t.Helper()
-	if err := d.e.Projections.WaitFor(t.Context(), lastSeq(t, d.w)); err != nil {
+	if err := d.e.Reader.Projections.WaitFor(t.Context(), lastSeq(t, d.w)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -100,7 +100,7 @@ func (d *defects) refused(t *testing.T, err error, before uint64, ev *turns.Even
 func (d *defects) aside(t *testing.T, subject string, ev *turns.Event, why string) {
 	t.Helper()
 	raw(t, d.w, d.e, subject, ev)
-	got, err := d.e.Projections.WhyAside(subject)
+	got, err := d.e.Reader.Projections.WhyAside(subject)
 	if err != nil || got == "" || !strings.Contains(got, why) {
 		t.Errorf("set aside because of %q, %v; want %q", got, err, why)
 	}
@@ -212,12 +212,12 @@ func TestBadEventIsRefusedBeforeAppend(t *testing.T) {
 				return dr
 			})
 			d.refused(t, err, before, ev, tc.why)
-			row := must(d.e.Projections.Session(session))(t)
+			row := must(d.e.Reader.Projections.Session(session))(t)
 			if !row.Final() {
 				add(t, d.e, session, say("it goes on", "yes")) // the session is as it was
 				d.settle(t)
 			}
-			if n := d.e.Projections.SetAside(); n != 0 {
+			if n := d.e.Reader.Projections.SetAside(); n != 0 {
 				t.Fatalf("%d chains are set aside", n)
 			}
 			if row.Final() {
@@ -235,7 +235,7 @@ func TestBadEventIsRefusedBeforeAppend(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			row := must(d.e.Projections.Session(session))(t)
+			row := must(d.e.Reader.Projections.Session(session))(t)
 			dr := tc.draft(t, d, &row)
 			ev := dr.Event
 			if ev.ID.IsZero() {
@@ -264,7 +264,7 @@ func TestBadOpeningIsRefusedBeforeAppend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDefects(t)
-			at := must(d.e.Projections.Turn(d.turns[0]))(t)
+			at := must(d.e.Reader.Projections.Turn(d.turns[0]))(t)
 			id := newID(t)
 			opening := func() *turns.Event {
 				return &turns.Event{ID: id, Kind: turns.KindOpened, Root: d.owner, Agent: "alice", Role: turns.Peer,
@@ -272,22 +272,22 @@ func TestBadOpeningIsRefusedBeforeAppend(t *testing.T) {
 			}
 			ev := opening()
 			tc.change(d, ev)
-			row := must(d.e.Projections.Session(d.owner))(t)
-			_, _, set, err := d.e.StoredSettings(&row)
+			row := must(d.e.Reader.Projections.Session(d.owner))(t)
+			_, _, set, err := d.e.Reader.StoredSettings(&row)
 			if err != nil {
 				t.Fatal(err)
 			}
 			before := lastSeq(t, d.w)
 			r := writer.Request{ID: id, Verb: "fork.create", Canonical: []byte("{}")}
-			_, err = d.e.OpenSession(t.Context(), alice, r, ev, "a-label", set)
+			_, err = d.e.Sessions.OpenSession(t.Context(), alice, r, ev, "a-label", set)
 			d.refused(t, err, before, ev, tc.why)
-			if _, err := d.e.OpenSession(t.Context(), alice, r, opening(), "a-label", set); err != nil {
+			if _, err := d.e.Sessions.OpenSession(t.Context(), alice, r, opening(), "a-label", set); err != nil {
 				t.Errorf("the same id, as it should be: %v", err)
 			}
 			verified(t, d.e)
 
 			d = newDefects(t)
-			at = must(d.e.Projections.Turn(d.turns[0]))(t)
+			at = must(d.e.Reader.Projections.Turn(d.turns[0]))(t)
 			ev = opening()
 			tc.change(d, ev)
 			ev.Version, ev.Recorded, ev.Chain = turns.Version, 1, turns.SessionChain(id)
@@ -299,7 +299,7 @@ func TestBadOpeningIsRefusedBeforeAppend(t *testing.T) {
 // A claim that does not follow the label's chain is refused before it is stored.
 func TestBadClaimIsRefusedBeforeAppend(t *testing.T) {
 	d := newDefects(t)
-	l, release, err := d.e.HoldLabel(t.Context(), alice, "a-label", d.owner)
+	l, release, err := d.e.Sessions.HoldLabel(t.Context(), alice, "a-label", d.owner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +308,7 @@ func TestBadClaimIsRefusedBeforeAppend(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.settle(t)
-	row := must(d.e.Projections.Label("default", l.Chain.ID))(t)
+	row := must(d.e.Reader.Projections.Label("default", l.Chain.ID))(t)
 	for name, change := range map[string]func(){
 		"an ordinal that is not next": func() { l.Row.Tail.Index++ },
 		"another hash before":         func() { l.Row.Tail.Hash = turns.Hash{1} },
@@ -369,7 +369,7 @@ func TestNoDraftSetsAChainAside(t *testing.T) {
 		var ev *turns.Event
 		before := lastSeq(t, d.w)
 		err := d.draft(t, session, func(s *ledger.Session) *writer.Draft {
-			head := must(d.e.HeadNode(s))(t)
+			head := must(d.e.Reader.HeadNode(s))(t)
 			dr := turnOf(t, s, head.Depth+1)
 			switch rng.IntN(4) {
 			case 0:
@@ -410,7 +410,7 @@ func TestNoDraftSetsAChainAside(t *testing.T) {
 		if now := lastSeq(t, d.w); (now != before) != (err == nil) {
 			t.Fatalf("%d records for an answer of %v", now-before, err)
 		}
-		if n := d.e.Projections.SetAside(); n != 0 {
+		if n := d.e.Reader.Projections.SetAside(); n != 0 {
 			t.Fatalf("%+v set its chain aside", ev)
 		}
 		switch c := code(err); c {
@@ -440,15 +440,15 @@ func TestRefusalOnOldFoldIsDecidedAgain(t *testing.T) {
 	req := say("three", "four")
 	req.ID = newID(t)
 	raced := false
-	err := here.Mutate(t.Context(), alice, s, func(_ *writer.Chain, fold *ledger.Session) (*writer.Draft, error) {
+	err := here.Writer.Mutate(t.Context(), alice, s, func(_ *writer.Chain, fold *ledger.Session) (*writer.Draft, error) {
 		if !raced {
 			raced = true
-			must(there.Append(t.Context(), alice, s, req, canon(req)))(t)
-			if err := here.Projections.WaitFor(t.Context(), lastSeq(t, w)); err != nil {
+			must(there.Sessions.Append(t.Context(), alice, s, req, canon(req)))(t)
+			if err := here.Reader.Projections.WaitFor(t.Context(), lastSeq(t, w)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		ev, done, err := here.BeginEvent(fold, writer.Request{ID: req.ID, Verb: "turn.append", Canonical: canon(req)}, turns.KindTurn)
+		ev, done, err := here.Writer.BeginEvent(fold, writer.Request{ID: req.ID, Verb: "turn.append", Canonical: canon(req)}, turns.KindTurn)
 		switch {
 		case err == nil && done && fold.Turns == 1:
 			// The store has moved on behind the fold: the draft is of before.

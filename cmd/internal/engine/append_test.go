@@ -17,15 +17,15 @@ func TestClaimedTimeOutsideTheRangeIsMalformed(t *testing.T) {
 		"turn.append": func(at *api.Time) (*api.Turn, error) {
 			r := say("x", "y")
 			r.Time = at
-			a, err := e.Append(t.Context(), alice, s.ID, r, canon(r))
+			a, err := e.Sessions.Append(t.Context(), alice, s.ID, r, canon(r))
 			if err != nil {
 				return nil, err
 			}
-			return e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: a.ID})
+			return e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: a.ID})
 		},
 		"compaction.record": func(at *api.Time) (*api.Turn, error) {
 			r := api.RecordCompaction{Time: at, Replacement: []turns.Message{turns.TextMessage(turns.User, "in short")}}
-			return e.Record(t.Context(), alice, s.ID, r, canon(r))
+			return e.Compactions.Record(t.Context(), alice, s.ID, r, canon(r))
 		},
 	}
 	for _, verb := range []string{"turn.append", "compaction.record"} {
@@ -90,7 +90,7 @@ func TestRetryGetsTheFirstAck(t *testing.T) {
 	}
 	for i, r := range requests {
 		for name, d := range map[string]*Engine{"the same daemon": e, "another": other} {
-			again := must(d.Append(t.Context(), alice, s.ID, r, canon(r)))(t)
+			again := must(d.Sessions.Append(t.Context(), alice, s.ID, r, canon(r)))(t)
 			if !again.Duplicate {
 				t.Errorf("append %d again on %s: no duplicate", i, name)
 			}
@@ -105,11 +105,11 @@ func TestRetryGetsTheFirstAck(t *testing.T) {
 // A recorded compaction has the model and the usage of the call that made it.
 func TestRecordedCompactionHasItsUsage(t *testing.T) {
 	e := newWorld().Engine(t)
-	s := must(e.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t)
+	s := must(e.Sessions.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t)
 	add(t, e, s.ID, say("x", "y"))
 	record := func(model string) (*api.Turn, error) {
 		r := api.RecordCompaction{Summary: "in short", Model: model, Usage: &turns.Usage{InputTokens: 900, OutputTokens: 30}}
-		return e.Record(t.Context(), alice, s.ID, r, canon(r))
+		return e.Compactions.Record(t.Context(), alice, s.ID, r, canon(r))
 	}
 	k := must(record("m-2"))(t).Compaction
 	if k == nil || k.Model != "m-2" || k.Usage == nil || *k.Usage != (turns.Usage{InputTokens: 900, OutputTokens: 30}) {

@@ -23,7 +23,7 @@ func raw(t *testing.T, w *world, e *Engine, subject string, ev *turns.Event) {
 		expect = last.Seq
 	}
 	seq := must(w.Log.Append(t.Context(), subject, expect, must(ev.Encode())(t)))(t)
-	if err := e.Projections.WaitFor(t.Context(), seq); err != nil {
+	if err := e.Reader.Projections.WaitFor(t.Context(), seq); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -43,7 +43,7 @@ func TestTurnThatHidesAUserTextIsRefused(t *testing.T) {
 			add(t, src, s, say("read them all", ""))
 			reads(t, src, s, "a", 9_000, 12_000, 6_000, 8_000, 5_000, 5_000, 5_000)
 			if tc.compacted {
-				cx := must(src.Context(t.Context(), alice, s, api.GetContext{}))(t)
+				cx := must(src.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 				if cx.Compacted == nil {
 					t.Fatal("not compacted")
 				}
@@ -70,10 +70,10 @@ func TestTurnThatHidesAUserTextIsRefused(t *testing.T) {
 				t.Errorf("imported: %v, want %q", err, tc.want)
 			}
 			if err != nil {
-				row := must(e.Projections.Session(s))(t)
+				row := must(e.Reader.Projections.Session(s))(t)
 				raw(t, w, e, row.Subject(), ev)
 			}
-			v := must(e.Verify(t.Context(), operator, api.Verify{}))(t)
+			v := must(e.Audit.Verify(t.Context(), operator, api.Verify{}))(t)
 			if v.OK != (tc.want == "") || len(v.Problems) > 1 || (!v.OK && v.Problems[0].Event != ev.ID) {
 				t.Errorf("verified: %s", canon(v))
 			}
@@ -90,18 +90,18 @@ func TestAChainThatReachesAnotherAgentIsSetAside(t *testing.T) {
 		e := w.Engine(t)
 		s := create(t, e, 0, "nexus")
 		a := add(t, e, s.ID, say("alice's question", "alice's answer"))
-		own := must(e.Create(t.Context(), thief, api.CreateSession{}, []byte("{}")))(t)
+		own := must(e.Sessions.Create(t.Context(), thief, api.CreateSession{}, []byte("{}")))(t)
 		raw(t, w, e, ledger.SessionSubject(thief.Tenant, own.ID, own.ID), &turns.Event{Version: turns.Version, Kind: turns.KindMoved, ID: newID(t),
 			Chain: turns.SessionChain(own.ID), Index: 1, Prev: own.Hash, Recorded: 1, To: turns.Ref{Session: s.ID, Turn: a.ID}})
 		for name, f := range map[string]func(stale bool) (any, error){
 			"context": func(stale bool) (any, error) {
-				return e.Context(t.Context(), thief, own.ID, api.GetContext{Read: api.Read{StaleOK: stale}})
+				return e.Contexts.Context(t.Context(), thief, own.ID, api.GetContext{Read: api.Read{StaleOK: stale}})
 			},
 			"turns": func(stale bool) (any, error) {
-				return e.ListTurns(t.Context(), thief, own.ID, api.ListTurns{Full: true, Read: api.Read{StaleOK: stale}})
+				return e.History.ListTurns(t.Context(), thief, own.ID, api.ListTurns{Full: true, Read: api.Read{StaleOK: stale}})
 			},
 			"session": func(stale bool) (any, error) {
-				return e.Get(t.Context(), thief, own.ID, api.Read{StaleOK: stale})
+				return e.Reader.Get(t.Context(), thief, own.ID, api.Read{StaleOK: stale})
 			},
 		} {
 			if v, err := f(false); code(err) != api.Corrupt {
@@ -111,23 +111,23 @@ func TestAChainThatReachesAnotherAgentIsSetAside(t *testing.T) {
 				t.Errorf("%s, stale: %s, %v", name, canon(v), err)
 			}
 		}
-		if _, err := e.Append(t.Context(), thief, own.ID, say("go on", ""), nil); code(err) != api.Corrupt {
+		if _, err := e.Sessions.Append(t.Context(), thief, own.ID, say("go on", ""), nil); code(err) != api.Corrupt {
 			t.Errorf("append: %v, want corrupt", err)
 		}
-		l := must(e.List(t.Context(), thief, api.ListSessions{}))(t)
+		l := must(e.History.List(t.Context(), thief, api.ListSessions{}))(t)
 		if len(l.Sessions) != 1 || l.Sessions[0].Error != api.Corrupt {
 			t.Errorf("the list: %s", canon(l))
 		}
 		add(t, e, s.ID, say("go on", "yes"))
-		v := must(e.Verify(t.Context(), thief, api.Verify{Sessions: []turns.ID{own.ID}}))(t)
+		v := must(e.Audit.Verify(t.Context(), thief, api.Verify{Sessions: []turns.ID{own.ID}}))(t)
 		if v.OK || len(v.Problems) != 1 || v.Problems[0].Session != own.ID {
 			t.Errorf("verify: %s", canon(v))
 		}
-		if v := must(e.Verify(t.Context(), alice, api.Verify{Sessions: []turns.ID{s.ID}}))(t); !v.OK {
+		if v := must(e.Audit.Verify(t.Context(), alice, api.Verify{Sessions: []turns.ID{s.ID}}))(t); !v.OK {
 			t.Errorf("verify of hers: %s", canon(v))
 		}
 		// The operator of one tenant hears that something is wrong in another, not of whom.
-		all := must(e.Verify(t.Context(), operator, api.Verify{}))(t)
+		all := must(e.Audit.Verify(t.Context(), operator, api.Verify{}))(t)
 		if all.OK || len(all.Problems) != 1 || (thief.Tenant != "default") != (all.Problems[0].Session.IsZero()) {
 			t.Errorf("verify of all: %s", canon(all))
 		}
@@ -144,12 +144,12 @@ func TestSecondOpeningOfAnIDSetsNoOtherChainAside(t *testing.T) {
 	lag := w.EngineBehind(t)
 	id := newID(t)
 	r := api.CreateSession{ID: id}
-	must(e.Create(t.Context(), alice, r, canon(r)))(t)
+	must(e.Sessions.Create(t.Context(), alice, r, canon(r)))(t)
 	add(t, e, id, say("1", "a"))
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	before := lastSeq(t, w)
-	if _, err := lag.Create(ctx, mallory, r, canon(r)); err == nil {
+	if _, err := lag.Sessions.Create(ctx, mallory, r, canon(r)); err == nil {
 		t.Error("the id was given out twice")
 	}
 	if lastSeq(t, w) == before {
@@ -159,22 +159,22 @@ func TestSecondOpeningOfAnIDSetsNoOtherChainAside(t *testing.T) {
 		Origin: &turns.Origin{Ledger: w.ID, Tenant: "default", Session: id},
 		ForkOf: &turns.ForkOf{At: turns.Ref{Session: other.ID, Turn: at.ID}, Hash: at.Hash, Mode: turns.AsSeen}}
 	raw(t, w, e, ledger.SessionSubject("default", other.ID, id), fork)
-	if e.Projections.SetAside() != 0 {
-		t.Errorf("%d chains are aside, want none: a duplicate opening opens nothing", e.Projections.SetAside())
+	if e.Reader.Projections.SetAside() != 0 {
+		t.Errorf("%d chains are aside, want none: a duplicate opening opens nothing", e.Reader.Projections.SetAside())
 	}
 	for _, e := range []*Engine{e, w.Engine(t)} {
 		a := add(t, e, id, say("2", "b"))
-		must(e.GetTurn(t.Context(), alice, id, api.GetTurn{ID: a.ID}))(t)
-		must(e.Context(t.Context(), alice, id, api.GetContext{}))(t)
-		if _, err := e.Get(t.Context(), mallory, id, api.Read{}); code(err) != api.NotFound {
+		must(e.Reader.GetTurn(t.Context(), alice, id, api.GetTurn{ID: a.ID}))(t)
+		must(e.Contexts.Context(t.Context(), alice, id, api.GetContext{}))(t)
+		if _, err := e.Reader.Get(t.Context(), mallory, id, api.Read{}); code(err) != api.NotFound {
 			t.Errorf("to the other tenant: %v, want not_found", err)
 		}
-		l := must(e.List(t.Context(), mallory, api.ListSessions{}))(t)
+		l := must(e.History.List(t.Context(), mallory, api.ListSessions{}))(t)
 		if len(l.Sessions) != 0 {
 			t.Errorf("the other tenant's list: %s", canon(l))
 		}
 	}
-	if v := must(e.Verify(t.Context(), alice, api.Verify{Sessions: []turns.ID{id}}))(t); !v.OK || v.Turns != 3 {
+	if v := must(e.Audit.Verify(t.Context(), alice, api.Verify{Sessions: []turns.ID{id}}))(t); !v.OK || v.Turns != 3 {
 		t.Errorf("verify of the session: %s", canon(v))
 	}
 	if v := verified(t, e); v.Duplicates != 2 {
@@ -183,7 +183,7 @@ func TestSecondOpeningOfAnIDSetsNoOtherChainAside(t *testing.T) {
 	// Nothing may follow a duplicate opening.
 	raw(t, w, e, ledger.SessionSubject("default", other.ID, id), &turns.Event{Version: turns.Version, Kind: turns.KindState, ID: newID(t), Chain: fork.Chain, Index: 1,
 		Prev: turns.HashEvent(must(fork.Encode())(t)), Recorded: 1, State: turns.Closed})
-	if v := must(e.Verify(t.Context(), operator, api.Verify{}))(t); v.OK || len(v.Problems) != 1 || e.Projections.SetAside() != 1 {
+	if v := must(e.Audit.Verify(t.Context(), operator, api.Verify{}))(t); v.OK || len(v.Problems) != 1 || e.Reader.Projections.SetAside() != 1 {
 		t.Errorf("verify of an event after a duplicate opening: %s", canon(v))
 	}
 }
@@ -194,21 +194,21 @@ func TestVerifyChecksLabelChains(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	label := "main"
-	s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
+	s := must(e.Sessions.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
 	verified(t, e)
-	digest := must(e.LabelDigest("default", "alice", label))(t)
+	digest := must(e.Sessions.LabelDigest("default", "alice", label))(t)
 	chain := turns.Chain{Entity: turns.LabelEntity, ID: digest}
 	raw(t, w, e, ledger.Subject("default", digest, chain), &turns.Event{Version: turns.Version, Kind: turns.KindClaimed, ID: newID(t), Chain: chain, Index: 7,
 		Prev: turns.Hash{9}, Recorded: 1, Agent: "alice", To: turns.Ref{Session: s.ID}})
-	if v := must(e.Verify(t.Context(), operator, api.Verify{}))(t); v.OK || len(v.Problems) != 1 {
+	if v := must(e.Audit.Verify(t.Context(), operator, api.Verify{}))(t); v.OK || len(v.Problems) != 1 {
 		t.Errorf("verify: %s", canon(v))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, err := e.Resolve(ctx, alice, label); code(err) != api.Corrupt {
+	if _, err := e.Sessions.Resolve(ctx, alice, label); code(err) != api.Corrupt {
 		t.Errorf("resolve: %v, want corrupt", err)
 	}
-	if _, err := e.Create(ctx, alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")); code(err) != api.Corrupt {
+	if _, err := e.Sessions.Create(ctx, alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")); code(err) != api.Corrupt {
 		t.Errorf("claim: %v, want corrupt", err)
 	}
 }
@@ -245,7 +245,7 @@ func TestListsShowUnreadableSessions(t *testing.T) {
 
 	got := make(map[turns.ID]api.Code)
 	for after := ""; ; {
-		l := must(e.List(t.Context(), operator, api.ListSessions{Page: api.Page{After: after, Limit: 1}}))(t)
+		l := must(e.History.List(t.Context(), operator, api.ListSessions{Page: api.Page{After: after, Limit: 1}}))(t)
 		for _, s := range l.Sessions {
 			got[s.ID] = s.Error
 		}
@@ -262,28 +262,28 @@ func TestListsShowUnreadableSessions(t *testing.T) {
 		}
 	}
 	// Neither does a turn stop the list of its session's turns.
-	row := must(e.Projections.Session(s.ID))(t)
+	row := must(e.Reader.Projections.Session(s.ID))(t)
 	x := &turns.Event{Version: turns.Version, Kind: turns.KindTurn, ID: newID(t), Chain: turns.SessionChain(s.ID), Index: row.Tail.Index + 1, Prev: row.Tail.Hash,
 		Recorded: 1, Parent: row.Head, Depth: 2, Segment: row.Segment, Halves: 1}
 	raw(t, w, e, row.Subject(), sealedUnder(t, w.Keys, x, []byte{0xff}, s.ID))
 	last := add(t, e, s.ID, say("three", "four"))
 	for _, order := range []string{"asc", "desc"} {
-		list := must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Order: order, Full: true}))(t).Turns
+		list := must(e.History.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Order: order, Full: true}))(t).Turns
 		if len(list) != 3 || list[1].Error != api.Corrupt || list[0].Error != "" || list[2].Error != "" {
 			t.Errorf("turns, %s: %s", order, canon(list))
 		}
 	}
-	if _, err := e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: x.ID}); code(err) != api.Corrupt {
+	if _, err := e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: x.ID}); code(err) != api.Corrupt {
 		t.Errorf("the turn itself: %v, want corrupt", err)
 	}
-	must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: last.ID}))(t)
+	must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: last.ID}))(t)
 	// And no session stops a tree.
 	bad := newID(t)
 	ev = opened(bad, alice)
 	ev.Root, ev.ForkOf = s.ID, &turns.ForkOf{At: turns.Ref{Session: s.ID, Turn: a.ID}, Hash: a.Hash, Mode: turns.AsSeen}
 	must(w.Keys.Create(bad, rand.Reader))(t)
 	raw(t, w, e, ledger.SessionSubject("default", s.ID, bad), sealedUnder(t, w.Keys, ev, []byte{0xff}, bad))
-	tree := must(e.Tree(t.Context(), alice, s.ID, api.GetTree{}))(t)
+	tree := must(e.History.Tree(t.Context(), alice, s.ID, api.GetTree{}))(t)
 	if len(tree.Sessions) != 2 || tree.Sessions[1].Error != api.Corrupt {
 		t.Errorf("tree: %s", canon(tree))
 	}

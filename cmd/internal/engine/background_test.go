@@ -44,10 +44,10 @@ func works(t *testing.T, e *Engine) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { e.Work(ctx) })
+	running.Go(func() { e.Compactions.Work(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 	for n := 0; n == 0; { // until the worker is there
-		n, _ = e.Jobs()
+		n, _ = e.Compactions.Jobs()
 	}
 }
 
@@ -58,9 +58,9 @@ func TestNobodyWaitsForASummary(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
-	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
+	e.Loader.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Loader.Tiers...)
 	applied := make(chan turns.ID, 10)
-	e.Notify = func(_, _ string, n api.Notification) {
+	e.Writer.Notify = func(_, _ string, n api.Notification) {
 		if n.Kind == "compaction.applied" {
 			applied <- n.Turn
 		}
@@ -77,7 +77,7 @@ func TestNobodyWaitsForASummary(t *testing.T) {
 		}
 	}
 	get := func() *api.Context {
-		return must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: "anthropic"}))(t)
+		return must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Format: "anthropic"}))(t)
 	}
 	cx := get()
 	<-slow.began
@@ -92,7 +92,7 @@ func TestNobodyWaitsForASummary(t *testing.T) {
 		t.Error("the turn that was appended meanwhile is not in the context")
 	}
 	close(slow.release)
-	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: <-applied}))(t)
+	k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: <-applied}))(t)
 	if k.Compaction.Tier != "slow" || *k.Parent != later.ID || k.Compaction.Mode != "background" {
 		t.Errorf("compaction by %s after %s, mode %s", k.Compaction.Tier, *k.Parent, k.Compaction.Mode)
 	}
@@ -112,7 +112,7 @@ func TestCompactionAtOnceAsksNoModel(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
-	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
+	e.Loader.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Loader.Tiers...)
 	works(t, e)
 	s := create(t, e, 200_000, "balanced")
 	for i := range 20 {
@@ -120,15 +120,15 @@ func TestCompactionAtOnceAsksNoModel(t *testing.T) {
 	}
 	asked := add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "and now?")}})
 	run := api.RunCompaction{ID: newID(t), Budget: 4000, AtOnce: true}
-	done := must(e.Compact(t.Context(), alice, s.ID, run, []byte("{}")))(t)
+	done := must(e.Compactions.Compact(t.Context(), alice, s.ID, run, []byte("{}")))(t)
 	if done.State != "done" || done.Compaction == nil || done.Compaction.Compaction.Tier == "slow" || *done.Compaction.Parent != asked.ID {
 		t.Fatalf("%+v", done)
 	}
-	again := must(e.Compact(t.Context(), alice, s.ID, run, []byte("{}")))(t)
+	again := must(e.Compactions.Compact(t.Context(), alice, s.ID, run, []byte("{}")))(t)
 	if again.Compaction.ID != done.Compaction.ID || len(slow.began) != 0 {
 		t.Errorf("again %v, first %v; the model was asked %d times", again.Compaction.ID, done.Compaction.ID, len(slow.began))
 	}
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{At: run.ID}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{At: run.ID}))(t)
 	if cx.Tokens+cx.Overhead > run.Budget || !bytes.Contains(canon(cx.Messages), []byte("and now?")) {
 		t.Errorf("%d tokens: %.300s", cx.Tokens, canon(cx.Messages))
 	}
@@ -151,7 +151,7 @@ func TestLateSummaryIsCheckedAgainstNewerTurns(t *testing.T) {
 	} {
 		e := newWorld().Engine(t)
 		release, began := make(chan struct{}), make(chan struct{}, 10)
-		e.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, _ summary.Input) (summary.Output, error) {
+		e.Loader.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, _ summary.Input) (summary.Output, error) {
 			began <- struct{}{}
 			select {
 			case <-release:
@@ -159,19 +159,19 @@ func TestLateSummaryIsCheckedAgainstNewerTurns(t *testing.T) {
 				return summary.Output{}, ctx.Err()
 			}
 			return summary.Output{Text: c.text}, nil
-		})}, e.Tiers...)
+		})}, e.Loader.Tiers...)
 		works(t, e)
 		s := create(t, e, 16_000, "balanced")
 		add(t, e, s.ID, say("begin", "yes"))
 		add(t, e, s.ID, say("The broker refuses more than retryQuota = 17 messages at once.", "noted"))
 		untilDue(t, e, s.ID, 1500)
-		must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+		must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 		<-began
 		newer := add(t, e, s.ID, say("go on", "I lower retryQuota now"))
 		close(release)
 		idle(e, s.ID)
-		cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
-		ks := must(e.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns
+		cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+		ks := must(e.History.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns
 		if len(ks) != 1 {
 			t.Fatalf("%s: %d compactions", name, len(ks))
 		}
@@ -207,10 +207,10 @@ func (k *keysFailOnce) Key(id turns.ID) (seal.Key, error) {
 // A summary is paid for: that the newer turns could not be read once does not lose it.
 func TestLateSummaryThatCannotBeCheckedIsStored(t *testing.T) {
 	e := newWorld().Engine(t)
-	keys := &keysFailOnce{Keys: e.Keys}
-	e.Keys = keys
+	keys := &keysFailOnce{Keys: e.Store.Keys}
+	e.Store.Keys = keys
 	release, began, asks := make(chan struct{}), make(chan struct{}, 10), 0
-	e.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, _ summary.Input) (summary.Output, error) {
+	e.Loader.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, _ summary.Input) (summary.Output, error) {
 		asks++
 		began <- struct{}{}
 		select {
@@ -220,16 +220,16 @@ func TestLateSummaryThatCannotBeCheckedIsStored(t *testing.T) {
 		}
 		keys.armed.Store(2)
 		return summary.Output{Text: "Many questions were asked, page after page, each of so many sentences, and all of them were answered."}, nil
-	})}, e.Tiers...)
+	})}, e.Loader.Tiers...)
 	works(t, e)
 	s := create(t, e, 16_000, "balanced")
 	untilDue(t, e, s.ID, 1500)
-	must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	<-began
 	newer := add(t, e, s.ID, say("go on", "yes"))
 	close(release)
 	idle(e, s.ID)
-	ks := must(e.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns
+	ks := must(e.History.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns
 	if len(ks) != 1 || *ks[0].Parent != newer.ID || ks[0].Compaction.Tier != "llm" || asks != 1 || keys.armed.Load() != 0 {
 		t.Errorf("%d summaries are stored, the model was asked %d times, %d faults are left", len(ks), asks, keys.armed.Load())
 	}
@@ -242,30 +242,30 @@ func TestRunThatAsksAModelOutlivesItsRequest(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
-	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
+	e.Loader.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Loader.Tiers...)
 	works(t, e)
 	s := create(t, e, 0, "nexus")
-	if _, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil); code(err) != api.Nothing {
+	if _, err := e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil); code(err) != api.Nothing {
 		t.Errorf("on an empty session: %v, want nothing_to_compact", err)
 	}
 	for i := range 40 {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(5000)), "answer"))
 	}
 	r := api.RunCompaction{ID: newID(t)}
-	run := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t)
+	run := must(e.Compactions.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t)
 	if run.State != "running" || run.ID != r.ID || run.Compaction != nil {
 		t.Fatalf("%+v", run)
 	}
 	<-slow.began
-	if again := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t); again.State != "running" {
+	if again := must(e.Compactions.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t); again.State != "running" {
 		t.Errorf("again, meanwhile: %+v", again)
 	}
-	if _, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil); code(err) != api.Busy {
+	if _, err := e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil); code(err) != api.Busy {
 		t.Errorf("another one meanwhile: %v, want busy", err)
 	}
 	close(slow.release)
 	r.WaitMS = 20_000
-	done := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t)
+	done := must(e.Compactions.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t)
 	if done.State != "done" || done.Compaction.ID != r.ID || done.Compaction.Compaction.Tier != "slow" {
 		t.Errorf("at the end: %+v", done)
 	}
@@ -276,20 +276,20 @@ func TestAContextThatDoesNotFitIsShortenedAtOnce(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
-	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
+	e.Loader.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Loader.Tiers...)
 	works(t, e)
 	s := create(t, e, 16_000, "balanced")
 	for i := range 40 {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), "answer"))
 	}
 	done := make(chan *api.Context, 1)
-	go func() { done <- must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t) }()
+	go func() { done <- must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t) }()
 	select {
 	case cx := <-done:
 		if cx.Compacted == nil || cx.Tokens+cx.Overhead > cx.Budget {
 			t.Errorf("compacted %v, %d of %d tokens", cx.Compacted, cx.Tokens, cx.Budget)
 		}
-		if k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t); k.Compaction.Tier != "first-words" {
+		if k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t); k.Compaction.Tier != "first-words" {
 			t.Errorf("by %s, want the tier that asks nobody", k.Compaction.Tier)
 		}
 	case <-time.After(20 * time.Second):
@@ -301,7 +301,7 @@ func TestAContextThatDoesNotFitIsShortenedAtOnce(t *testing.T) {
 
 // ready waits until no compaction of the session is queued or being made.
 func ready(e *Engine, s turns.ID) {
-	for e.IsPreparing(s) {
+	for e.Compactions.IsPreparing(s) {
 		runtime.Gosched()
 	}
 }
@@ -327,7 +327,7 @@ type restless struct {
 
 func (r restless) Summarize(ctx context.Context, _ summary.Input) (summary.Output, error) {
 	to := r.to[r.calls.Add(1)%2]
-	_, err := r.e.Move(ctx, alice, r.s, api.MoveSession{To: &to}, nil)
+	_, err := r.e.Sessions.Move(ctx, alice, r.s, api.MoveSession{To: &to}, nil)
 	return summary.Output{Text: "short"}, err
 }
 
@@ -335,21 +335,21 @@ func (r restless) Summarize(ctx context.Context, _ summary.Input) (summary.Outpu
 func TestFailedRunIsReported(t *testing.T) {
 	e := newWorld().Engine(t)
 	s, ids := long40(t, e)
-	must(e.Move(t.Context(), alice, s, api.MoveSession{To: &ids[35]}, nil))(t)
+	must(e.Sessions.Move(t.Context(), alice, s, api.MoveSession{To: &ids[35]}, nil))(t)
 	side := add(t, e, s, say("side "+long(5000), "x")).ID
 	r := restless{e, s, [2]turns.ID{side, ids[39]}, new(atomic.Int64)}
-	e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: r}}
+	e.Loader.Tiers = []compactor.Tier{{Name: "slow", Summarizer: r}}
 	var announced []string
-	e.Notify = func(_, _ string, n api.Notification) { announced = append(announced, n.Kind) }
+	e.Writer.Notify = func(_, _ string, n api.Notification) { announced = append(announced, n.Kind) }
 	works(t, e)
 	q := api.RunCompaction{ID: newID(t)}
-	run := must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t)
+	run := must(e.Compactions.Compact(t.Context(), alice, s, q, []byte("{}")))(t)
 	ready(e, s)
 	calls := r.calls.Load()
-	if _, err := e.Compact(t.Context(), alice, s, api.RunCompaction{ID: q.ID}, []byte(`{"focus":"x"}`)); code(err) != api.IDReused {
+	if _, err := e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{ID: q.ID}, []byte(`{"focus":"x"}`)); code(err) != api.IDReused {
 		t.Errorf("the same id for another run: %v, want id_reused", err)
 	}
-	if _, err := e.Compact(t.Context(), alice, s, q, []byte("{}")); run.State != "running" || code(err) != api.Unavailable {
+	if _, err := e.Compactions.Compact(t.Context(), alice, s, q, []byte("{}")); run.State != "running" || code(err) != api.Unavailable {
 		t.Errorf("%s, then %v; want running, unavailable", run.State, err)
 	}
 	if r.calls.Load() != calls || calls != 5 {
@@ -359,7 +359,7 @@ func TestFailedRunIsReported(t *testing.T) {
 		t.Errorf("notifications %v, want %v", announced, want)
 	}
 	// It may succeed the next time: reported once, then tried again.
-	if run := must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t); run.State != "running" {
+	if run := must(e.Compactions.Compact(t.Context(), alice, s, q, []byte("{}")))(t); run.State != "running" {
 		t.Errorf("after it was reported: %s, want running", run.State)
 	}
 	ready(e, s)
@@ -379,25 +379,25 @@ func TestPanicEndsOneCompaction(t *testing.T) {
 	e := newWorld().Engine(t)
 	s, _ := long40(t, e)
 	b := broken{new(atomic.Int64)}
-	e.Tiers = []compactor.Tier{{Name: "broken", Summarizer: b}}
+	e.Loader.Tiers = []compactor.Tier{{Name: "broken", Summarizer: b}}
 	var announced []string
-	e.Notify = func(_, _ string, n api.Notification) { announced = append(announced, n.Kind) }
+	e.Writer.Notify = func(_, _ string, n api.Notification) { announced = append(announced, n.Kind) }
 	works(t, e)
 	q := api.RunCompaction{ID: newID(t)}
-	must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t)
+	must(e.Compactions.Compact(t.Context(), alice, s, q, []byte("{}")))(t)
 	ready(e, s)
 	for range 3 {
-		if _, err := e.Compact(t.Context(), alice, s, q, []byte("{}")); code(err) != api.Internal || b.calls.Load() != 1 {
+		if _, err := e.Compactions.Compact(t.Context(), alice, s, q, []byte("{}")); code(err) != api.Internal || b.calls.Load() != 1 {
 			t.Errorf("%v after %d calls; want internal, 1", err, b.calls.Load())
 		}
 	}
 	if want := []string{"compaction.started", "compaction.failed"}; !slices.Equal(announced, want) {
 		t.Errorf("notifications %v, want %v", announced, want)
 	}
-	e.Now = func() time.Time { return time.Now().Add(compactions.FailureTTL + time.Second) }
-	e.Tiers = []compactor.Tier{{Name: "first-words", Summarizer: firstWords{}}}
+	e.Reader.Now = func() time.Time { return time.Now().Add(compactions.FailureTTL + time.Second) }
+	e.Loader.Tiers = []compactor.Tier{{Name: "first-words", Summarizer: firstWords{}}}
 	q.WaitMS = 20_000
-	if run := must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t); run.State != "done" {
+	if run := must(e.Compactions.Compact(t.Context(), alice, s, q, []byte("{}")))(t); run.State != "done" {
 		t.Errorf("when it is forgotten: %s, want done", run.State)
 	}
 	verified(t, e)
@@ -407,19 +407,19 @@ func TestPanicEndsOneCompaction(t *testing.T) {
 func TestRunningCompactionKeepsItsID(t *testing.T) {
 	e := newWorld().Engine(t)
 	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
-	e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: slow}}
+	e.Loader.Tiers = []compactor.Tier{{Name: "slow", Summarizer: slow}}
 	works(t, e)
 	s, _ := long40(t, e)
 	apples, pears := api.RunCompaction{ID: newID(t), Focus: "apples"}, api.RunCompaction{Focus: "pears"}
 	pears.ID = apples.ID
-	must(e.Compact(t.Context(), alice, s, apples, []byte(`{"focus":"apples"}`)))(t)
+	must(e.Compactions.Compact(t.Context(), alice, s, apples, []byte(`{"focus":"apples"}`)))(t)
 	<-slow.began
-	if run, err := e.Compact(t.Context(), alice, s, pears, []byte(`{"focus":"pears"}`)); code(err) != api.IDReused {
+	if run, err := e.Compactions.Compact(t.Context(), alice, s, pears, []byte(`{"focus":"pears"}`)); code(err) != api.IDReused {
 		t.Errorf("%+v, %v; want id_reused", run, err)
 	}
 	close(slow.release)
 	apples.WaitMS = 20_000
-	if run := must(e.Compact(t.Context(), alice, s, apples, []byte(`{"focus":"apples"}`)))(t); run.State != "done" || run.Compaction.Compaction.Focus != "apples" {
+	if run := must(e.Compactions.Compact(t.Context(), alice, s, apples, []byte(`{"focus":"apples"}`)))(t); run.State != "done" || run.Compaction.Compaction.Focus != "apples" {
 		t.Errorf("the first: %+v", run)
 	}
 }
@@ -433,8 +433,8 @@ func TestRunOnTwoDaemonsIsAnnouncedOnce(t *testing.T) {
 	announced := make(map[string]int)
 	engines := []*Engine{w.Engine(t), w.Engine(t)}
 	for _, e := range engines {
-		e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: slow}}
-		e.Notify = func(_, _ string, n api.Notification) { mu.Lock(); announced[n.Kind]++; mu.Unlock() }
+		e.Loader.Tiers = []compactor.Tier{{Name: "slow", Summarizer: slow}}
+		e.Writer.Notify = func(_, _ string, n api.Notification) { mu.Lock(); announced[n.Kind]++; mu.Unlock() }
 		works(t, e)
 	}
 	s := create(t, engines[0], 0, "nexus")
@@ -443,7 +443,7 @@ func TestRunOnTwoDaemonsIsAnnouncedOnce(t *testing.T) {
 	}
 	r := api.RunCompaction{ID: newID(t)}
 	for i, e := range engines {
-		if run := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t); run.State != "running" {
+		if run := must(e.Compactions.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t); run.State != "running" {
 			t.Fatalf("daemon %d: %+v", i, run)
 		}
 		<-slow.began
@@ -451,7 +451,7 @@ func TestRunOnTwoDaemonsIsAnnouncedOnce(t *testing.T) {
 	close(slow.release)
 	r.WaitMS = 20_000
 	for i, e := range engines {
-		if run := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t); run.State != "done" || run.Compaction.ID != r.ID {
+		if run := must(e.Compactions.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t); run.State != "done" || run.Compaction.ID != r.ID {
 			t.Errorf("daemon %d: %+v", i, run)
 		}
 	}
@@ -471,13 +471,13 @@ func TestModelsWriteInTheBackground(t *testing.T) {
 	for _, name := range policy.Names() {
 		for _, window := range []uint64{32_000, 128_000} {
 			e := newWorld().Engine(t)
-			e.Tiers = append([]compactor.Tier{asked(firstWords{}.Summarize)}, e.Tiers...)
+			e.Loader.Tiers = append([]compactor.Tier{asked(firstWords{}.Summarize)}, e.Loader.Tiers...)
 			works(t, e)
 			// The counts below are made up, and when a compaction is due follows from them.
 			s := opened(t, e, alice, name, `{"mode":"background","runtime":"off"}`, turns.Limits{ContextWindow: window})
 			body := long(int(window) / 20)
 			for i := range 150 {
-				cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+				cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 				idle(e, s.ID)
 				r := say(fmt.Sprintf("question %d %s", i, body), fmt.Sprintf("answer %d", i))
 				a := add(t, e, s.ID, counted(r, cx.Tokens+cx.Overhead+window/80, 10))
@@ -487,7 +487,7 @@ func TestModelsWriteInTheBackground(t *testing.T) {
 				}
 			}
 			tiers := map[string]int{}
-			for _, k := range must(e.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns {
+			for _, k := range must(e.History.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns {
 				tiers[k.Compaction.Tier]++
 			}
 			if tiers["llm"] == 0 {

@@ -19,7 +19,7 @@ func BenchmarkContextWarm(b *testing.B) {
 	s := contextSession(b, e)
 	b.ReportAllocs()
 	for b.Loop() {
-		c, err := e.Context(b.Context(), alice, s, api.GetContext{})
+		c, err := e.Contexts.Context(b.Context(), alice, s, api.GetContext{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -34,13 +34,13 @@ func contextSession(b *testing.B, e *Engine) turns.ID {
 	var r api.CreateSession
 	r.Limits = &turns.Limits{ContextWindow: 1 << 30}
 	r.Policy = &api.Policy{Name: "balanced", Set: turns.Raw(`{"max_messages":0,"cost":{"patience":0}}`)}
-	s, err := e.Create(b.Context(), alice, r, nil)
+	s, err := e.Sessions.Create(b.Context(), alice, r, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i := range 200 {
 		text := strings.Repeat(fmt.Sprintf("turn %d says \"this\" and that,\n", i), 34)
-		if _, err := e.Append(b.Context(), alice, s.ID, say(text, text), nil); err != nil {
+		if _, err := e.Sessions.Append(b.Context(), alice, s.ID, say(text, text), nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -88,7 +88,7 @@ func BenchmarkContextCold(b *testing.B) {
 		return n
 	}
 	cold := func() (n int) {
-		c, err := newEngine(w, store).Context(b.Context(), alice, id, api.GetContext{})
+		c, err := newEngine(w, store).Contexts.Context(b.Context(), alice, id, api.GetContext{})
 		var out []byte
 		if err == nil {
 			out, err = c.AppendJSON(nil)

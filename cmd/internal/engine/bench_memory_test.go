@@ -118,8 +118,8 @@ func (m *remembering) session(b *testing.B, name string) turns.ID {
 	}
 	var r api.CreateSession
 	r.Limits, r.Policy = &turns.Limits{ContextWindow: 100_000}, &api.Policy{Name: p.Name}
-	s := must(m.e.Create(b.Context(), alice, r, nil))(b)
-	must(m.e.Append(b.Context(), alice, s.ID, say("What about number 7?", "It is fine."), nil))(b)
+	s := must(m.e.Sessions.Create(b.Context(), alice, r, nil))(b)
+	must(m.e.Sessions.Append(b.Context(), alice, s.ID, say("What about number 7?", "It is fine."), nil))(b)
 	return s.ID
 }
 
@@ -138,7 +138,7 @@ func (m *remembering) list(b *testing.B, limit int) error {
 }
 
 func (m *remembering) context(b *testing.B, s turns.ID) error {
-	cx, err := m.e.Context(b.Context(), alice, s, api.GetContext{})
+	cx, err := m.e.Contexts.Context(b.Context(), alice, s, api.GetContext{})
 	if err == nil && len(cx.System) == 0 {
 		b.Fatal("no memory is in the context")
 	}

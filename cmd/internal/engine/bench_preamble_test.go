@@ -20,17 +20,17 @@ func BenchmarkAppendBesidePreamble(b *testing.B) {
 	const rounds, each = 10, 2000
 	for b.Loop() {
 		e := benchEngine(b, newWorld())
-		bare := must(e.Create(b.Context(), alice, api.CreateSession{}, nil))(b).ID
+		bare := must(e.Sessions.Create(b.Context(), alice, api.CreateSession{}, nil))(b).ID
 		system, tools := api.System{{Name: "instructions", Content: strings.Repeat("Be brief, and say what you did. ", 40_000/32)}}, make([]turns.Raw, 20)
 		for i := range tools {
 			tools[i] = turns.Raw(fmt.Sprintf(`{"name":"tool_%d","description":%q,"parameters":{"type":"object","properties":{"path":{"type":"string"},"limit":{"type":"integer"}},"required":["path"]}}`,
 				i, strings.Repeat("What it does and when to use it. ", 8)))
 		}
-		full := must(e.Create(b.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{System: &system, Tools: &tools}}, nil))(b).ID
+		full := must(e.Sessions.Create(b.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{System: &system, Tools: &tools}}, nil))(b).ID
 		used := func(s turns.ID) float64 {
 			before := processorTime()
 			for range each {
-				must(e.Append(b.Context(), alice, s, say(long(1000), long(1000)), nil))(b)
+				must(e.Sessions.Append(b.Context(), alice, s, say(long(1000), long(1000)), nil))(b)
 			}
 			return processorTime() - before
 		}

@@ -77,24 +77,24 @@ func grow(b *testing.B, n int) *grown {
 	var r api.CreateSession
 	r.Limits = &turns.Limits{ContextWindow: 100_000}
 	r.Policy = &api.Policy{Name: "balanced"}
-	s, err := g.e.Create(ctx, alice, r, nil)
+	s, err := g.e.Sessions.Create(ctx, alice, r, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	g.s = s.ID
 	text := long(500)
 	for i := range n {
-		a, err := g.e.Append(ctx, alice, g.s, say(text, text), nil)
+		a, err := g.e.Sessions.Append(ctx, alice, g.s, say(text, text), nil)
 		if err != nil {
 			b.Fatal(err)
 		}
 		if i == n/2 {
-			f, err := g.e.Fork(ctx, alice, g.s, api.CreateFork{Turn: a.ID}, nil)
+			f, err := g.e.Forks.Fork(ctx, alice, g.s, api.CreateFork{Turn: a.ID}, nil)
 			if err != nil {
 				b.Fatal(err)
 			}
 			g.fork = f.ID
-			if _, err := g.e.Append(ctx, alice, g.fork, say(text, text), nil); err != nil {
+			if _, err := g.e.Sessions.Append(ctx, alice, g.fork, say(text, text), nil); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -102,7 +102,7 @@ func grow(b *testing.B, n int) *grown {
 			g.then = a.ID
 		}
 		if i%1000 == 900 {
-			if _, err := g.e.Compact(ctx, alice, g.s, api.RunCompaction{}, nil); err != nil {
+			if _, err := g.e.Compactions.Compact(ctx, alice, g.s, api.RunCompaction{}, nil); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -114,7 +114,7 @@ func (g *grown) append(b *testing.B) {
 	text := long(500)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := g.e.Append(b.Context(), alice, g.fork, say(text, text), nil); err != nil {
+		if _, err := g.e.Sessions.Append(b.Context(), alice, g.fork, say(text, text), nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -123,7 +123,7 @@ func (g *grown) append(b *testing.B) {
 func (g *grown) context(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := g.e.Context(b.Context(), alice, g.s, api.GetContext{Budget: 1 << 30}); err != nil {
+		if _, err := g.e.Contexts.Context(b.Context(), alice, g.s, api.GetContext{Budget: 1 << 30}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -132,30 +132,30 @@ func (g *grown) context(b *testing.B) {
 func (g *grown) forkAt(b *testing.B) {
 	head, _ := g.nodes(b)
 	for b.Loop() {
-		at, err := lineage.At(g.e.Projections, head, g.depth(head))
+		at, err := lineage.At(g.e.Reader.Projections, head, g.depth(head))
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := g.e.Fork(b.Context(), alice, g.s, api.CreateFork{Turn: at.Ref.Turn}, nil); err != nil {
+		if _, err := g.e.Forks.Fork(b.Context(), alice, g.s, api.CreateFork{Turn: at.Ref.Turn}, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 func (g *grown) nodes(b *testing.B) (head, other lineage.Node) {
-	s, err := g.e.Projections.Session(g.s)
+	s, err := g.e.Reader.Projections.Session(g.s)
 	if err != nil {
 		b.Fatal(err)
 	}
-	f, err := g.e.Projections.Session(g.fork)
+	f, err := g.e.Reader.Projections.Session(g.fork)
 	if err != nil {
 		b.Fatal(err)
 	}
-	head, err = g.e.Projections.Node(s.Head)
+	head, err = g.e.Reader.Projections.Node(s.Head)
 	if err != nil {
 		b.Fatal(err)
 	}
-	other, err = g.e.Projections.Node(f.Head)
+	other, err = g.e.Reader.Projections.Node(f.Head)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func (g *grown) depth(n lineage.Node) uint64 {
 func (g *grown) mergeBase(b *testing.B) {
 	head, other := g.nodes(b)
 	for b.Loop() {
-		if _, ok, err := lineage.MergeBase(g.e.Projections, head, other); err != nil || !ok {
+		if _, ok, err := lineage.MergeBase(g.e.Reader.Projections, head, other); err != nil || !ok {
 			b.Fatal(ok, err)
 		}
 	}
@@ -179,7 +179,7 @@ func (g *grown) mergeBase(b *testing.B) {
 func (g *grown) ancestor(b *testing.B) {
 	head, _ := g.nodes(b)
 	for b.Loop() {
-		if _, err := lineage.At(g.e.Projections, head, g.depth(head)); err != nil {
+		if _, err := lineage.At(g.e.Reader.Projections, head, g.depth(head)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -187,12 +187,12 @@ func (g *grown) ancestor(b *testing.B) {
 
 // settingsAt finds the settings in force at the newest event; they are in the first.
 func (g *grown) settingsAt(b *testing.B) {
-	s, err := g.e.Projections.Session(g.s)
+	s, err := g.e.Reader.Projections.Session(g.s)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := g.e.Projections.SettingsAt(s.ID, s.Tail.Index); err != nil {
+		if _, err := g.e.Reader.Projections.SettingsAt(s.ID, s.Tail.Index); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -200,16 +200,16 @@ func (g *grown) settingsAt(b *testing.B) {
 
 // callAt finds the call that was made at a turn behind which a compaction was made.
 func (g *grown) callAt(b *testing.B) {
-	s, err := g.e.Projections.Session(g.s)
+	s, err := g.e.Reader.Projections.Session(g.s)
 	if err != nil {
 		b.Fatal(err)
 	}
-	n, err := g.e.FindTurn(&s, g.then)
+	n, err := g.e.Reader.FindTurn(&s, g.then)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := g.e.NextCallAfter(b.Context(), &s, n); err != nil {
+		if _, err := g.e.Contexts.NextCallAfter(b.Context(), &s, n); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -218,13 +218,13 @@ func (g *grown) callAt(b *testing.B) {
 func (g *grown) traverse(b *testing.B) {
 	head, _ := g.nodes(b)
 	for b.Loop() {
-		ranges, err := lineage.Segments(g.e.Projections, head, 1)
+		ranges, err := lineage.Segments(g.e.Reader.Projections, head, 1)
 		if err != nil {
 			b.Fatal(err)
 		}
 		n := 0
 		for _, r := range ranges {
-			for _, err := range g.e.Projections.Range(r) {
+			for _, err := range g.e.Reader.Projections.Range(r) {
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -274,18 +274,18 @@ func BenchmarkContextMeasured(b *testing.B) {
 	var r api.CreateSession
 	r.Limits = &turns.Limits{ContextWindow: 1 << 30}
 	r.Policy = &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"reported","max_messages":0}`)}
-	s, err := e.Create(b.Context(), alice, r, nil)
+	s, err := e.Sessions.Create(b.Context(), alice, r, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for range 1000 {
-		if _, err := e.Append(b.Context(), alice, s.ID, say(long(500), long(500)), nil); err != nil {
+		if _, err := e.Sessions.Append(b.Context(), alice, s.ID, say(long(500), long(500)), nil); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := e.Context(b.Context(), alice, s.ID, api.GetContext{}); err != nil {
+		if _, err := e.Contexts.Context(b.Context(), alice, s.ID, api.GetContext{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -297,31 +297,31 @@ func BenchmarkVerify(b *testing.B) {
 	for n := 1000; n <= *benchTurns; n *= 10 {
 		w := newWorld()
 		e := benchEngine(b, w)
-		s, err := e.Create(b.Context(), alice, api.CreateSession{}, nil)
+		s, err := e.Sessions.Create(b.Context(), alice, api.CreateSession{}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
 		for i := range n {
-			a, err := e.Append(b.Context(), alice, s.ID, say("question", "answer"), nil)
+			a, err := e.Sessions.Append(b.Context(), alice, s.ID, say("question", "answer"), nil)
 			if err != nil {
 				b.Fatal(err)
 			}
 			if i%(n/100) != n/100-1 {
 				continue
 			}
-			f, err := e.Fork(b.Context(), alice, s.ID, api.CreateFork{Turn: a.ID}, nil)
+			f, err := e.Forks.Fork(b.Context(), alice, s.ID, api.CreateFork{Turn: a.ID}, nil)
 			if err != nil {
 				b.Fatal(err)
 			}
 			k := api.RecordCompaction{FirstKept: a.ID, Replacement: []turns.Message{turns.TextMessage(turns.User, "before")}}
-			if _, err := e.Record(b.Context(), alice, f.ID, k, nil); err != nil {
+			if _, err := e.Compactions.Record(b.Context(), alice, f.ID, k, nil); err != nil {
 				b.Fatal(err)
 			}
 		}
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				v, err := e.Verify(b.Context(), reader.Caller{Tenant: "default", Agent: "_"}, api.Verify{})
+				v, err := e.Audit.Verify(b.Context(), reader.Caller{Tenant: "default", Agent: "_"}, api.Verify{})
 				if err != nil || !v.OK {
 					b.Fatal(v, err)
 				}

@@ -27,11 +27,11 @@ func TestRecordedReplacementFromABlob(t *testing.T) {
 	s, other := create(t, e, 0, "nexus"), create(t, e, 0, "nexus")
 	add(t, e, s.ID, say("one", "two"))
 	text := []byte(long(20_000) + "and so it was")
-	info := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Data: text}))(t)
-	foreign := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: other.ID, Data: text}))(t)
+	info := must(e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Data: text}))(t)
+	foreign := must(e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: other.ID, Data: text}))(t)
 	record := func(p turns.Part) (*api.Turn, error) {
 		r := api.RecordCompaction{Replacement: []turns.Message{{Role: turns.User, Parts: []turns.Part{p}}}}
-		k, err := e.Record(t.Context(), alice, s.ID, r, canon(r))
+		k, err := e.Compactions.Record(t.Context(), alice, s.ID, r, canon(r))
 		if p.Ref != nil && r.Replacement[0].Parts[0].Ref == nil {
 			t.Error("the request was changed")
 		}
@@ -54,7 +54,7 @@ func TestRecordedReplacementFromABlob(t *testing.T) {
 	if got := k.Compaction.Replacement[0].Parts[0]; got.Content != string(text) {
 		t.Errorf("the replacement holds %d bytes, ref %v", len(got.Content), got.Ref)
 	}
-	if cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); !bytes.Contains(canon(cx.Messages), []byte("and so it was")) {
+	if cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); !bytes.Contains(canon(cx.Messages), []byte("and so it was")) {
 		t.Errorf("context: %.200s", strings.TrimSpace(string(canon(cx.Messages))))
 	}
 	verified(t, e)
@@ -76,7 +76,7 @@ func (l *hookLog) Append(ctx context.Context, subject string, expect uint64, pay
 // lose makes the engine's next append come after one of other's.
 func lose(t *testing.T, w *world, e, other *Engine, s turns.ID) {
 	lost := false
-	e.Log = &hookLog{Log: w.Log, before: func(string) error {
+	e.Reader.Log = &hookLog{Log: w.Log, before: func(string) error {
 		if !lost {
 			lost = true
 			add(t, other, s, say("first", "yes"))
@@ -93,24 +93,24 @@ func TestTokensAreRightAfterALostRace(t *testing.T) {
 		"turn.append": func(e *Engine, s turns.ID) (*api.Turn, error) {
 			r := say("q", "")
 			r.Response = &thought
-			a, err := e.Append(t.Context(), alice, s, r, canon(r))
+			a, err := e.Sessions.Append(t.Context(), alice, s, r, canon(r))
 			if err != nil {
 				return nil, err
 			}
 			if thought.Parts[0].Ref != nil {
 				t.Error("the request was changed")
 			}
-			return e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: a.ID})
+			return e.Reader.GetTurn(t.Context(), alice, s, api.GetTurn{ID: a.ID})
 		},
 		"compaction.record": func(e *Engine, s turns.ID) (*api.Turn, error) {
 			r := api.RecordCompaction{Replacement: []turns.Message{turns.TextMessage(turns.User, long(900_000))}}
-			return e.Record(t.Context(), alice, s, r, canon(r))
+			return e.Compactions.Record(t.Context(), alice, s, r, canon(r))
 		},
 	} {
 		count := func(race bool) uint64 {
 			w := newWorld()
 			e, other := w.Engine(t), w.Engine(t)
-			other.Blobs = e.Blobs
+			other.Store.Blobs = e.Store.Blobs
 			s := create(t, e, 0, "nexus")
 			add(t, e, s.ID, say("1", "a"))
 			if race {
@@ -131,17 +131,17 @@ func TestTokensAreRightAfterALostRace(t *testing.T) {
 // A summary that a fork takes over is counted with what it holds in blobs.
 func TestReusedSummaryCountsItsBlobs(t *testing.T) {
 	e := newWorld().Engine(t)
-	e.MaxPayload = 64 << 10 // an event holds 16 KiB itself
-	e.Tiers = []compactor.Tier{{Name: "long", Summarizer: longSummary{}, Local: true}}
+	e.Limits.MaxPayload = 64 << 10 // an event holds 16 KiB itself
+	e.Loader.Tiers = []compactor.Tier{{Name: "long", Summarizer: longSummary{}, Local: true}}
 	s := create(t, e, 400_000, "nexus")
 	var last turns.ID
 	for range 80 {
 		last = add(t, e, s.ID, say(long(15_000), "yes")).ID
 	}
-	on := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last}, []byte("1")))(t)
-	made := must(e.Compact(t.Context(), alice, on.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
-	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last, Mode: "summary"}, []byte("2")))(t)
-	got := must(e.ListCompactions(t.Context(), alice, f.ID, api.ListCompactions{}))(t).Turns[0]
+	on := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last}, []byte("1")))(t)
+	made := must(e.Compactions.Compact(t.Context(), alice, on.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
+	f := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last, Mode: "summary"}, []byte("2")))(t)
+	got := must(e.History.ListCompactions(t.Context(), alice, f.ID, api.ListCompactions{}))(t).Turns[0]
 	if got.Compaction.Mode != "reused" || made.Compaction.Replacement[0].Parts[0].Ref == nil {
 		t.Fatalf("mode %s, ref %v", got.Compaction.Mode, made.Compaction.Replacement[0].Parts[0].Ref)
 	}
@@ -165,11 +165,11 @@ func TestLargePartsBecomeBlobs(t *testing.T) {
 	s := create(t, e, 0, "nexus")
 	big := long(900_000)
 	a := add(t, e, s.ID, say("read this: "+big, "done"))
-	got := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: a.ID}))(t)
+	got := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: a.ID}))(t)
 	if ref := got.Messages[0].Parts[0].Ref; ref == nil || ref.Size != uint64(len(big)+11) {
 		t.Fatalf("no blob: %+v", got.Messages[0].Parts[0].Ref)
 	}
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Budget: 10_000_000}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Budget: 10_000_000}))(t)
 	if len(cx.Messages[0]) < len(big) {
 		t.Errorf("the context shows %d bytes of %d", len(cx.Messages[0]), len(big))
 	}
@@ -186,16 +186,16 @@ func TestAttachmentsComeInPieces(t *testing.T) {
 	}
 	var pieces []turns.Hash
 	for piece := range slices.Chunk(whole, 400_000) {
-		pieces = append(pieces, must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Data: piece}))(t).Digest)
+		pieces = append(pieces, must(e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Data: piece}))(t).Digest)
 	}
-	info := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Pieces: pieces}))(t)
+	info := must(e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Pieces: pieces}))(t)
 	part := turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Ref: &turns.BlobRef{Digest: info.Digest, Size: info.Size}}
 	r := say("look", "a picture")
 	r.Messages[0].Parts = append(r.Messages[0].Parts, part)
 	add(t, e, s.ID, r)
 	var got []byte
 	for off := uint64(0); ; {
-		b := must(e.GetBlob(t.Context(), alice, api.GetBlob{Session: s.ID, Digest: info.Digest, Offset: off}))(t)
+		b := must(e.Reader.GetBlob(t.Context(), alice, api.GetBlob{Session: s.ID, Digest: info.Digest, Offset: off}))(t)
 		if got = append(got, b.Data...); b.Next == 0 {
 			break
 		}
@@ -208,15 +208,15 @@ func TestAttachmentsComeInPieces(t *testing.T) {
 	wrong.Ref = &turns.BlobRef{Digest: info.Digest, Size: 7}
 	r = say("look", "x")
 	r.Messages[0].Parts = append(r.Messages[0].Parts, wrong)
-	if _, err := e.Append(t.Context(), alice, s.ID, r, nil); code(err) != api.Malformed {
+	if _, err := e.Sessions.Append(t.Context(), alice, s.ID, r, nil); code(err) != api.Malformed {
 		t.Errorf("a ref with a wrong size: %v, want malformed", err)
 	}
 	other := create(t, e, 0, "nexus")
 	r.Messages[0].Parts[1] = part
-	if _, err := e.Append(t.Context(), alice, other.ID, r, nil); code(err) != api.NotFound {
+	if _, err := e.Sessions.Append(t.Context(), alice, other.ID, r, nil); code(err) != api.NotFound {
 		t.Errorf("a ref to a blob of another tree: %v, want not_found", err)
 	}
-	if _, err := e.GetBlob(t.Context(), alice, api.GetBlob{Session: other.ID, Digest: info.Digest}); code(err) != api.NotFound {
+	if _, err := e.Reader.GetBlob(t.Context(), alice, api.GetBlob{Session: other.ID, Digest: info.Digest}); code(err) != api.NotFound {
 		t.Errorf("a blob of another tree: %v, want not_found", err)
 	}
 	verified(t, e)

@@ -42,7 +42,7 @@ func TestAnImportDoesNotNameACollectedBlob(t *testing.T) {
 	from := newWorld().Engine(t)
 	s := create(t, from, 0, "nexus").ID
 	add(t, from, s, say("one", "two"))
-	info := must(from.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: []byte(noise(600 << 10))}))(t)
+	info := must(from.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: []byte(noise(600 << 10))}))(t)
 	add(t, from, s, api.AppendTurn{Messages: []turns.Message{{Role: turns.User, Parts: []turns.Part{refTo(info.Digest, info.Size)}}}})
 	records := exports(t, from, s)
 	to := newWorld().Engine(t)
@@ -53,8 +53,8 @@ func TestAnImportDoesNotNameACollectedBlob(t *testing.T) {
 	if err := importAs(t, to, alice, records[:last]...); err != nil {
 		t.Fatal(err)
 	}
-	must(to.GetBlob(t.Context(), alice, api.GetBlob{Session: s, Digest: info.Digest}))(t) // it is in the cache now
-	to.Blobs = &collectedBlobs{to.Blobs, map[turns.Hash]bool{}}
+	must(to.Reader.GetBlob(t.Context(), alice, api.GetBlob{Session: s, Digest: info.Digest}))(t) // it is in the cache now
+	to.Store.Blobs = &collectedBlobs{to.Store.Blobs, map[turns.Hash]bool{}}
 	if err := importAs(t, to, alice, records[last]); code(err) != api.Conflict {
 		t.Fatalf("%v, want conflict", err)
 	}
@@ -73,27 +73,27 @@ func TestARetryIsSettledThoughItsBlobIsCollected(t *testing.T) {
 	e := w.Engine(t)
 	s := create(t, e, 0, "nexus").ID
 	data := []byte(long(20_000))
-	info := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: data}))(t)
+	info := must(e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: data}))(t)
 	r := api.AppendTurn{ID: newID(t), Messages: []turns.Message{{Role: turns.User, Parts: []turns.Part{refTo(info.Digest, info.Size)}}}}
-	first := must(e.Append(t.Context(), alice, s, r, canon(r)))(t)
+	first := must(e.Sessions.Append(t.Context(), alice, s, r, canon(r)))(t)
 	k := api.RecordCompaction{ID: newID(t), Replacement: r.Messages}
-	compaction := must(e.Record(t.Context(), alice, s, k, canon(k)))(t)
+	compaction := must(e.Compactions.Record(t.Context(), alice, s, k, canon(k)))(t)
 
 	e = w.Engine(t) // without a cache
-	e.Blobs = &collectedBlobs{e.Blobs, map[turns.Hash]bool{}}
-	if again, err := e.Append(t.Context(), alice, s, r, canon(r)); err != nil || !again.Duplicate || again.Hash != first.Hash {
+	e.Store.Blobs = &collectedBlobs{e.Store.Blobs, map[turns.Hash]bool{}}
+	if again, err := e.Sessions.Append(t.Context(), alice, s, r, canon(r)); err != nil || !again.Duplicate || again.Hash != first.Hash {
 		t.Errorf("append: %+v, %v", again, err)
 	}
-	if again, err := e.Record(t.Context(), alice, s, k, canon(k)); err != nil || !again.Duplicate || again.ID != compaction.ID {
+	if again, err := e.Compactions.Record(t.Context(), alice, s, k, canon(k)); err != nil || !again.Duplicate || again.ID != compaction.ID {
 		t.Errorf("record: %+v, %v", again, err)
 	}
 	other := r
 	other.ID = newID(t)
-	_, err := e.Append(t.Context(), alice, s, other, canon(other))
+	_, err := e.Sessions.Append(t.Context(), alice, s, other, canon(other))
 	if x := (*api.Error)(nil); !errors.As(err, &x) || x.Code != api.NotFound || x.Details["digest"] != info.Digest.String() {
 		t.Errorf("%v, want not_found with the digest", err)
 	}
-	must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: data}))(t)
-	must(e.Append(t.Context(), alice, s, other, canon(other)))(t)
+	must(e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: data}))(t)
+	must(e.Sessions.Append(t.Context(), alice, s, other, canon(other)))(t)
 	verified(t, e)
 }

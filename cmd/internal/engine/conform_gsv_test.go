@@ -28,7 +28,7 @@ func opened(t *testing.T, e *Engine, c reader.Caller, policy, set string, limits
 	if limits != (turns.Limits{}) {
 		r.Limits = &limits
 	}
-	return must(e.Create(t.Context(), c, r, canon(r)))(t)
+	return must(e.Sessions.Create(t.Context(), c, r, canon(r)))(t)
 }
 
 // counted is r with what a provider says that its call took.
@@ -40,7 +40,7 @@ func counted(r api.AppendTurn, input, output uint64) api.AppendTurn {
 // look returns the context for the next call.
 func look(t *testing.T, e *Engine, s turns.ID) *api.Context {
 	t.Helper()
-	cx := must(e.Context(t.Context(), alice, s, api.GetContext{Format: "anthropic"}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{Format: "anthropic"}))(t)
 	if err := strict.Anthropic(canon(cx.System), canon(cx.Messages)); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestCompactionRunsBeforeTheCallThatNeedsIt(t *testing.T) {
 	compacted := 0
 	for i := range 80 {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(900)), long(400)))
-		if n := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t).Compactions; n != uint64(compacted) {
+		if n := must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t).Compactions; n != uint64(compacted) {
 			t.Fatalf("turn %d: an append compacted", i)
 		}
 		cx := look(t, e, s.ID)
@@ -65,7 +65,7 @@ func TestCompactionRunsBeforeTheCallThatNeedsIt(t *testing.T) {
 		}
 		if cx.Compacted != nil {
 			compacted++
-			k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t)
+			k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t)
 			if k.Compaction.Trigger.Kind != plan.TriggerThreshold || k.Compaction.TokensBefore <= threshold || k.Compaction.Mode != "before_call" {
 				t.Errorf("compaction of %d tokens by %s %s", k.Compaction.TokensBefore, k.Compaction.Trigger.Kind, k.Compaction.Trigger.Detail)
 			}
@@ -94,9 +94,9 @@ func TestTierOfASummaryIsRecordedAndFailureIsReported(t *testing.T) {
 		want string
 	}{{firstWords{}, "only"}, {failing{}, plan.NoticeTier}} {
 		e := newWorld().Engine(t)
-		e.Tiers = []compactor.Tier{{Name: "only", Summarizer: c.tier, Local: true}}
+		e.Loader.Tiers = []compactor.Tier{{Name: "only", Summarizer: c.tier, Local: true}}
 		var announced []string
-		e.Notify = func(_, _ string, n api.Notification) {
+		e.Writer.Notify = func(_, _ string, n api.Notification) {
 			if strings.HasPrefix(n.Kind, "compaction.") {
 				announced = append(announced, n.Kind+" "+string(n.Detail))
 			}
@@ -110,7 +110,7 @@ func TestTierOfASummaryIsRecordedAndFailureIsReported(t *testing.T) {
 		if k == nil {
 			t.Fatal("never compacted")
 		}
-		got := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *k}))(t)
+		got := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *k}))(t)
 		if got.Compaction.Tier != c.want || len(announced) != 2 || !strings.Contains(announced[1], `"tier":"`+c.want+`"`) || !strings.HasPrefix(announced[1], "compaction.applied") {
 			t.Errorf("by %s, want %s; told %v", got.Compaction.Tier, c.want, announced)
 		}
@@ -120,9 +120,9 @@ func TestTierOfASummaryIsRecordedAndFailureIsReported(t *testing.T) {
 	}
 
 	e := newWorld().Engine(t)
-	e.Tiers = []compactor.Tier{{Name: "only", Summarizer: failing{}, Local: true}}
+	e.Loader.Tiers = []compactor.Tier{{Name: "only", Summarizer: failing{}, Local: true}}
 	applied := 0
-	e.Notify = func(_, _ string, n api.Notification) {
+	e.Writer.Notify = func(_, _ string, n api.Notification) {
 		if n.Kind == "compaction.applied" {
 			applied++
 		}
@@ -136,18 +136,18 @@ func TestTierOfASummaryIsRecordedAndFailureIsReported(t *testing.T) {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(900)), long(400)))
 		state = look(t, e, s.ID).Compaction.State
 	}
-	_, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil)
+	_, err := e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil)
 	if code(err) != api.Unavailable || !strings.Contains(err.Error(), "no summary was made") {
 		t.Errorf("compaction.run: %v, want unavailable", err)
 	}
 	add(t, e, s.ID, say(long(20_000), ""))
-	if _, err := e.Context(t.Context(), alice, s.ID, api.GetContext{}); code(err) != api.Unprocessable {
+	if _, err := e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}); code(err) != api.Unprocessable {
 		t.Errorf("a context over its budget: %v, want unprocessable", err)
 	}
-	if n := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t).Compactions; n != 0 || applied != 0 {
+	if n := must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t).Compactions; n != 0 || applied != 0 {
 		t.Errorf("%d compactions, %d told", n, applied)
 	}
-	e.Tiers[0].Summarizer = firstWords{}
+	e.Loader.Tiers[0].Summarizer = firstWords{}
 	if look(t, e, s.ID).Compacted == nil {
 		t.Error("once there is a summary again, nothing is compacted")
 	}
@@ -174,7 +174,7 @@ func TestTriggerUsesTheReportedCountAfterTheFirstCall(t *testing.T) {
 	add(t, e, s.ID, counted(api.AppendTurn{Messages: []turns.Message{}, Response: say("", "yes").Response}, 185_000, 5))
 	check("185,000 reported", s.ID, "due")
 
-	next := must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{ID: newID(t)}, []byte("{}")))(t)
+	next := must(e.Sessions.Reset(t.Context(), alice, s.ID, api.ResetSession{ID: newID(t)}, []byte("{}")))(t)
 	if next.Usage != (turns.Usage{}) || next.Tokens != 0 {
 		t.Errorf("the counters go on: %+v, %d tokens", next.Usage, next.Tokens)
 	}
@@ -189,7 +189,7 @@ func TestTriggerUsesTheReportedCountAfterTheFirstCall(t *testing.T) {
 	add(t, e, next.ID, counted(say("more", "yes"), 185_000, 5))
 	check("185,000 reported", next.ID, "due")
 	system := api.System{{Content: "another system part"}}
-	must(e.Set(t.Context(), alice, next.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &system}}, nil))(t)
+	must(e.Sessions.Set(t.Context(), alice, next.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &system}}, nil))(t)
 	check("reported of another system part", next.ID, "idle")
 }
 
@@ -213,12 +213,12 @@ func TestAgentSummaryCountsImagesWithoutTheirBytes(t *testing.T) {
 		for range 12 {
 			add(t, e, s.ID, say("go on "+long(2000), "yes"))
 		}
-		offer := must(e.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t)
+		offer := must(e.Compactions.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t)
 		if strings.Contains(offer.Content, encoded[:60]) {
 			t.Errorf("%s: bytes of an image were given", name)
 		}
 		r := api.SubmitCompaction{Plan: offer.Plan, Text: write(offer.MaxTokens)}
-		made := must(e.Submit(t.Context(), alice, s.ID, r, canon(r)))(t)
+		made := must(e.Compactions.Submit(t.Context(), alice, s.ID, r, canon(r)))(t)
 		if text := *made.Compaction.Summary; strings.Count(text, summary.ImagesNote(2)) != 1 || !strings.HasSuffix(text, summary.ImagesNote(2)) {
 			t.Errorf("%s: the summary is %.300q", name, text)
 		}

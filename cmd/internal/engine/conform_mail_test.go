@@ -104,9 +104,9 @@ func TestMailTraceReadsAllMailsWithoutOverflow(t *testing.T) {
 	box.batch(11, 673_000-170_000)
 
 	e := newWorld().Engine(t)
-	e.Models = tokens.KnownModels()
+	e.Reader.Models = tokens.KnownModels()
 	var shown strings.Builder
-	e.Tiers = []compactor.Tier{{Name: "mail", Summarizer: mailSummary{&shown}, Local: true}}
+	e.Loader.Tiers = []compactor.Tier{{Name: "mail", Summarizer: mailSummary{&shown}, Local: true}}
 	model := "DeepSeek V4 Pro"
 	const systemChars = 26_000 // of the design's log line; with 47 tools the first call has 42,000 tokens
 	system := api.System{{Name: "identity", Content: strings.Repeat("You read mail. ", systemChars/15)}}
@@ -114,7 +114,7 @@ func TestMailTraceReadsAllMailsWithoutOverflow(t *testing.T) {
 	for i := range 47 {
 		tools = append(tools, turns.Raw(fmt.Sprintf(`{"name":"tool-%d","description":%q}`, i, strings.Repeat("d", 1_480))))
 	}
-	s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{
+	s := must(e.Sessions.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{
 		Model: &model, System: &system, Tools: &tools, Policy: &api.Policy{Name: "wolffish"}}}, []byte("{}")))(t)
 
 	answer := func(id string) string {
@@ -159,7 +159,7 @@ func TestMailTraceReadsAllMailsWithoutOverflow(t *testing.T) {
 		}
 		if used := cx.Tokens + cx.Overhead; cx.Compacted != nil {
 			compacted = append(compacted, read)
-			k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
+			k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
 			t.Logf("after %d emails: %s, %d tokens to %d, %d elisions; the provider counts %.0f", read, k.Trigger.Detail, k.TokensBefore, k.TokensAfter, k.Elided, count)
 			if used > 967_232/2 || k.TokensBefore+cx.Overhead <= 725_424 || k.Covered != 0 {
 				t.Errorf("after %d emails: %d tokens to %d, %d turns covered; want over 725424 to at most 483616, none covered", read, k.TokensBefore+cx.Overhead, used, k.Covered)

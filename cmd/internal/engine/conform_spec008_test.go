@@ -41,7 +41,7 @@ func returned(t *testing.T, e *Engine, s turns.ID, id, text, says string) *api.A
 // otel returns the context for the next call in our own form.
 func otel(t *testing.T, e *Engine, c reader.Caller, s turns.ID) (*api.Context, []turns.Message) {
 	t.Helper()
-	cx := must(e.Context(t.Context(), c, s, api.GetContext{}))(t)
+	cx := must(e.Contexts.Context(t.Context(), c, s, api.GetContext{}))(t)
 	var ms []turns.Message
 	if err := turns.DecodeJSON(canon(cx.Messages), &ms); err != nil {
 		t.Fatal(err)
@@ -90,22 +90,22 @@ func TestSessionTotalsItsUsage(t *testing.T) {
 		add(t, e, s.ID, counted(say("question", "answer"), 100+i, 10+i))
 	}
 	for name, d := range map[string]*Engine{"the same daemon": e, "a second daemon": w.Engine(t)} {
-		if got, want := must(d.Get(t.Context(), alice, s.ID, api.Read{}))(t).Usage, (turns.Usage{InputTokens: 510, OutputTokens: 60}); got != want {
+		if got, want := must(d.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t).Usage, (turns.Usage{InputTokens: 510, OutputTokens: 60}); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
-	if got := must(e.Get(t.Context(), alice, other.ID, api.Read{}))(t); got.Usage != (turns.Usage{}) || got.Uncounted != (api.Uncounted{}) {
+	if got := must(e.Reader.Get(t.Context(), alice, other.ID, api.Read{}))(t); got.Usage != (turns.Usage{}) || got.Uncounted != (api.Uncounted{}) {
 		t.Errorf("another session: %+v, %+v", got.Usage, got.Uncounted)
 	}
 	// A turn that tells no usage adds an estimate, apart: what its call had on the path before it.
 	var input, output uint64
 	for range 3 {
 		a := add(t, e, other.ID, say(long(400), long(100)))
-		must(e.Get(t.Context(), alice, other.ID, api.Read{MinPosition: a.Position}))(t)
+		must(e.Reader.Get(t.Context(), alice, other.ID, api.Read{MinPosition: a.Position}))(t)
 		n := must(e.Reader.Projections.Node(turns.Ref{Session: other.ID, Turn: a.ID}))(t)
 		input, output = input+n.Sum-n.Response, output+n.Response
 	}
-	if got := must(w.Engine(t).Get(t.Context(), alice, other.ID, api.Read{}))(t); got.Usage != (turns.Usage{}) || got.Uncounted != (api.Uncounted{Calls: 3, InputTokens: input, OutputTokens: output}) {
+	if got := must(w.Engine(t).Reader.Get(t.Context(), alice, other.ID, api.Read{}))(t); got.Usage != (turns.Usage{}) || got.Uncounted != (api.Uncounted{Calls: 3, InputTokens: input, OutputTokens: output}) {
 		t.Errorf("three turns without usage: %+v, %+v; want %d and %d", got.Usage, got.Uncounted, input, output)
 	}
 }
@@ -124,7 +124,7 @@ func TestPruningIsSetPerAgent(t *testing.T) {
 				{Messages: []turns.Message{turns.TextMessage(turns.User, "go on")}, Response: &m},
 				{Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Response: turns.RawText(full)}}}}, Response: say("", "so").Response},
 			} {
-				must(e.Append(t.Context(), c, s, r, canon(r)))(t)
+				must(e.Sessions.Append(t.Context(), c, s, r, canon(r)))(t)
 			}
 		}
 	}
@@ -152,10 +152,10 @@ func TestPruningIsSetPerAgent(t *testing.T) {
 	short := full[:10] + "..." + full[len(full)-5:]
 	check("the seed's numbers", shown(alice, a.ID), trimmed, trimmed, full) // behind 5, 3 and 1
 	check("numbers of its own", shown(bob, b.ID), "[Tool result cleared]", short, short)
-	must(e.Set(t.Context(), bob, b.ID, api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "spec-008", Set: turns.Raw(`{"prune":{"when":""}}`)}}}, nil))(t)
+	must(e.Sessions.Set(t.Context(), bob, b.ID, api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "spec-008", Set: turns.Raw(`{"prune":{"when":""}}`)}}}, nil))(t)
 	check("set to none", shown(bob, b.ID), full, full, full)
 	check("the other's", shown(alice, a.ID), trimmed, trimmed, full)
-	for i, turn := range must(e.ListTurns(t.Context(), alice, a.ID, api.ListTurns{Full: true}))(t).Turns {
+	for i, turn := range must(e.History.ListTurns(t.Context(), alice, a.ID, api.ListTurns{Full: true}))(t).Turns {
 		if i%2 == 1 {
 			if text, _ := turn.Messages[0].Parts[0].Response.Text(); text != full {
 				t.Errorf("turn %d: %d characters are stored", i, len(text))
@@ -188,7 +188,7 @@ func TestLongSessionTriggersCompaction(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100})
 	cx := longSession(t, e, s.ID)
-	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
+	k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
 	last := uint64(320) // of a turn, about
 	if k.TokensBefore <= 12_000 || k.TokensBefore > 12_000+last || k.Trigger.Kind != plan.TriggerThreshold || k.Policy != "spec-008" {
 		t.Errorf("compacted at %d tokens by %s %s", k.TokensBefore, k.Policy, k.Trigger.Kind)
@@ -229,15 +229,15 @@ func TestLaterDaemonHasTheSummaryAndTheHistory(t *testing.T) {
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100})
 	cx := longSession(t, e, s.ID)
 	later := w.Engine(t)
-	later.Tiers = nil // it could not write the summary again
+	later.Loader.Tiers = nil // it could not write the summary again
 	if got := look(t, later, s.ID); got.Fingerprint != cx.Fingerprint || got.Compacted != nil {
 		t.Errorf("another daemon's context is %s, want %s", got.Fingerprint, cx.Fingerprint)
 	}
-	list := must(later.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns
+	list := must(later.History.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns
 	if len(list) != 1 || list[0].ID != *cx.Compacted || list[0].Compaction.Summary == nil || *list[0].Compaction.Summary == "" {
 		t.Fatalf("compactions: %+v", list)
 	}
-	behind := must(later.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: *cx.Compacted}))(t).Turns
+	behind := must(later.Covered.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: *cx.Compacted}))(t).Turns
 	if uint64(len(behind)) != list[0].Compaction.Covered || len(behind) < 10 || !strings.HasPrefix(behind[0].Messages[0].Parts[0].Content, "question 0 ") {
 		t.Errorf("%d turns behind it", len(behind))
 	}
@@ -249,11 +249,11 @@ func TestEveryAppendAndReadShowsTheGauge(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 16_000})
 	system := api.System{{Content: long(4000)}}
-	must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &system}}, nil))(t)
+	must(e.Sessions.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &system}}, nil))(t)
 	last := 0.0
 	for i := range 8 {
 		a := add(t, e, s.ID, say(long(1000), long(1000)))
-		g := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t)
+		g := must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t)
 		want := float64(g.Tokens+g.Overhead) / float64(g.Budget)
 		if g.Budget != 16_000-4_000-320 || g.Overhead != 1000+4 || g.Pressure != want || a.Context.Pressure != want || a.Context.Budget != g.Budget || want <= last {
 			t.Errorf("turn %d: session.get %v of %d + %d / %d, append %v", i, g.Pressure, g.Tokens, g.Overhead, g.Budget, a.Context.Pressure)
@@ -270,7 +270,7 @@ func TestEveryAppendAndReadShowsTheGauge(t *testing.T) {
 func TestEstimateCoversEverythingThatIsSent(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
-	e.Tiers = []compactor.Tier{{Name: "paid", Local: true, Summarizer: paid{}}}
+	e.Loader.Tiers = []compactor.Tier{{Name: "paid", Local: true, Summarizer: paid{}}}
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100})
 	size := func() uint64 {
 		t.Helper()
@@ -288,11 +288,11 @@ func TestEstimateCoversEverythingThatIsSent(t *testing.T) {
 	add(t, e, s.ID, say("hello", "hello"))
 	system := api.System{{Content: strings.Repeat("s", 4000)}}
 	grows("a system part, and its framing", 1000+4, func() {
-		must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &system}}, nil))(t)
+		must(e.Sessions.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &system}}, nil))(t)
 	})
 	schema := turns.Raw(`{"type":"function","function":{"name":"read","description":"` + strings.Repeat("d", 4000) + `"}}`)
 	before := size()
-	must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Tools: &[]turns.Raw{schema}}}, nil))(t)
+	must(e.Sessions.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Tools: &[]turns.Raw{schema}}}, nil))(t)
 	if got := size() - before; got < 1000 || got > 1100 {
 		t.Errorf("a tool of 4,000 characters: %d tokens more", got)
 	}
@@ -309,7 +309,7 @@ func TestEstimateCoversEverythingThatIsSent(t *testing.T) {
 			compacted++
 		}
 	}
-	got := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t)
+	got := must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t)
 	if want := (turns.Usage{InputTokens: 100*1000 + compacted*500, OutputTokens: 100*10 + compacted*50}); got.Usage != want || got.Compactions != compacted || compacted < 2 {
 		t.Errorf("%d compactions and %+v, want %d and %+v", got.Compactions, got.Usage, compacted, want)
 	}
@@ -328,7 +328,7 @@ func (paid) Summarize(_ context.Context, in summary.Input) (summary.Output, erro
 func TestLongToolSessionKeepsItsKeyFacts(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
-	e.Tiers = []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}
+	e.Loader.Tiers = []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 24_000})
 	compacted, pruned := 0, 0
 	called(t, e, s.ID, "Migrate billing-service to Postgres 16. You must never drop the table invoices_2024.", "c0", `{"path":"/srv/billing/schema.sql"}`)
@@ -338,7 +338,7 @@ func TestLongToolSessionKeepsItsKeyFacts(t *testing.T) {
 		called(t, e, s.ID, fmt.Sprintf("Now step %d.", i), id, fmt.Sprintf(`{"path":"/srv/billing/step_%d.log"}`, i))
 		returned(t, e, s.ID, id, fmt.Sprintf("step %d\n%s", i, long(5000)), fmt.Sprintf("Step %d is done.", i))
 		for _, format := range []string{"anthropic", "openai"} {
-			cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: format}))(t)
+			cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Format: format}))(t)
 			err := strict.OpenAI(canon(cx.Messages))
 			if format == "anthropic" {
 				err = strict.Anthropic(canon(cx.System), canon(cx.Messages))
@@ -359,7 +359,7 @@ func TestLongToolSessionKeepsItsKeyFacts(t *testing.T) {
 	if compacted < 2 || pruned == 0 {
 		t.Fatalf("%d compactions, %d pruned results", compacted, pruned)
 	}
-	list := must(e.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns
+	list := must(e.History.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns
 	cx := look(t, e, s.ID)
 	for _, fact := range []string{"Migrate billing-service to Postgres 16", "never drop the table invoices_2024", "mig_slot_7"} {
 		if !strings.Contains(*list[0].Compaction.Summary, fact) {
@@ -393,7 +393,7 @@ func TestPruneWhenIsAView(t *testing.T) {
 		w := newWorld()
 		e := w.Engine(t)
 		now := time.Now()
-		e.Now = func() time.Time { return now }
+		e.Reader.Now = func() time.Time { return now }
 		s := opened(t, e, alice, "spec-008", c.set, turns.Limits{})
 		for i := range 6 {
 			id := fmt.Sprint("c", i)

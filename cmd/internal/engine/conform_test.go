@@ -35,7 +35,7 @@ func (n *announced) of(what string) (out []api.Notification) {
 
 func listen(e *Engine) *announced {
 	n := new(announced)
-	e.Notify = func(_, _ string, x api.Notification) { n.all = append(n.all, x) }
+	e.Writer.Notify = func(_, _ string, x api.Notification) { n.all = append(n.all, x) }
 	return n
 }
 
@@ -89,7 +89,7 @@ func whole(t *testing.T, e *Engine, s turns.ID) (first *api.Context, ms []turns.
 	t.Helper()
 	var piece string
 	for after := ""; ; {
-		cx := must(e.Context(t.Context(), alice, s, api.GetContext{Page: api.Page{After: after}}))(t)
+		cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{Page: api.Page{After: after}}))(t)
 		if first == nil {
 			first = cx
 		}
@@ -149,11 +149,11 @@ func TestOverflowOfAnyProviderCompactsTheLargestMessages(t *testing.T) {
 		s := create(t, e, 1_000_000, "wolffish")
 		add(t, e, s.ID, say("read them all", ""))
 		reads(t, e, s.ID, "a", 12_000, 20_000, 700, 1_000, 1_000, 1_000)
-		before := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+		before := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 		if before.Compacted != nil {
 			t.Fatal("compacted by itself")
 		}
-		cx, err := e.Overflow(t.Context(), alice, s.ID, api.Overflow{Error: tc.text, Status: tc.status, Format: "openai"}, []byte("{}"))
+		cx, err := e.Contexts.Overflow(t.Context(), alice, s.ID, api.Overflow{Error: tc.text, Status: tc.status, Format: "openai"}, []byte("{}"))
 		if err != nil {
 			t.Errorf("%s: %v", tc.provider, err)
 			continue
@@ -164,7 +164,7 @@ func TestOverflowOfAnyProviderCompactsTheLargestMessages(t *testing.T) {
 		if cx.Compacted == nil || cx.Tokens > before.Tokens*3/4 || cx.Compaction.State == "due" {
 			t.Errorf("%s: compacted %v, %d tokens after %d, state %s", tc.provider, cx.Compacted, cx.Tokens, before.Tokens, cx.Compaction.State)
 		}
-		k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
+		k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
 		var sizes []uint64
 		for _, x := range k.Elisions {
 			sizes = append(sizes, x.Before)
@@ -185,21 +185,21 @@ func TestElisionsKeepTheirTargets(t *testing.T) {
 	s := create(t, e, 40_000, "wolffish")
 	add(t, e, s.ID, say("read them all", ""))
 	reads(t, e, s.ID, "a", 9_000, 12_000, 6_000, 8_000, 5_000, 5_000, 5_000)
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	if cx.Compacted == nil {
 		t.Fatal("not compacted")
 	}
-	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
+	k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
 	if k.Through != nil || k.FirstKept != nil || k.Covered != 0 || k.Summary == nil || len(k.Elisions) < 2 || k.Scope != "call" {
 		t.Errorf("%+v", k)
 	}
 	for _, levels := range []turns.Raw{nil, turns.Raw(`"all"`)} {
-		if x := must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: *cx.Compacted, Levels: levels}))(t); len(x.Turns) != 0 {
+		if x := must(e.Covered.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: *cx.Compacted, Levels: levels}))(t); len(x.Turns) != 0 {
 			t.Errorf("expanded by %s: %d turns", levels, len(x.Turns))
 		}
 	}
 	for _, x := range k.Elisions {
-		original := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: x.Turn}))(t)
+		original := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: x.Turn}))(t)
 		p := original.Messages[x.Message].Parts[x.Part]
 		if text := shownText(&p); uint64(len(text)) != x.Before || strings.Contains(text, "TRUNCATED") {
 			t.Errorf("the original of %+v is %.100q", x, text)
@@ -213,9 +213,9 @@ func TestElisionsKeepTheirTargets(t *testing.T) {
 func TestBackgroundSummaryKeepsTurnsThatCameMeanwhile(t *testing.T) {
 	e := newWorld().Engine(t)
 	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
-	e.Tiers = append([]compactor.Tier{{Name: "llm", Summarizer: slow}}, e.Tiers...)
+	e.Loader.Tiers = append([]compactor.Tier{{Name: "llm", Summarizer: slow}}, e.Loader.Tiers...)
 	applied := make(chan turns.ID, 10)
-	e.Notify = func(_, _ string, n api.Notification) {
+	e.Writer.Notify = func(_, _ string, n api.Notification) {
 		if n.Kind == "compaction.applied" {
 			applied <- n.Turn
 		}
@@ -223,16 +223,16 @@ func TestBackgroundSummaryKeepsTurnsThatCameMeanwhile(t *testing.T) {
 	works(t, e)
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 100_000},
 		Policy: &api.Policy{Name: "wolffish", Set: turns.Raw(`{"mode":"background"}`)}}}
-	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t)
+	s := must(e.Sessions.Create(t.Context(), alice, r, []byte("{}")))(t)
 	add(t, e, s.ID, say("read them all", ""))
 	reads(t, e, s.ID, "a", 9_600, 9_600, 9_600, 9_600, 9_600, 9_600, 9_600, 9_600, 9_600, 9_600, 9_600, 9_600)
-	if cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); cx.Compacted != nil || cx.Compaction.State != "preparing" {
+	if cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); cx.Compacted != nil || cx.Compaction.State != "preparing" {
 		t.Errorf("compacted %v, state %s", cx.Compacted, cx.Compaction.State)
 	}
 	<-slow.began
 	reads(t, e, s.ID, "meanwhile", 700)
 	close(slow.release)
-	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: <-applied}))(t).Compaction
+	k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: <-applied}))(t).Compaction
 	if k.Tier != "llm" || k.Covered != 0 || len(k.Elisions) != 8 || k.Scope != "call" {
 		t.Errorf("by %s, %d turns covered, %d elisions, scope %s", k.Tier, k.Covered, len(k.Elisions), k.Scope)
 	}
@@ -247,7 +247,7 @@ func TestBackgroundSummaryKeepsTurnsThatCameMeanwhile(t *testing.T) {
 // WOL-13: a session that names a model has that model's budget.
 func TestSessionGetsTheBudgetOfItsModel(t *testing.T) {
 	e := newWorld().Engine(t)
-	e.Models = tokens.KnownModels()
+	e.Reader.Models = tokens.KnownModels()
 	for name, want := range map[string]uint64{
 		"DeepSeek V4 Pro": 967_232, "Claude Opus 4.6": 1_000_000, "Claude Sonnet 4.6": 1_000_000, "Grok 4.3": 934_464,
 		"GPT-5": 334_464, "GPT-4.1": 967_232, "Kimi K2": 196_608, "Qwen 3.7 Max": 934_464,
@@ -255,9 +255,9 @@ func TestSessionGetsTheBudgetOfItsModel(t *testing.T) {
 		"nobody's model":             200_000, // the policy's
 	} {
 		r := api.CreateSession{SessionSettings: api.SessionSettings{Model: &name, Policy: &api.Policy{Name: "wolffish"}}}
-		s := must(e.Create(t.Context(), alice, r, []byte(name)))(t)
+		s := must(e.Sessions.Create(t.Context(), alice, r, []byte(name)))(t)
 		add(t, e, s.ID, say("hello", "hi"))
-		cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+		cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 		if s.Budget != want || cx.Budget != want {
 			t.Errorf("%s: the session's budget is %d, that of its context %d, want %d", name, s.Budget, cx.Budget, want)
 		}
@@ -282,7 +282,7 @@ func TestNotificationsDescribeACompaction(t *testing.T) {
 	e := newWorld().Engine(t)
 	notes := listen(e)
 	s := due(t, e)
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	started, applied := notes.of("compaction.started"), notes.of("compaction.applied")
 	if len(started) != 1 || len(applied) != 1 || applied[0].Turn != *cx.Compacted {
 		t.Fatalf("told %+v", notes.all)
@@ -291,7 +291,7 @@ func TestNotificationsDescribeACompaction(t *testing.T) {
 	if d := object(t, started[0].Detail); d["messages_count"] != 15.0 || d["targets_count"] != targets || d["force"] != false {
 		t.Errorf("started: %v", d)
 	}
-	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
+	k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
 	d := object(t, applied[0].Detail)
 	if d["targets_count"] != targets || d["tokens_saved"] != float64(k.TokensBefore-k.TokensAfter) || d["duration_ms"] == nil || k.TokensBefore <= k.TokensAfter {
 		t.Errorf("applied: %v; %d tokens to %d", d, k.TokensBefore, k.TokensAfter)
@@ -300,8 +300,8 @@ func TestNotificationsDescribeACompaction(t *testing.T) {
 		t.Fatalf("%d targets, want %v", len(k.Elisions), targets)
 	}
 	for _, x := range k.Elisions {
-		turn := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: x.Turn}))(t)
-		called := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *turn.Parent}))(t).Response
+		turn := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: x.Turn}))(t)
+		called := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *turn.Parent}))(t).Response
 		id := turn.Messages[x.Message].Parts[x.Part].ID
 		i := slices.IndexFunc(called.Parts, func(p turns.Part) bool { return p.ID == id })
 		if i < 0 || called.Parts[i].Name != "fetch_page" {
@@ -321,13 +321,13 @@ func TestNotificationsFollowTheSteps(t *testing.T) {
 	notes := listen(e)
 	quiet := create(t, e, 100_000, "wolffish")
 	add(t, e, quiet.ID, say("hello", "hi"))
-	must(e.Context(t.Context(), alice, quiet.ID, api.GetContext{}))(t)
+	must(e.Contexts.Context(t.Context(), alice, quiet.ID, api.GetContext{}))(t)
 	if n := len(notes.of("compaction.started")) + len(notes.of("compaction.applied")); n != 0 {
 		t.Errorf("%d notifications of a context that fits", n)
 	}
 	s := due(t, e)
-	before := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t)
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	before := must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	var order []string
 	for _, n := range notes.all {
 		if strings.HasPrefix(n.Kind, "compaction.") {
@@ -337,7 +337,7 @@ func TestNotificationsFollowTheSteps(t *testing.T) {
 	if !slices.Equal(order, []string{"compaction.started", "compaction.applied"}) {
 		t.Errorf("told %v", order)
 	}
-	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
+	k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
 	d := object(t, k.Trigger.Detail)
 	if k.Trigger.Kind != "threshold" || d["threshold"] != 75_000.0 || d["budget"] != 100_000.0 || d["tokens"].(float64) <= 75_000 || d["overhead"] != 0.0 {
 		t.Errorf("the decision: %s %s", k.Trigger.Kind, k.Trigger.Detail)
@@ -371,7 +371,7 @@ func TestTruncationEndsWithTheUsersTurn(t *testing.T) {
 	if truncated(false) == 0 {
 		t.Error("a tool's result ended what stands until the user speaks")
 	}
-	list := must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Full: true}))(t)
+	list := must(e.History.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Full: true}))(t)
 	n := 0
 	for _, turn := range list.Turns {
 		for _, m := range turn.Messages {
@@ -386,12 +386,12 @@ func TestTruncationEndsWithTheUsersTurn(t *testing.T) {
 		t.Errorf("%d of 12 results are stored whole", n)
 	}
 	add(t, e, s.ID, say("and now the summary, please", ""))
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{At: *must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t).Head, Budget: 200_000}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{At: *must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t).Head, Budget: 200_000}))(t)
 	text := string(canon(cx.Messages))
 	if strings.Contains(text, "[TRUNCATED") || strings.Contains(text, "[Compaction") {
 		t.Error("after the user spoke, the context is still shortened")
 	}
-	if cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); cx.Compacted == nil {
+	if cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); cx.Compacted == nil {
 		t.Error("it is due again, and was not compacted from scratch")
 	}
 	verified(t, e)
@@ -411,9 +411,9 @@ func TestExplainCountsTheSectionsOfTheSystemPart(t *testing.T) {
 	tools := []turns.Raw{turns.Raw(`{"name":"read"}`), turns.Raw(`{"name":"send"}`)}
 	want = append(want, api.PreamblePart{Type: "tools", Tokens: 2 * (8 + 10)})
 	r := api.CreateSession{SessionSettings: api.SessionSettings{System: &sections, Tools: &tools, Policy: &api.Policy{Name: "wolffish", Set: turns.Raw(`{"runtime":"off"}`)}}} // the session has its own
-	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t)
+	s := must(e.Sessions.Create(t.Context(), alice, r, []byte("{}")))(t)
 	add(t, e, s.ID, say("hello", "hi"))
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Explain: true}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Explain: true}))(t)
 	if diff := cmp.Diff(want, cx.Preamble); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -424,7 +424,7 @@ func TestExplainCountsTheSectionsOfTheSystemPart(t *testing.T) {
 	if sum != cx.Overhead {
 		t.Errorf("the parts have %d tokens, the overhead %d", sum, cx.Overhead)
 	}
-	if cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); cx.Preamble != nil {
+	if cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); cx.Preamble != nil {
 		t.Errorf("unasked: %+v", cx.Preamble)
 	}
 }
@@ -456,12 +456,12 @@ func (s visible) Summarize(_ context.Context, in summary.Input) (summary.Output,
 func TestSummaryIsMadeFromOriginalsBeforeElisionsShow(t *testing.T) {
 	e := newWorld().Engine(t)
 	var order []string
-	e.Notify = func(_, _ string, n api.Notification) {
+	e.Writer.Notify = func(_, _ string, n api.Notification) {
 		if strings.HasPrefix(n.Kind, "compaction.") {
 			order = append(order, n.Kind)
 		}
 	}
-	e.Tiers = []compactor.Tier{{Name: "seen", Summarizer: visible{&order, mailPage("page a.0", 9_600)}, Local: true}}
+	e.Loader.Tiers = []compactor.Tier{{Name: "seen", Summarizer: visible{&order, mailPage("page a.0", 9_600)}, Local: true}}
 	s := due(t, e)
 	_, ms := whole(t, e, s.ID)
 	want := []string{"compaction.started", "summarized the originals", "compaction.applied"}
@@ -485,7 +485,7 @@ func TestSessionWithoutLimitIsNotCompactedBySize(t *testing.T) {
 	if cx.Compacted != nil || cx.Tokens < 200_000 || len(ms) != 18 || len(ms[0].Parts[0].Content) != 90_000 {
 		t.Errorf("compacted %v, %d tokens, %d messages", cx.Compacted, cx.Tokens, len(ms))
 	}
-	if cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Budget: 100_000}))(t); cx.Tokens > 100_000 {
+	if cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Budget: 100_000}))(t); cx.Tokens > 100_000 {
 		t.Errorf("%d tokens, asked for are 100000", cx.Tokens)
 	}
 	limited := create(t, e, 200_000, "autobyteus")
@@ -502,11 +502,11 @@ func nexusSession(t *testing.T, e *Engine) (s *api.Session, ids []turns.ID, k *a
 	t.Helper()
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 8_000},
 		Policy: &api.Policy{Name: "nexus", Set: turns.Raw(`{"keep_tokens":1105}`)}}} // two turns of 552
-	s = must(e.Create(t.Context(), alice, r, []byte("{}")))(t)
+	s = must(e.Sessions.Create(t.Context(), alice, r, []byte("{}")))(t)
 	for i := range 8 {
 		ids = append(ids, add(t, e, s.ID, say(mailPage(fmt.Sprint("question ", i+1), 2_000), fmt.Sprint("answer ", i+1))).ID)
 	}
-	return s, ids, must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
+	return s, ids, must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
 }
 
 // NEX-1: a compaction is a turn. It has the fields of the design's turn under the
@@ -527,7 +527,7 @@ func TestCompactionTurnHasTheFieldsOfTheDesign(t *testing.T) {
 	}
 	r := say("look", "")
 	r.Response = callsOf("fetch_page", "a", "b")
-	next := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: add(t, e, s.ID, r).ID}))(t)
+	next := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: add(t, e, s.ID, r).ID}))(t)
 	if *next.Parent != k.ID || next.Type != "normal" || next.ToolCalls != 2 || next.TokenCount == 0 {
 		t.Errorf("the next turn: %+v", next)
 	}
@@ -535,7 +535,7 @@ func TestCompactionTurnHasTheFieldsOfTheDesign(t *testing.T) {
 	if v, there := normal["compaction"]; !there || v != nil {
 		t.Errorf("compaction of a normal turn is %v", v)
 	}
-	if again := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: k.ID}))(t); !again.HasChildren {
+	if again := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: k.ID}))(t); !again.HasChildren {
 		t.Error("has_children is false with a turn below")
 	}
 	names := object(t, canon(c))
@@ -546,8 +546,8 @@ func TestCompactionTurnHasTheFieldsOfTheDesign(t *testing.T) {
 	}
 	// What only shortens takes nothing of the context itself: wolffish's too.
 	w := due(t, e)
-	cx := must(e.Context(t.Context(), alice, w.ID, api.GetContext{}))(t)
-	x := must(e.GetTurn(t.Context(), alice, w.ID, api.GetTurn{ID: *cx.Compacted}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, w.ID, api.GetContext{}))(t)
+	x := must(e.Reader.GetTurn(t.Context(), alice, w.ID, api.GetTurn{ID: *cx.Compacted}))(t)
 	if want := tokens.Messages(tokens.Approx{}, x.Compaction.Nudge); x.TokenCount != want {
 		t.Errorf("token_count of a compaction with elisions is %d, want that of its nudge, %d", x.TokenCount, want)
 	}
@@ -558,11 +558,11 @@ func TestCompactionTurnHasTheFieldsOfTheDesign(t *testing.T) {
 func TestSummaryIsASystemMessageInEveryFormat(t *testing.T) {
 	e := newWorld().Engine(t)
 	s, _, k := nexusSession(t, e)
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: "openai"}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Format: "openai"}))(t)
 	if m := object(t, cx.Messages[0]); m["role"] != "system" || !strings.Contains(string(cx.Messages[0]), *k.Compaction.Summary) {
 		t.Errorf("openai begins with %s", cx.Messages[0])
 	}
-	cx = must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: "anthropic"}))(t)
+	cx = must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Format: "anthropic"}))(t)
 	if !strings.Contains(string(cx.System), *k.Compaction.Summary) || strings.Contains(string(canon(cx.Messages)), *k.Compaction.Summary) {
 		t.Errorf("anthropic has the summary in system %.200s", cx.System)
 	}
@@ -580,7 +580,7 @@ func TestExpandReturnsWhatACompactionCovers(t *testing.T) {
 	for i := range 5 {
 		ids = append(ids, add(t, e, s.ID, say(mailPage(fmt.Sprint("later ", i), 2_000), fmt.Sprint("answer ", i))).ID)
 	}
-	second := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
+	second := must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
 	idsOf := func(l *api.TurnList) (out []turns.ID) {
 		for _, x := range l.Turns {
 			out = append(out, x.ID)
@@ -594,12 +594,12 @@ func TestExpandReturnsWhatACompactionCovers(t *testing.T) {
 		}
 	}
 	history := slices.Concat(ids[:8], []turns.ID{first.ID}, ids[8:], []turns.ID{second.ID})
-	same("the history", idsOf(must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{}))(t)), history)
-	same("the compactions", idsOf(must(e.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t)), []turns.ID{second.ID, first.ID})
+	same("the history", idsOf(must(e.History.ListTurns(t.Context(), alice, s.ID, api.ListTurns{}))(t)), history)
+	same("the compactions", idsOf(must(e.History.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t)), []turns.ID{second.ID, first.ID})
 	cut := slices.Index(ids, *first.Compaction.FirstKept)
 	last := slices.Index(ids, *second.Compaction.FirstKept)
 	expand := func(id turns.ID, levels string) []turns.ID {
-		return idsOf(&api.TurnList{Turns: must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: id, Levels: turns.Raw(levels)}))(t).Turns})
+		return idsOf(&api.TurnList{Turns: must(e.Covered.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: id, Levels: turns.Raw(levels)}))(t).Turns})
 	}
 	same("the first, expanded", expand(first.ID, ""), ids[:cut])
 	same("the second, expanded", expand(second.ID, ""), slices.Concat(ids[cut:8], []turns.ID{first.ID}, ids[8:last]))
@@ -614,7 +614,7 @@ func TestForkShowsNothingAfterItsTurn(t *testing.T) {
 	add(t, e, s.ID, say("what came last", "yes"))
 	for at := range ids {
 		for _, mode := range []string{"as_seen", "summary", "full"} {
-			f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: ids[at], Mode: mode}, []byte(fmt.Sprint(mode, at))))(t)
+			f := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: ids[at], Mode: mode}, []byte(fmt.Sprint(mode, at))))(t)
 			_, ms := whole(t, e, f.ID)
 			text := string(canon(ms))
 			for later := at + 1; later < len(ids); later++ {
@@ -631,15 +631,15 @@ func TestForkShowsNothingAfterItsTurn(t *testing.T) {
 		}
 	}
 	// Below the compaction: its summary, or the whole past again.
-	_, ms := whole(t, e, must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: k.ID, Mode: "as_seen"}, []byte("k1")))(t).ID)
+	_, ms := whole(t, e, must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: k.ID, Mode: "as_seen"}, []byte("k1")))(t).ID)
 	if !strings.Contains(string(canon(ms)), *k.Compaction.Summary) || len(ms) >= 16 {
 		t.Errorf("as seen below the compaction: %d messages", len(ms))
 	}
-	_, ms = whole(t, e, must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: ids[7], Mode: "summary"}, []byte("k2")))(t).ID)
+	_, ms = whole(t, e, must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: ids[7], Mode: "summary"}, []byte("k2")))(t).ID)
 	if !strings.Contains(string(canon(ms)), *k.Compaction.Summary) {
 		t.Error("by summary at the last turn: another summary, or none")
 	}
-	_, ms = whole(t, e, must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: k.ID, Mode: "full"}, []byte("k3")))(t).ID)
+	_, ms = whole(t, e, must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: k.ID, Mode: "full"}, []byte("k3")))(t).ID)
 	if len(ms) != 16 {
 		t.Errorf("in full below the compaction: %d messages of 16", len(ms))
 	}
@@ -651,11 +651,11 @@ func TestOverflowThresholdAndRequestEachCompact(t *testing.T) {
 	e := newWorld().Engine(t)
 	kinds := map[string]func(s turns.ID) *turns.ID{
 		"overflow": func(s turns.ID) *turns.ID {
-			return must(e.Overflow(t.Context(), alice, s, api.Overflow{Error: "prompt is too long", Status: 400}, []byte("{}")))(t).Compacted
+			return must(e.Contexts.Overflow(t.Context(), alice, s, api.Overflow{Error: "prompt is too long", Status: 400}, []byte("{}")))(t).Compacted
 		},
 		"threshold": func(s turns.ID) *turns.ID {
 			for i := range 20 {
-				if cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t); cx.Compacted != nil {
+				if cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t); cx.Compacted != nil {
 					return cx.Compacted
 				}
 				add(t, e, s, say(mailPage(fmt.Sprint("more ", i), 2_000), "yes"))
@@ -663,7 +663,7 @@ func TestOverflowThresholdAndRequestEachCompact(t *testing.T) {
 			return nil
 		},
 		"manual": func(s turns.ID) *turns.ID {
-			return &must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, []byte("{}")))(t).Compaction.ID
+			return &must(e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{}, []byte("{}")))(t).Compaction.ID
 		},
 	}
 	for kind, do := range kinds {
@@ -676,7 +676,7 @@ func TestOverflowThresholdAndRequestEachCompact(t *testing.T) {
 			t.Errorf("%s: not compacted", kind)
 			continue
 		}
-		if k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *id}))(t).Compaction; k.Trigger.Kind != kind {
+		if k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *id}))(t).Compaction; k.Trigger.Kind != kind {
 			t.Errorf("compacted by %s, want %s", k.Trigger.Kind, kind)
 		}
 	}

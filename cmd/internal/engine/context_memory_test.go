@@ -30,16 +30,16 @@ func sessionUnder(t *testing.T, e *Engine, kind turns.SessionKind, name, set str
 	}
 	p := must(policy.Resolve(ref))(t)
 	ref.Digest = p.Digest()
-	ev := &turns.Event{ID: id, Kind: turns.KindOpened, Root: id, Agent: alice.Agent, Role: kind, Origin: &turns.Origin{Ledger: e.Ledger, Tenant: alice.Tenant, Session: id}}
+	ev := &turns.Event{ID: id, Kind: turns.KindOpened, Root: id, Agent: alice.Agent, Role: kind, Origin: &turns.Origin{Ledger: e.Store.Ledger, Tenant: alice.Tenant, Session: id}}
 	settings := turns.Settings{Policy: ref, Limits: turns.Limits{ContextWindow: window}}
 	settings.Preamble.System = []turns.Section{{Name: "identity", Content: "You are terse."}}
-	must(e.OpenSession(t.Context(), alice, writer.Request{ID: id, Verb: "session.create"}, ev, "", settings))(t)
+	must(e.Sessions.OpenSession(t.Context(), alice, writer.Request{ID: id, Verb: "session.create"}, ev, "", settings))(t)
 	return id
 }
 
 func contextOf(t *testing.T, e *Engine, s turns.ID, req api.GetContext) *api.Context {
 	t.Helper()
-	return must(e.Context(t.Context(), alice, s, req))(t)
+	return must(e.Contexts.Context(t.Context(), alice, s, req))(t)
 }
 
 // sections returns the names of the sections of a context, in their order.
@@ -57,7 +57,7 @@ func sections(cx *api.Context) (out []string) {
 func TestGSV10DailyMemoryOfTodayAndYesterdayIsInEveryContext(t *testing.T) {
 	w := newWorld()
 	e, c := w.Engine(t), noon()
-	e.Now = c.Now
+	e.Reader.Now = c.Now
 	main, peer := sessionUnder(t, e, turns.Main, "gsv", "", 0), sessionUnder(t, e, turns.Peer, "gsv", "", 0)
 	tokyo := sessionUnder(t, e, turns.Peer, "gsv", `{"reset":{"mode":"manual","time_zone":"Asia/Tokyo"}}`, 0)
 	old := sessionUnder(t, e, turns.Main, "nexus", "", 0)
@@ -149,13 +149,13 @@ func TestGSV11PeerContextsReachNothingPrivate(t *testing.T) {
 	if !strings.Contains(string(cx.System), "The safe is open sesame.") || !strings.Contains(string(cx.System), "open sesame: daily") {
 		t.Fatalf("the main session does not see it: %s", cx.System)
 	}
-	fork := must(e.Fork(t.Context(), alice, peer, api.CreateFork{Turn: first}, []byte("{}")))(t).ID
+	fork := must(e.Forks.Fork(t.Context(), alice, peer, api.CreateFork{Turn: first}, []byte("{}")))(t).ID
 	add(t, e, fork, say("And now, the number of the safe?", "Still not."))
 	second := add(t, e, peer, say("The number of the safe, please.", "No.")).ID
 	ask := func(name string, s turns.ID, req api.GetContext) *api.Context {
 		t.Helper()
 		req.Explain = true
-		cx, err := e.Context(t.Context(), alice, s, req)
+		cx, err := e.Contexts.Context(t.Context(), alice, s, req)
 		if strings.Contains(fmt.Sprint(err), "open sesame") || cx != nil && strings.Contains(string(canon(cx)), "open sesame") {
 			t.Errorf("%s: it says %s, %v", name, canon(cx), err)
 		}
@@ -190,9 +190,9 @@ func TestGSV11PeerContextsReachNothingPrivate(t *testing.T) {
 			t.Errorf("the forged recipe is refused: %s", forged)
 		}
 		for name, got := range map[string]any{
-			"its export":           must(e.Export(t.Context(), alice, s, api.ExportSession{}))(t),
-			"what a model sums up": must(e.Take(t.Context(), alice, s, api.TakeCompaction{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":1}`)}}))(t),
-			"its state":            must(e.Get(t.Context(), alice, s, api.Read{}))(t),
+			"its export":           must(e.Transfer.Export(t.Context(), alice, s, api.ExportSession{}))(t),
+			"what a model sums up": must(e.Compactions.Take(t.Context(), alice, s, api.TakeCompaction{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":1}`)}}))(t),
+			"its state":            must(e.Reader.Get(t.Context(), alice, s, api.Read{}))(t),
 		} {
 			if strings.Contains(string(canon(got)), "open sesame") {
 				t.Errorf("%s: %s", name, canon(got))
@@ -218,7 +218,7 @@ func memberOf(t *testing.T, object, name string) string {
 func TestAContextWithMemoriesIsServedAgain(t *testing.T) {
 	w := newWorld()
 	e, c := w.Engine(t), noon()
-	e.Now = c.Now
+	e.Reader.Now = c.Now
 	k := &kept{session: sessionUnder(t, e, turns.Main, "gsv", `{"memory":{"daily_days":2,"document":true,"episodes":5,"half_life_days":1,"max_tokens":20000}}`, 0)}
 	at := add(t, e, k.session, say("Which package manager does the project use?", "pnpm.")).ID
 	empty := k.serve(t, e, api.GetContext{})
@@ -245,7 +245,7 @@ func TestAContextWithMemoriesIsServedAgain(t *testing.T) {
 		t.Errorf("after the withdrawals: %s", now)
 	}
 	other := w.Engine(t)
-	for name, by := range map[string]*Engine{"as it is": e, "a second daemon": other, "one that keeps nothing": newEngine(w, e.Projections)} {
+	for name, by := range map[string]*Engine{"as it is": e, "a second daemon": other, "one that keeps nothing": newEngine(w, e.Reader.Projections)} {
 		k.again(t, by)
 		if cx := contextOf(t, by, k.session, api.GetContext{At: at}); !bytes.Equal(shown(cx), shown(k.contexts[1])) {
 			t.Errorf("%s, at the turn: %s\nserved was\n%s", name, shown(cx), shown(k.contexts[1]))
@@ -337,7 +337,7 @@ func TestMemoriesNeverExceedTheBudgetNorCauseACompaction(t *testing.T) {
 			}
 		}
 	}
-	if s := must(e.Get(t.Context(), alice, with, api.Read{}))(t); s.Compactions == 0 || trimmed == 0 || dropped == 0 {
+	if s := must(e.Reader.Get(t.Context(), alice, with, api.Read{}))(t); s.Compactions == 0 || trimmed == 0 || dropped == 0 {
 		t.Errorf("%d compactions, the document was trimmed %d times, memories dropped %d times, none shown %d times", s.Compactions, trimmed, dropped, none)
 	}
 }
@@ -475,10 +475,10 @@ func TestWOL18EpisodesThatRankBestAreInTheSystemPart(t *testing.T) {
 	if shownOf == 0 || shownOf >= 3 || dropped != 1 {
 		t.Errorf("in 140 tokens %d are shown: %+v", shownOf, tight.Sources)
 	}
-	if _, err := e.Context(t.Context(), alice, s, api.GetContext{Recipe: byQuery.Recipe, Query: "x"}); code(err) != api.Unsupported {
+	if _, err := e.Contexts.Context(t.Context(), alice, s, api.GetContext{Recipe: byQuery.Recipe, Query: "x"}); code(err) != api.Unsupported {
 		t.Errorf("a query with a recipe: %v", err)
 	}
-	if _, err := e.Context(t.Context(), alice, s, api.GetContext{Query: strings.Repeat("x", 5000)}); code(err) != api.TooLarge {
+	if _, err := e.Contexts.Context(t.Context(), alice, s, api.GetContext{Query: strings.Repeat("x", 5000)}); code(err) != api.TooLarge {
 		t.Errorf("a long query: %v", err)
 	}
 }

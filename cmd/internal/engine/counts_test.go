@@ -51,7 +51,7 @@ func withLargeResult(t *testing.T, moved bool) *abroad {
 	t.Helper()
 	x := newAbroad(t, bob)
 	policy, window := api.Policy{Name: "balanced"}, turns.Limits{ContextWindow: 60_000}
-	must(x.e.Set(t.Context(), bob, x.id, api.SetSession{SessionSettings: api.SessionSettings{Policy: &policy, Limits: &window}}, []byte("{}")))(t)
+	must(x.e.Sessions.Set(t.Context(), bob, x.id, api.SetSession{SessionSettings: api.SessionSettings{Policy: &policy, Limits: &window}}, []byte("{}")))(t)
 	call := say("run it", "")
 	call.Response = &turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "a", Name: "run", Arguments: turns.Raw("{}")}}}
 	size := 120_000
@@ -63,7 +63,7 @@ func withLargeResult(t *testing.T, moved bool) *abroad {
 	done := turns.TextMessage(turns.Assistant, "done")
 	result.Response = &done
 	for _, r := range []api.AppendTurn{call, result, say("and now", "yes"), say("and then", "yes")} {
-		x.turn = append(x.turn, turns.Ref{Session: x.id, Turn: must(x.e.Append(t.Context(), x.c, x.id, r, nil))(t).ID})
+		x.turn = append(x.turn, turns.Ref{Session: x.id, Turn: must(x.e.Sessions.Append(t.Context(), x.c, x.id, r, nil))(t).ID})
 	}
 	return x
 }
@@ -103,7 +103,7 @@ func TestImportedCountsAreThoseOfTheBody(t *testing.T) {
 			if code(err) != api.Malformed || !errors.Is(err, ledger.ErrMalformed) {
 				t.Fatalf("imported with other counts: %v", err)
 			}
-			if s := must(e.Projections.Session(x.id))(t); s.Turns != largeResult {
+			if s := must(e.Reader.Projections.Session(x.id))(t); s.Turns != largeResult {
 				t.Errorf("%d turns are stored, want those before it", s.Turns)
 			}
 			verified(t, e)
@@ -121,7 +121,7 @@ func TestUnknownCountersAreCountedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	verified(t, e)
-	k := must(e.Compact(t.Context(), bob, x.id, api.RunCompaction{}, []byte("{}")))(t)
+	k := must(e.Compactions.Compact(t.Context(), bob, x.id, api.RunCompaction{}, []byte("{}")))(t)
 	if k.Compaction == nil || k.Compaction.Compaction.TokensAfter > 60_000 || k.Compaction.Compaction.TokensBefore < 32_000 {
 		t.Errorf("compacted: %s", canon(k))
 	}
@@ -133,14 +133,14 @@ func TestVerifyRecountsTokens(t *testing.T) {
 	w := newWorld()
 	w.ID, w.Keys, w.Blobs = x.w.ID, x.w.Keys, x.w.Blobs
 	w.Log = memlog.New(memlog.Config{})
-	s := must(x.e.Projections.Session(x.id))(t)
+	s := must(x.e.Reader.Projections.Session(x.id))(t)
 	last := uint64(0)
 	for _, r := range recounted(t, x, largeResult, func(c *turns.Tokens) { c.Messages = 11_000 }) {
 		if r.Event != nil {
 			last = must(w.Log.Append(t.Context(), s.Subject(), last, r.Event.Payload))(t)
 		}
 	}
-	v := must(w.Engine(t).Verify(t.Context(), operator, api.Verify{}))(t)
+	v := must(w.Engine(t).Audit.Verify(t.Context(), operator, api.Verify{}))(t)
 	if len(v.Problems) != 1 || v.Problems[0].Code != api.Corrupt || v.Problems[0].Event != x.turn[largeResult].Turn {
 		t.Errorf("problems: %s", canon(v.Problems))
 	}

@@ -31,7 +31,7 @@ func readSurvival(t *testing.T, raw turns.Raw) survivalOf {
 func lostFacts(t *testing.T, e *Engine, c reader.Caller, s turns.ID, r api.ListLost, n int) (facts []api.LostFact, last *api.LostList) {
 	t.Helper()
 	for r.Limit = n; ; r.After = last.Next {
-		last = must(e.Lost(t.Context(), c, s, r))(t)
+		last = must(e.Covered.Lost(t.Context(), c, s, r))(t)
 		facts = append(facts, last.Facts...)
 		if last.Next == "" {
 			return facts, last
@@ -45,13 +45,13 @@ func TestLostFactsAreThoseThatSurvivalCounts(t *testing.T) {
 	for _, pol := range policy.Names() {
 		e := newWorld().Engine(t)
 		s := pathsAndPorts(t, e, pol, policy.BeforeCall)
-		must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, nil))(t)
+		must(e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{}, nil))(t)
 		for i := range 30 {
 			add(t, e, s, say(fmt.Sprintf("more %d about lib/mod%d.py %s", i, i, long(1500)), "yes"))
-			must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+			must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 		}
 		n := 0
-		for _, k := range must(e.ListCompactions(t.Context(), alice, s, api.ListCompactions{}))(t).Turns {
+		for _, k := range must(e.History.ListCompactions(t.Context(), alice, s, api.ListCompactions{}))(t).Turns {
 			if k.Compaction.Covered == 0 {
 				continue
 			}
@@ -80,9 +80,9 @@ func TestLostFactsAreThoseThatSurvivalCounts(t *testing.T) {
 		if len(facts) == 0 {
 			t.Errorf("%s: the session lost nothing, after %d compactions that cover", pol, n)
 		}
-		text := string(canon(must(e.Context(t.Context(), alice, s, api.GetContext{}))(t).Messages))
+		text := string(canon(must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t).Messages))
 		for _, f := range facts {
-			x := must(e.Expand(t.Context(), alice, s, api.ExpandCompaction{ID: f.Turn}))(t)
+			x := must(e.Covered.Expand(t.Context(), alice, s, api.ExpandCompaction{ID: f.Turn}))(t)
 			switch stored := string(canon(x.Turns[0])); {
 			case !strings.Contains(stored, f.Text) || x.Turns[0].Hash != f.Hash || x.Turns[0].Depth != f.Depth:
 				t.Errorf("%s: turn %s does not hold %q, or is another", pol, f.Turn, f.Text)
@@ -111,12 +111,12 @@ func TestLostRefusesWhatIsNoCompactionAndOtherAgents(t *testing.T) {
 		"a cursor that nobody gave":   {alice, api.ListLost{Page: api.Page{After: "x~1"}}, api.Malformed},
 		"a cursor of another request": {alice, api.ListLost{ID: k.ID, Page: api.Page{After: ids[0].String() + "~1"}}, api.Malformed},
 	} {
-		if _, err := e.Lost(t.Context(), tc.c, s.ID, tc.r); code(err) != tc.want {
+		if _, err := e.Covered.Lost(t.Context(), tc.c, s.ID, tc.r); code(err) != tc.want {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
 	}
 	empty := create(t, e, 0, "nexus")
-	if l := must(e.Lost(t.Context(), alice, empty.ID, api.ListLost{}))(t); len(l.Facts) != 0 || l.Count != 0 {
+	if l := must(e.Covered.Lost(t.Context(), alice, empty.ID, api.ListLost{}))(t); len(l.Facts) != 0 || l.Count != 0 {
 		t.Errorf("a session without a turn lost %+v", l)
 	}
 }
@@ -131,10 +131,10 @@ func TestExpandLeadsFromWhatIsShownToTheTurn(t *testing.T) {
 	for i := range 6 {
 		ids = append(ids, add(t, e, s.ID, say(mailPage(fmt.Sprint("later ", i), 2_000), fmt.Sprint("answer ", i))).ID)
 	}
-	second := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
+	second := must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
 	expand := func(r api.ExpandCompaction) *api.Expanded {
 		t.Helper()
-		return must(e.Expand(t.Context(), alice, s.ID, r))(t)
+		return must(e.Covered.Expand(t.Context(), alice, s.ID, r))(t)
 	}
 	x := expand(api.ExpandCompaction{ID: ids[0]})
 	if len(x.Turns) != 1 || x.Turns[0].ID != ids[0] || x.Turns[0].Hash.IsZero() || x.State != "compacted" || !slices.Equal(x.CoveredBy, []turns.ID{first.ID, second.ID}) {
@@ -154,7 +154,7 @@ func TestExpandLeadsFromWhatIsShownToTheTurn(t *testing.T) {
 	if x := expand(api.ExpandCompaction{Call: "call-7"}); len(x.Turns) != 2 || x.Turns[1].ID != result {
 		t.Errorf("by a call: %s", canon(x))
 	}
-	must(e.Move(t.Context(), alice, s.ID, api.MoveSession{To: &ids[2]}, nil))(t)
+	must(e.Sessions.Move(t.Context(), alice, s.ID, api.MoveSession{To: &ids[2]}, nil))(t)
 	if x := expand(api.ExpandCompaction{ID: ids[5]}); x.State != "other_branch" {
 		t.Errorf("a turn that the head left: %s", canon(x))
 	}
@@ -171,7 +171,7 @@ func TestExpandLeadsFromWhatIsShownToTheTurn(t *testing.T) {
 		"a line too far":       {alice, api.ExpandCompaction{ID: second.ID, Line: 1 << 20}, api.Malformed},
 		"two names":            {alice, api.ExpandCompaction{Handle: "t1", Call: "x"}, api.Malformed},
 	} {
-		if _, err := e.Expand(t.Context(), tc.c, s.ID, tc.r); code(err) != tc.want {
+		if _, err := e.Covered.Expand(t.Context(), tc.c, s.ID, tc.r); code(err) != tc.want {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
 	}
@@ -191,7 +191,7 @@ func TestExpandOfACallIDGivenTwiceIsTheNewestCall(t *testing.T) {
 		add(t, e, s.ID, enginetest.AnswerCalls("other"))
 		result := add(t, e, s.ID, enginetest.AnswerCalls("same")).ID
 		var got []turns.ID
-		for _, x := range must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{Call: "same"}))(t).Turns {
+		for _, x := range must(e.Covered.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{Call: "same"}))(t).Turns {
 			got = append(got, x.ID)
 		}
 		if want := []turns.ID{call, result}; !slices.Equal(got, want) {
@@ -210,14 +210,14 @@ func TestExpandOfAShortenedTurnIsWhole(t *testing.T) {
 		id := fmt.Sprint("c", i)
 		add(t, e, s.ID, enginetest.CallTool(id))
 		add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Response: turns.RawText(text(i))}}}}})
-		must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+		must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	}
-	x := must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{Call: "c0"}))(t)
+	x := must(e.Covered.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{Call: "c0"}))(t)
 	last := x.Turns[len(x.Turns)-1]
 	if got, _ := last.Messages[0].Parts[0].Response.Text(); got != text(0) {
 		t.Errorf("the result has %d characters, it had %d", len(got), len(text(0)))
 	}
-	if x := must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: last.ID}))(t); x.State != "elided" {
+	if x := must(e.Covered.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: last.ID}))(t); x.State != "elided" {
 		t.Errorf("a shortened turn is %s", x.State)
 	}
 }
@@ -230,7 +230,7 @@ func TestExpandSaysThatThePolicyShortensATurn(t *testing.T) {
 	add(t, e, s.ID, enginetest.CallTool("c"))
 	result := add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "c", Response: turns.RawText(long(9000))}}}}})
 	state := func() string {
-		return must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: result.ID}))(t).State
+		return must(e.Covered.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: result.ID}))(t).State
 	}
 	if got := state(); got != "live" {
 		t.Errorf("the newest result is %s", got)
@@ -241,7 +241,7 @@ func TestExpandSaysThatThePolicyShortensATurn(t *testing.T) {
 	if got := state(); got != "shortened" {
 		t.Errorf("the result behind four answers is %s", got)
 	}
-	must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "spec-008", Set: turns.Raw(`{"prune":{"when":""}}`)}}}, nil))(t)
+	must(e.Sessions.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "spec-008", Set: turns.Raw(`{"prune":{"when":""}}`)}}}, nil))(t)
 	if got := state(); got != "live" {
 		t.Errorf("under a policy that shortens nothing it is %s", got)
 	}

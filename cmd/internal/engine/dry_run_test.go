@@ -40,12 +40,12 @@ func TestADryRunRefusesWhatTheRunRefuses(t *testing.T) {
 				add(t, e, s, say(text, text))
 			}
 			if tc.closed {
-				must(e.CloseSession(t.Context(), alice, s, api.CloseSession{}, nil))(t)
+				must(e.Sessions.CloseSession(t.Context(), alice, s, api.CloseSession{}, nil))(t)
 			}
 			dry := tc.req
 			dry.DryRun = true
-			_, planned := e.Compact(t.Context(), alice, s, dry, nil)
-			_, made := e.Compact(t.Context(), alice, s, tc.req, nil)
+			_, planned := e.Compactions.Compact(t.Context(), alice, s, dry, nil)
+			_, made := e.Compactions.Compact(t.Context(), alice, s, tc.req, nil)
 			if code(planned) != tc.want || code(made) != tc.want {
 				t.Errorf("the dry run: %v; the run: %v; want %q for both", planned, made, tc.want)
 			}
@@ -53,12 +53,12 @@ func TestADryRunRefusesWhatTheRunRefuses(t *testing.T) {
 	}
 	t.Run("with a model", func(t *testing.T) {
 		e := newWorld().Engine(t)
-		e.Tiers = append([]compactor.Tier{{Name: "llm", Model: "m", Summarizer: neverAsked{t}}}, e.Tiers...)
+		e.Loader.Tiers = append([]compactor.Tier{{Name: "llm", Model: "m", Summarizer: neverAsked{t}}}, e.Loader.Tiers...)
 		s := create(t, e, 0, "balanced").ID
 		for range 3 {
 			add(t, e, s, say(long(900), long(900)))
 		}
-		if r := must(e.Compact(t.Context(), alice, s, api.RunCompaction{Policy: least, DryRun: true}, nil))(t); r.Plan == nil {
+		if r := must(e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{Policy: least, DryRun: true}, nil))(t); r.Plan == nil {
 			t.Errorf("%+v", r)
 		}
 	})

@@ -33,7 +33,7 @@ func modelled(t *testing.T) (*Engine, slowSummarizer) {
 	t.Helper()
 	e := newWorld().Engine(t)
 	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
-	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
+	e.Loader.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Loader.Tiers...)
 	works(t, e)
 	return e, slow
 }
@@ -43,7 +43,7 @@ func dueSession(t *testing.T, e *Engine, mode policy.Mode, over bool) turns.ID {
 	t.Helper()
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 16_000},
 		Policy: &api.Policy{Name: "balanced", Set: turns.Raw(fmt.Sprintf(`{"mode":%q}`, mode))}}}
-	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t).ID
+	s := must(e.Sessions.Create(t.Context(), alice, r, []byte("{}")))(t).ID
 	for i := 0; ; i++ {
 		a := add(t, e, s, say(fmt.Sprintf("question %d %s", i, long(1500)), "answer"))
 		if a.Compaction.State == "due" && (!over || a.Context.Pressure > 1) {
@@ -57,7 +57,7 @@ func tierOf(t *testing.T, e *Engine, s turns.ID, id *turns.ID) string {
 	if id == nil {
 		return ""
 	}
-	return must(e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *id}))(t).Compaction.Tier
+	return must(e.Reader.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *id}))(t).Compaction.Tier
 }
 
 // A context waits for a model if the caller says how long, whatever the mode of
@@ -68,7 +68,7 @@ func TestContextWaitsForAModelWithinWaitMS(t *testing.T) {
 			e, slow := modelled(t)
 			s := dueSession(t, e, mode, over)
 			go func() { <-slow.began; close(slow.release) }()
-			cx := must(e.Context(t.Context(), alice, s, api.GetContext{WaitMS: 25_000}))(t)
+			cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{WaitMS: 25_000}))(t)
 			if by := tierOf(t, e, s, cx.Compacted); by != "slow" || cx.Tokens+cx.Overhead > cx.Budget || !bytes.Contains(canon(cx.Messages), []byte("what was said in")) {
 				t.Errorf("%s, over %v: by %q, %d of %d tokens", mode, over, by, cx.Tokens, cx.Budget)
 			}
@@ -80,7 +80,7 @@ func TestContextWaitsForAModelWithinWaitMS(t *testing.T) {
 // compactionsOf lists the tiers of a session's compactions, oldest first.
 func compactionsOf(t *testing.T, e *Engine, s turns.ID) (tiers []string) {
 	t.Helper()
-	for _, k := range must(e.ListCompactions(t.Context(), alice, s, api.ListCompactions{}))(t).Turns {
+	for _, k := range must(e.History.ListCompactions(t.Context(), alice, s, api.ListCompactions{}))(t).Turns {
 		tiers = append(tiers, k.Compaction.Tier)
 	}
 	slices.Reverse(tiers)
@@ -111,14 +111,14 @@ func TestContextWithoutWaitMSAsksTheModelBeside(t *testing.T) {
 		t.Run(fmt.Sprintf("%s over %v fails %v", tc.tiers, tc.over, tc.fails), func(t *testing.T) {
 			e, slow := modelled(t)
 			if tc.fails {
-				e.Tiers[0].Summarizer = fallible{slow}
+				e.Loader.Tiers[0].Summarizer = fallible{slow}
 			}
 			s := dueSession(t, e, policy.BeforeCall, tc.over)
 			if tc.tiers != "" {
 				r := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"mode":"before_call","tiers":` + tc.tiers + `}`)}}}
-				must(e.Set(t.Context(), alice, s, r, []byte("{}")))(t)
+				must(e.Sessions.Set(t.Context(), alice, s, r, []byte("{}")))(t)
 			}
-			cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+			cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 			if by := tierOf(t, e, s, cx.Compacted); by != tc.at || cx.Tokens+cx.Overhead > cx.Budget {
 				t.Errorf("by %q, want %q; %d of %d tokens", by, tc.at, cx.Tokens+cx.Overhead, cx.Budget)
 			}
@@ -133,7 +133,7 @@ func TestContextWithoutWaitMSAsksTheModelBeside(t *testing.T) {
 			if got := strings.Join(compactionsOf(t, e, s), " "); got != tc.want {
 				t.Errorf("compactions by %s, want %s", got, tc.want)
 			}
-			after := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+			after := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 			if strings.HasSuffix(tc.want, "slow") != bytes.Contains(canon(after.Messages), []byte("what was said in")) {
 				t.Errorf("after all, the context is %.300s", canon(after.Messages))
 			}
@@ -148,7 +148,7 @@ func TestANudgeGetsTheModelsSummaryWhenItComes(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		e, slow := modelled(t)
 		if fails {
-			e.Tiers[0].Summarizer = fallible{slow}
+			e.Loader.Tiers[0].Summarizer = fallible{slow}
 		}
 		s := opened(t, e, alice, "wolffish", `{}`, turns.Limits{ContextWindow: 30_000})
 		for i := 0; ; i++ {
@@ -158,15 +158,15 @@ func TestANudgeGetsTheModelsSummaryWhenItComes(t *testing.T) {
 				break
 			}
 		}
-		cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
-		first := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
+		cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+		first := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
 		if first.Tier != "first-words" || first.Scope != "call" || len(first.Elisions) == 0 || first.Elisions[0].Tool == "" || first.Elisions[0].Reduction <= 0 {
 			t.Errorf("at once: %+v", first)
 		}
 		<-slow.began
 		close(slow.release)
 		ready(e, s.ID)
-		after := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+		after := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 		all, want := compactionsOf(t, e, s.ID), "first-words slow"
 		if fails {
 			want = "first-words"
@@ -175,7 +175,7 @@ func TestANudgeGetsTheModelsSummaryWhenItComes(t *testing.T) {
 			t.Fatalf("fails %v: compactions by %s, want %s", fails, got, want)
 		}
 		if !fails {
-			k := must(e.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns[0].Compaction
+			k := must(e.History.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns[0].Compaction
 			if k.Scope != "call" || len(k.Elisions) != len(first.Elisions) || !bytes.Contains(canon(after.Messages), []byte("what was said in")) || bytes.Count(canon(after.Messages), []byte("TRUNCATED")) != bytes.Count(canon(cx.Messages), []byte("TRUNCATED")) {
 				t.Errorf("when the model has answered: %+v\n%.2000s", k, canon(after.Messages))
 			}
@@ -202,7 +202,7 @@ func TestContextWaitsNoLongerThanWaitMS(t *testing.T) {
 		e, slow := modelled(t)
 		s := dueSession(t, e, policy.BeforeCall, over)
 		// Long enough for the model to be asked on a busy machine: what is not begun in time is not asked.
-		cx := must(e.Context(t.Context(), alice, s, api.GetContext{WaitMS: 500}))(t)
+		cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{WaitMS: 500}))(t)
 		<-slow.began
 		switch by := tierOf(t, e, s, cx.Compacted); {
 		case over && by != "first-words":
@@ -239,7 +239,7 @@ func TestOverflowWaitsForAModelWithinWaitMS(t *testing.T) {
 			close(slow.release)
 		}
 		r := api.Overflow{ID: newID(t), Status: 400, Error: "prompt is too long: 210000 tokens > 200000 maximum", WaitMS: tc.wait}
-		cx := must(e.Overflow(t.Context(), alice, s, r, []byte("{}")))(t)
+		cx := must(e.Contexts.Overflow(t.Context(), alice, s, r, []byte("{}")))(t)
 		if by := tierOf(t, e, s, cx.Compacted); by != tc.tier || *cx.Compacted != r.ID {
 			t.Errorf("%d ms: by %q under %v", tc.wait, by, *cx.Compacted)
 		}
@@ -247,8 +247,8 @@ func TestOverflowWaitsForAModelWithinWaitMS(t *testing.T) {
 			close(slow.release)
 		}
 		ready(e, s)
-		again := must(e.Overflow(t.Context(), alice, s, r, []byte("{}")))(t)
-		if n := len(must(e.ListCompactions(t.Context(), alice, s, api.ListCompactions{}))(t).Turns); n != 1 || *again.Compacted != r.ID {
+		again := must(e.Contexts.Overflow(t.Context(), alice, s, r, []byte("{}")))(t)
+		if n := len(must(e.History.ListCompactions(t.Context(), alice, s, api.ListCompactions{}))(t).Turns); n != 1 || *again.Compacted != r.ID {
 			t.Errorf("%d ms: %d compactions, again %v", tc.wait, n, *again.Compacted)
 		}
 		verified(t, e)
@@ -259,7 +259,7 @@ func TestOverflowWaitsForAModelWithinWaitMS(t *testing.T) {
 func TestOverflowOfTheOperatorAsksNoModel(t *testing.T) {
 	e, slow := modelled(t)
 	s, _ := long40(t, e)
-	_, err := e.Overflow(t.Context(), reader.Caller{Tenant: "default", Agent: "_"}, s, api.Overflow{Status: 400, Error: "prompt is too long: 210000 tokens > 200000 maximum", WaitMS: 1000}, nil)
+	_, err := e.Contexts.Overflow(t.Context(), reader.Caller{Tenant: "default", Agent: "_"}, s, api.Overflow{Status: 400, Error: "prompt is too long: 210000 tokens > 200000 maximum", WaitMS: 1000}, nil)
 	if code(err) != api.Denied || len(slow.began) != 0 {
 		t.Errorf("%v; the model was asked %d times", err, len(slow.began))
 	}
@@ -270,23 +270,23 @@ func TestOverflowOfTheOperatorAsksNoModel(t *testing.T) {
 func TestContextLoadsItsPathOnce(t *testing.T) {
 	e := newWorld().Engine(t)
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"reported"}`)}}}
-	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t).ID
+	s := must(e.Sessions.Create(t.Context(), alice, r, []byte("{}")))(t).ID
 	for i := range 20 {
 		add(t, e, s, say(fmt.Sprint("question ", i, long(1000)), long(1000)))
 	}
 	loads := func(get api.GetContext) int64 {
-		ctx, end := e.MeterRequest(t.Context())
+		ctx, end := e.Loader.MeterRequest(t.Context())
 		defer end()
-		must(e.Context(ctx, alice, s, get))(t)
-		return e.Loaded()
+		must(e.Contexts.Context(ctx, alice, s, get))(t)
+		return e.Loader.Loaded()
 	}
 	if once, own := loads(api.GetContext{Budget: 100_000}), loads(api.GetContext{}); own != once {
 		t.Errorf("with the decision %d bytes are loaded, a view loads %d", own, once)
 	}
-	d := must(e.Decide(t.Context(), alice, s))(t)
-	was := must(e.FindSession(t.Context(), alice, s, true))(t)
+	d := must(e.Compactions.Decide(t.Context(), alice, s))(t)
+	was := must(e.Reader.FindSession(t.Context(), alice, s, true))(t)
 	add(t, e, s, say("the newest", "yes"))
-	now := must(e.FindSession(t.Context(), alice, s, true))(t)
+	now := must(e.Reader.FindSession(t.Context(), alice, s, true))(t)
 	if d.Context == nil || d.ReusableFor(was) != d || d.ReusableFor(now) != nil {
 		t.Errorf("loaded %v; seen at its head %v, at a later one %v", d.Context != nil, d.ReusableFor(was) == d, d.ReusableFor(now) != nil)
 	}
@@ -297,12 +297,12 @@ func TestContextLoadsItsPathOnce(t *testing.T) {
 func TestDebugLogTracesDecisionsWithoutContent(t *testing.T) {
 	e := newWorld().Engine(t)
 	var log bytes.Buffer
-	e.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	e.Writer.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	quiet := create(t, e, 100_000, "wolffish")
 	add(t, e, quiet.ID, say("hello", "hi"))
-	must(e.Context(t.Context(), alice, quiet.ID, api.GetContext{}))(t)
+	must(e.Contexts.Context(t.Context(), alice, quiet.ID, api.GetContext{}))(t)
 	s := due(t, e)
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	want := []map[string]any{
 		{"msg": "compaction decided", "session": quiet.ID.String(), "due": false, "trigger": "", "does": "nothing", "budget": 100_000.0, "threshold": 75_000.0},
 		{"msg": "context", "session": quiet.ID.String(), "compacted": false, "budget": 100_000.0},
@@ -328,9 +328,9 @@ func TestDebugLogTracesDecisionsWithoutContent(t *testing.T) {
 	if s := log.String(); strings.Contains(s, "hello") || strings.Contains(s, "page ") {
 		t.Error("the log has content")
 	}
-	e.Logger = slog.New(slog.NewJSONHandler(&log, nil))
+	e.Writer.Logger = slog.New(slog.NewJSONHandler(&log, nil))
 	log.Reset()
-	must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	if log.Len() > 0 {
 		t.Errorf("at the default level: %s", log.String())
 	}
@@ -354,7 +354,7 @@ func heldByAppends(t *testing.T, r *prometheus.Registry) float64 {
 func TestNoAppendHoldsTheCompactor(t *testing.T) {
 	e, slow := modelled(t)
 	registry := prometheus.NewRegistry()
-	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))
+	e.Writer.Metrics = metrics.New(registry, e.Reader.Projections, cache.NewBudget(0))
 	close(slow.release)
 	var made atomic.Int64 // that a model is asked for; some come too late and are dropped
 	go func() {
@@ -365,7 +365,7 @@ func TestNoAppendHoldsTheCompactor(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		s := dueSession(t, e, policy.Background, false)
-		if cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t); cx.Compacted != nil {
+		if cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t); cx.Compacted != nil {
 			t.Error("the compaction is not made in the background")
 		}
 		all.Go(func() {
@@ -380,14 +380,14 @@ func TestNoAppendHoldsTheCompactor(t *testing.T) {
 		})
 		all.Go(func() {
 			for range 60 {
-				if _, err := e.Context(t.Context(), alice, s, api.GetContext{}); err != nil {
+				if _, err := e.Contexts.Context(t.Context(), alice, s, api.GetContext{}); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	all.Wait()
-	for _, s := range must(e.List(t.Context(), alice, api.ListSessions{}))(t).Sessions {
+	for _, s := range must(e.History.List(t.Context(), alice, api.ListSessions{}))(t).Sessions {
 		ready(e, s.ID)
 	}
 	if n := heldByAppends(t, registry); n != 0 || made.Load() == 0 {
@@ -400,9 +400,9 @@ func TestNoAppendHoldsTheCompactor(t *testing.T) {
 func TestCompactionInsideAnAppendIsCounted(t *testing.T) {
 	e := newWorld().Engine(t)
 	registry := prometheus.NewRegistry()
-	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))
+	e.Writer.Metrics = metrics.New(registry, e.Reader.Projections, cache.NewBudget(0))
 	s, _ := long40(t, e)
-	e.Blobs = compacting{e.Blobs, e}
+	e.Store.Blobs = compacting{e.Store.Blobs, e}
 	add(t, e, s, say(long(600<<10), "x"))
 	if n := heldByAppends(t, registry); n == 0 {
 		t.Error("an append that compacts on its way is not counted")
@@ -416,7 +416,7 @@ type compacting struct {
 }
 
 func (b compacting) PutBlob(ctx context.Context, tenant string, digest turns.Hash, sealed []byte) error {
-	_, _ = b.e.Run(ctx, alice, turns.ID{}, compactions.Spec{})
+	_, _ = b.e.Compactions.Run(ctx, alice, turns.ID{}, compactions.Spec{})
 	return b.Blobs.PutBlob(ctx, tenant, digest, sealed)
 }
 
@@ -427,18 +427,18 @@ func TestALateSummaryHasTheRoomOfASummary(t *testing.T) {
 	for _, tiers := range []string{`["m"]`, `["m","first-words"]`} {
 		e := newWorld().Engine(t)
 		asked := make(chan uint64, 10)
-		e.Tiers = append([]compactor.Tier{{Name: "m", Model: "m", Summarizer: summarizerFunc(func(in summary.Input) (summary.Output, error) {
+		e.Loader.Tiers = append([]compactor.Tier{{Name: "m", Model: "m", Summarizer: summarizerFunc(func(in summary.Input) (summary.Output, error) {
 			asked <- in.MaxTokens
 			return summary.Output{Text: strings.Repeat("They spoke of page after page, each of so many sentences. ", 20)}, nil
-		})}}, e.Tiers...)
+		})}}, e.Loader.Tiers...)
 		works(t, e)
 		s := dueSession(t, e, policy.BeforeCall, true)
 		r := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"mode":"before_call","tiers":` + tiers + `}`)}}}
-		must(e.Set(t.Context(), alice, s, r, []byte("{}")))(t)
-		before := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+		must(e.Sessions.Set(t.Context(), alice, s, r, []byte("{}")))(t)
+		before := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 		room[tiers] = <-asked
 		ready(e, s)
-		after := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+		after := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 		if all := compactionsOf(t, e, s); all[len(all)-1] != "m" {
 			t.Errorf("%s: compactions by %v", tiers, all)
 		}
@@ -474,14 +474,14 @@ func TestAPolicyWithoutANoticeGetsTheModelsSummary(t *testing.T) {
 	e, slow := modelled(t)
 	s := dueSession(t, e, policy.BeforeCall, true)
 	r := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"mode":"before_call","tiers":["slow"],"on_failure":"fail"}`)}}}
-	must(e.Set(t.Context(), alice, s, r, []byte("{}")))(t)
-	if _, err := e.Context(t.Context(), alice, s, api.GetContext{}); !errors.Is(err, ledger.ErrUnprocessable) && api.FromError(err).Code != api.Unprocessable {
+	must(e.Sessions.Set(t.Context(), alice, s, r, []byte("{}")))(t)
+	if _, err := e.Contexts.Context(t.Context(), alice, s, api.GetContext{}); !errors.Is(err, ledger.ErrUnprocessable) && api.FromError(err).Code != api.Unprocessable {
 		t.Fatalf("a context that does not fit: %v", err)
 	}
 	<-slow.began
 	close(slow.release)
 	ready(e, s)
-	cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 	if got := strings.Join(compactionsOf(t, e, s), " "); got != "slow" || cx.Tokens+cx.Overhead > cx.Budget {
 		t.Errorf("compactions by %q, %d of %d tokens", got, cx.Tokens+cx.Overhead, cx.Budget)
 	}

@@ -42,7 +42,7 @@ func openers(t *testing.T, w *world, e *Engine, id turns.ID) map[string]opener {
 		return opener{c, func(e *Engine, id turns.ID) error {
 			label := "mine"
 			r := api.CreateSession{ID: id, SessionSettings: api.SessionSettings{Label: &label}}
-			_, err := e.Create(t.Context(), c, r, canon(r))
+			_, err := e.Sessions.Create(t.Context(), c, r, canon(r))
 			return err
 		}}
 	}
@@ -50,20 +50,20 @@ func openers(t *testing.T, w *world, e *Engine, id turns.ID) map[string]opener {
 	forks := func(c reader.Caller) opener {
 		var s *api.Session
 		for s == nil || slices.Contains(used, ledger.SessionSubject(c.Tenant, s.ID, id)) {
-			s = must(e.Create(t.Context(), c, api.CreateSession{}, []byte("{}")))(t)
+			s = must(e.Sessions.Create(t.Context(), c, api.CreateSession{}, []byte("{}")))(t)
 		}
 		used = append(used, ledger.SessionSubject(c.Tenant, s.ID, id))
-		a := must(e.Append(t.Context(), c, s.ID, say("one", "two"), nil))(t)
+		a := must(e.Sessions.Append(t.Context(), c, s.ID, say("one", "two"), nil))(t)
 		return opener{c, func(e *Engine, id turns.ID) error {
 			r := api.CreateFork{ID: id, Turn: a.ID}
-			_, err := e.Fork(t.Context(), c, s.ID, r, canon(r))
+			_, err := e.Forks.Fork(t.Context(), c, s.ID, r, canon(r))
 			return err
 		}}
 	}
 	from := newWorld()
 	src := from.Engine(t)
 	r := api.CreateSession{ID: id}
-	must(src.Create(t.Context(), alice, r, canon(r)))(t)
+	must(src.Sessions.Create(t.Context(), alice, r, canon(r)))(t)
 	records := slices.DeleteFunc(exports(t, src, id), func(r api.ExportRecord) bool { return r.Policy != nil })
 	return map[string]opener{
 		"create":                   creates(alice),
@@ -91,11 +91,11 @@ func TestOfTwoOpeningsOfAnIDTheLaterIsIDReused(t *testing.T) {
 				id := newID(t)
 				all := openers(t, w, setup, id)
 				for _, e := range []*Engine{slow, fast} {
-					if err := e.Projections.WaitFor(t.Context(), lastSeq(t, w)); err != nil {
+					if err := e.Reader.Projections.WaitFor(t.Context(), lastSeq(t, w)); err != nil {
 						t.Fatal(err)
 					}
 				}
-				slow.Log = &openingLog{Log: w.Log, id: id, rival: func() {
+				slow.Reader.Log = &openingLog{Log: w.Log, id: id, rival: func() {
 					if err := all[rival].open(fast, id); err != nil {
 						t.Errorf("the rival: %v", err)
 					}
@@ -113,29 +113,29 @@ func TestOfTwoOpeningsOfAnIDTheLaterIsIDReused(t *testing.T) {
 					if err := all[ours].open(e, id); code(err) != api.IDReused && !(code(err) == api.Conflict && ours == "import" && owner == loser) {
 						t.Errorf("again: %v, want id_reused", err)
 					}
-					must(e.Append(t.Context(), owner, id, say("three", "four"), nil))(t)
-					must(e.Context(t.Context(), owner, id, api.GetContext{}))(t)
+					must(e.Sessions.Append(t.Context(), owner, id, say("three", "four"), nil))(t)
+					must(e.Contexts.Context(t.Context(), owner, id, api.GetContext{}))(t)
 					if loser == owner {
 						continue
 					}
-					if _, err := e.Get(t.Context(), loser, id, api.Read{}); code(err) != api.NotFound {
+					if _, err := e.Reader.Get(t.Context(), loser, id, api.Read{}); code(err) != api.NotFound {
 						t.Errorf("the later one reads: %v, want not_found", err)
 					}
-					if _, err := e.Append(t.Context(), loser, id, say("five", "six"), nil); code(err) != api.NotFound {
+					if _, err := e.Sessions.Append(t.Context(), loser, id, say("five", "six"), nil); code(err) != api.NotFound {
 						t.Errorf("the later one appends: %v, want not_found", err)
 					}
-					list := must(e.List(t.Context(), loser, api.ListSessions{}))(t)
+					list := must(e.History.List(t.Context(), loser, api.ListSessions{}))(t)
 					if slices.ContainsFunc(list.Sessions, func(s api.Session) bool { return s.ID == id }) {
 						t.Error("the later one lists it")
 					}
 				}
-				if n := last.Projections.SetAside(); n != 0 {
+				if n := last.Reader.Projections.SetAside(); n != 0 {
 					t.Errorf("%d chains are aside", n)
 				}
 				if v := verified(t, last); v.Duplicates != 1 {
 					t.Errorf("verify: %s, want one duplicate opening", canon(v))
 				}
-				v := must(last.Verify(t.Context(), owner, api.Verify{Sessions: []turns.ID{id}}))(t)
+				v := must(last.Audit.Verify(t.Context(), owner, api.Verify{Sessions: []turns.ID{id}}))(t)
 				if !v.OK || v.Duplicates != 0 {
 					t.Errorf("verify of the session: %s", canon(v))
 				}
@@ -182,7 +182,7 @@ func TestOneDaemonStoresOneOpeningOfAnID(t *testing.T) {
 				defer wg.Done()
 				<-start
 				r := api.CreateSession{ID: id}
-				_, errs[i] = e.Create(t.Context(), reader.Caller{Tenant: tenant, Agent: "main"}, r, canon(r))
+				_, errs[i] = e.Sessions.Create(t.Context(), reader.Caller{Tenant: tenant, Agent: "main"}, r, canon(r))
 			}()
 		}
 		close(start)
@@ -212,13 +212,13 @@ func TestAnIDThatIsTakenBeforeTheAppendIsIDReused(t *testing.T) {
 	w := newWorld()
 	slow, fast := w.Engine(t), w.Engine(t)
 	r := api.CreateSession{ID: newID(t)}
-	slow.Log = &rivalLog{Log: w.Log, rival: func() { // after the first look, and before the policy is stored
-		must(fast.Create(t.Context(), mallory, r, canon(r)))(t)
-		if err := slow.Projections.WaitFor(t.Context(), lastSeq(t, w)); err != nil {
+	slow.Reader.Log = &rivalLog{Log: w.Log, rival: func() { // after the first look, and before the policy is stored
+		must(fast.Sessions.Create(t.Context(), mallory, r, canon(r)))(t)
+		if err := slow.Reader.Projections.WaitFor(t.Context(), lastSeq(t, w)); err != nil {
 			t.Error(err)
 		}
 	}}
-	if _, err := slow.Create(t.Context(), alice, r, canon(r)); code(err) != api.IDReused {
+	if _, err := slow.Sessions.Create(t.Context(), alice, r, canon(r)); code(err) != api.IDReused {
 		t.Errorf("%v, want id_reused", err)
 	}
 	if n := countOpenings(t, w, r.ID); n != 1 {

@@ -90,28 +90,28 @@ type Config struct {
 //
 // Any number of engines may serve one log. The compare-and-set arbitrates.
 type Engine struct {
-	Caches *cache.Budget // of all rooms
-	*page.Limits
-	*content.Store
-	*reader.Reader
-	*paths.Loader
-	*writer.Writer
-	*policies.Policies
-	*events.Events
-	Memories *memories.Memories // not embedded: List and Search are names of others, too
-	*compactions.Compactions
-	*sessions.Sessions
-	*resets.Resets
-	*extraction.Extraction
-	*episodes.Episodes
-	*forks.Forks
-	Search *search.Search // not embedded, as Memories
-	*covered.Covered
-	*contexts.Contexts
-	*history.History
-	*transfer.Transfer
-	*audit.Audit
-	Backup *backup.Backup // nor this one
+	Caches      *cache.Budget // of all rooms
+	Limits      *page.Limits
+	Store       *content.Store
+	Reader      *reader.Reader
+	Loader      *paths.Loader
+	Writer      *writer.Writer
+	Policies    *policies.Policies
+	Events      *events.Events
+	Memories    *memories.Memories
+	Compactions *compactions.Compactions
+	Sessions    *sessions.Sessions
+	Resets      *resets.Resets
+	Extraction  *extraction.Extraction
+	Episodes    *episodes.Episodes
+	Forks       *forks.Forks
+	Search      *search.Search
+	Covered     *covered.Covered
+	Contexts    *contexts.Contexts
+	History     *history.History
+	Transfer    *transfer.Transfer
+	Audit       *audit.Audit
+	Backup      *backup.Backup
 
 	// Archive is what the files beside the ledger are written from.
 	Archive *archive.Archive

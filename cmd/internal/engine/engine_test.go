@@ -26,23 +26,23 @@ func TestAppendAndRead(t *testing.T) {
 		}
 		ids = append(ids, a.ID)
 	}
-	got := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t)
+	got := must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t)
 	if *got.Head != ids[4] || got.Depth != 5 || got.Turns != 5 || got.State != "open" {
 		t.Errorf("session: %+v", got)
 	}
-	list := must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Page: api.Page{Limit: 2}, Full: true}))(t)
+	list := must(e.History.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Page: api.Page{Limit: 2}, Full: true}))(t)
 	if len(list.Turns) != 2 || list.Turns[0].ID != ids[0] || list.Next == "" {
 		t.Fatalf("first page: %+v", list)
 	}
-	list = must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Page: api.Page{After: list.Next}}))(t)
+	list = must(e.History.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Page: api.Page{After: list.Next}}))(t)
 	if len(list.Turns) != 3 || list.Turns[0].ID != ids[2] || list.Next != "" {
 		t.Fatalf("second page: %+v", list)
 	}
-	back := must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Order: "desc", Page: api.Page{Limit: 2}}))(t)
+	back := must(e.History.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Order: "desc", Page: api.Page{Limit: 2}}))(t)
 	if len(back.Turns) != 2 || back.Turns[0].ID != ids[4] {
 		t.Fatalf("backwards: %+v", back)
 	}
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: "openai"}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Format: "openai"}))(t)
 	if len(cx.Messages) != 10 || len(cx.Sources) != 10 {
 		t.Errorf("context: %d messages, %d sources", len(cx.Messages), len(cx.Sources))
 	}
@@ -52,7 +52,7 @@ func TestAppendAndRead(t *testing.T) {
 	if v := verified(t, e); v.Turns != 5 || v.Sessions != 1 {
 		t.Errorf("verified: %+v", v)
 	}
-	if _, err := e.Get(t.Context(), reader.Caller{Tenant: "default", Agent: "bob"}, s.ID, api.Read{}); code(err) != api.NotFound {
+	if _, err := e.Reader.Get(t.Context(), reader.Caller{Tenant: "default", Agent: "bob"}, s.ID, api.Read{}); code(err) != api.NotFound {
 		t.Errorf("another agent's session: %v, want not_found", err)
 	}
 }
@@ -69,20 +69,20 @@ func TestSameIDIsStoredOnce(t *testing.T) {
 	first := add(t, e, s.ID, r)
 	second := add(t, e, s.ID, say("three", "four"))
 	for name, d := range map[string]*Engine{"the same daemon": e, "a second daemon": other} {
-		again := must(d.Append(t.Context(), alice, s.ID, r, canon(r)))(t)
+		again := must(d.Sessions.Append(t.Context(), alice, s.ID, r, canon(r)))(t)
 		if again.Hash != first.Hash || !again.Duplicate || again.Position != first.Position {
 			t.Errorf("retry on %s: %+v, first was %+v", name, again, first)
 		}
 	}
-	must(other.Move(t.Context(), alice, s.ID, api.MoveSession{To: &first.ID}, nil))(t)
+	must(other.Sessions.Move(t.Context(), alice, s.ID, api.MoveSession{To: &first.ID}, nil))(t)
 	for name, d := range map[string]*Engine{"the same daemon": e, "a second daemon": other} {
-		again := must(d.Append(t.Context(), alice, s.ID, r, canon(r)))(t)
+		again := must(d.Sessions.Append(t.Context(), alice, s.ID, r, canon(r)))(t)
 		if again.Hash != first.Hash || !again.Duplicate {
 			t.Errorf("retry on %s after a head move: %+v", name, again)
 		}
 		changed := r
 		changed.Model = "another"
-		if _, err := d.Append(t.Context(), alice, s.ID, changed, canon(changed)); code(err) != api.IDReused {
+		if _, err := d.Sessions.Append(t.Context(), alice, s.ID, changed, canon(changed)); code(err) != api.IDReused {
 			t.Errorf("the same id with another request on %s: %v, want id_reused", name, err)
 		}
 	}
@@ -101,7 +101,7 @@ func TestStaleParentIsConflict(t *testing.T) {
 	two := add(t, other, s.ID, say("2", "b"))
 	r := say("3", "c")
 	r.Parent = one.ID
-	_, err := e.Append(t.Context(), alice, s.ID, r, canon(r))
+	_, err := e.Sessions.Append(t.Context(), alice, s.ID, r, canon(r))
 	var x *api.Error
 	if !errors.As(err, &x) || x.Code != api.Conflict || x.Details["head"] != two.ID.String() {
 		t.Errorf("append after a stale parent: %v, want conflict with head %s", err, two.ID)
@@ -129,7 +129,7 @@ func TestToolCallsAcrossAppends(t *testing.T) {
 		t.Fatalf("open after one result: %v", a.Open)
 	}
 	second := w.Engine(t) // has no memory of the open calls
-	a := must(second.Append(t.Context(), alice, s.ID, say("never mind", "fine"), nil))(t)
+	a := must(second.Sessions.Append(t.Context(), alice, s.ID, say("never mind", "fine"), nil))(t)
 	if len(a.Abandoned) != 2 || len(a.Open) != 0 {
 		t.Fatalf("after moving on: %+v", a)
 	}
@@ -138,11 +138,11 @@ func TestToolCallsAcrossAppends(t *testing.T) {
 		t.Errorf("a late result: %+v", late)
 	}
 	unknown := api.AppendTurn{Messages: []turns.Message{result("nope")}}
-	if _, err := e.Append(t.Context(), alice, s.ID, unknown, canon(unknown)); code(err) != api.Malformed {
+	if _, err := e.Sessions.Append(t.Context(), alice, s.ID, unknown, canon(unknown)); code(err) != api.Malformed {
 		t.Errorf("a result of no known call: %v, want malformed", err)
 	}
 	for _, f := range []string{"openai", "anthropic", "gemini"} {
-		cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: f}))(t)
+		cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Format: f}))(t)
 		var err error
 		switch f {
 		case "openai":
@@ -166,11 +166,11 @@ func TestCompactionIsATurn(t *testing.T) {
 	for i := range 12 {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(800)), fmt.Sprintf("answer %d %s", i, long(800))))
 	}
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Explain: true}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Explain: true}))(t)
 	if cx.Compacted != nil {
 		t.Fatalf("compacted too early: %d tokens of %d", cx.Tokens, cx.Budget)
 	}
-	parent := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t).Head
+	parent := must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t).Head
 	var compacted []turns.ID
 	for i := range 30 {
 		r := say(fmt.Sprintf("more %d %s", i, long(800)), long(400))
@@ -179,7 +179,7 @@ func TestCompactionIsATurn(t *testing.T) {
 		}
 		a := add(t, e, s.ID, r)
 		parent = &a.ID
-		cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: "anthropic"}))(t)
+		cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Format: "anthropic"}))(t)
 		if cx.Compacted != nil {
 			compacted = append(compacted, *cx.Compacted)
 		}
@@ -193,19 +193,19 @@ func TestCompactionIsATurn(t *testing.T) {
 	if len(compacted) < 2 {
 		t.Fatalf("%d compactions, want several", len(compacted))
 	}
-	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: compacted[1]}))(t)
+	k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: compacted[1]}))(t)
 	if k.Type != "compaction" || k.Compaction.Through == nil || k.Compaction.FirstKept == nil || k.Compaction.TokensAfter >= k.Compaction.TokensBefore {
 		t.Errorf("second compaction: %+v", k.Compaction)
 	}
-	if _, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{DryRun: true}, nil); err != nil && code(err) != api.Nothing {
+	if _, err := e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{DryRun: true}, nil); err != nil && code(err) != api.Nothing {
 		t.Error(err)
 	}
-	run := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
-	if _, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")); code(err) != api.Nothing {
+	run := must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	if _, err := e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")); code(err) != api.Nothing {
 		t.Errorf("the same plan again: %v, want nothing_to_compact", err)
 	}
-	one := must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: run.Compaction.ID}))(t)
-	all := must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: run.Compaction.ID, Levels: turns.Raw(`"all"`)}))(t)
+	one := must(e.Covered.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: run.Compaction.ID}))(t)
+	all := must(e.Covered.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: run.Compaction.ID, Levels: turns.Raw(`"all"`)}))(t)
 	if len(one.Turns) == 0 || len(all.Turns) <= len(one.Turns) || all.Turns[0].Depth != 1 {
 		t.Errorf("expand: one level %d turns, all %d", len(one.Turns), len(all.Turns))
 	}
@@ -223,7 +223,7 @@ func TestHeadMovesBackAndForward(t *testing.T) {
 		ids = append(ids, add(t, e, s.ID, say(fmt.Sprint("q", i), fmt.Sprint("a", i))).ID)
 	}
 	move := func(to *turns.ID) {
-		must(e.Move(t.Context(), alice, s.ID, api.MoveSession{To: to}, nil))(t)
+		must(e.Sessions.Move(t.Context(), alice, s.ID, api.MoveSession{To: to}, nil))(t)
 	}
 	move(&ids[1])
 	side := add(t, e, s.ID, say("other way", "ok"))
@@ -237,7 +237,7 @@ func TestHeadMovesBackAndForward(t *testing.T) {
 		t.Errorf("after the move to the start: %+v", a)
 	}
 	bogus := newID(t)
-	if _, err := e.Move(t.Context(), alice, s.ID, api.MoveSession{To: &bogus}, nil); code(err) != api.NotFound {
+	if _, err := e.Sessions.Move(t.Context(), alice, s.ID, api.MoveSession{To: &bogus}, nil); code(err) != api.NotFound {
 		t.Errorf("a move to nowhere: %v, want not_found", err)
 	}
 	verified(t, e)
@@ -250,22 +250,22 @@ func TestLabelNamesItsLastClaimant(t *testing.T) {
 	open := func(c reader.Caller) (*api.Session, error) {
 		r := api.CreateSession{ID: newID(t)}
 		r.Label = &label
-		return e.Create(t.Context(), c, r, canon(r))
+		return e.Sessions.Create(t.Context(), c, r, canon(r))
 	}
 	s := must(open(alice))(t)
-	if got := must(e.Resolve(t.Context(), alice, label))(t); got.ID != s.ID || got.Label != label {
+	if got := must(e.Sessions.Resolve(t.Context(), alice, label))(t); got.ID != s.ID || got.Label != label {
 		t.Errorf("resolve: %+v", got)
 	}
 	if _, err := open(alice); code(err) != api.Conflict {
 		t.Errorf("a second session with the label: %v, want conflict", err)
 	}
 	must(open(reader.Caller{Tenant: "default", Agent: "bob"}))(t) // another agent's labels are its own
-	must(e.CloseSession(t.Context(), alice, s.ID, api.CloseSession{}, nil))(t)
-	if _, err := e.Append(t.Context(), alice, s.ID, say("x", "y"), nil); code(err) != api.Closed {
+	must(e.Sessions.CloseSession(t.Context(), alice, s.ID, api.CloseSession{}, nil))(t)
+	if _, err := e.Sessions.Append(t.Context(), alice, s.ID, say("x", "y"), nil); code(err) != api.Closed {
 		t.Errorf("append to a closed session: %v, want closed", err)
 	}
 	s2 := must(open(alice))(t)
-	if got := must(e.Resolve(t.Context(), alice, label))(t); got.ID != s2.ID {
+	if got := must(e.Sessions.Resolve(t.Context(), alice, label))(t); got.ID != s2.ID {
 		t.Errorf("resolve after the close: %s, want %s", got.ID, s2.ID)
 	}
 	verified(t, e)
@@ -276,21 +276,21 @@ func TestResetOpensASuccessor(t *testing.T) {
 	e := w.Engine(t)
 	label := "plan"
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Label: &label, System: &api.System{{Content: "be terse"}}}}
-	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t)
+	s := must(e.Sessions.Create(t.Context(), alice, r, []byte("{}")))(t)
 	add(t, e, s.ID, say("one", "1"))
 	id := newID(t)
-	next := must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{ID: id}, []byte("{}")))(t)
-	if next.ID == s.ID || next.Label != label || next.Depth != 0 || next.Overhead != must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t).Overhead {
+	next := must(e.Sessions.Reset(t.Context(), alice, s.ID, api.ResetSession{ID: id}, []byte("{}")))(t)
+	if next.ID == s.ID || next.Label != label || next.Depth != 0 || next.Overhead != must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t).Overhead {
 		t.Errorf("successor: %+v", next)
 	}
-	if got := must(e.Resolve(t.Context(), alice, label))(t).ID; got != next.ID {
+	if got := must(e.Sessions.Resolve(t.Context(), alice, label))(t).ID; got != next.ID {
 		t.Errorf("the label resolves to %s, want %s", got, next.ID)
 	}
-	again := must(w.Engine(t).Reset(t.Context(), alice, s.ID, api.ResetSession{ID: id}, []byte("{}")))(t)
+	again := must(w.Engine(t).Sessions.Reset(t.Context(), alice, s.ID, api.ResetSession{ID: id}, []byte("{}")))(t)
 	if again.ID != next.ID {
 		t.Errorf("the same reset again, on a second daemon: successor %s, want %s", again.ID, next.ID)
 	}
-	_, err := e.Append(t.Context(), alice, s.ID, say("two", "2"), nil)
+	_, err := e.Sessions.Append(t.Context(), alice, s.ID, say("two", "2"), nil)
 	if x := api.FromError(err); x.Code != api.Closed || x.Details["successor"] != next.ID.String() {
 		t.Errorf("append to the old session: %v %v", err, x)
 	}
@@ -302,10 +302,10 @@ func TestResetOpensASuccessor(t *testing.T) {
 func TestNextRequestFinishesAReset(t *testing.T) {
 	for name, finish := range map[string]func(*testing.T, *Engine, turns.ID, string){
 		"resolve": func(t *testing.T, e *Engine, _ turns.ID, label string) {
-			must(e.Resolve(t.Context(), alice, label))(t)
+			must(e.Sessions.Resolve(t.Context(), alice, label))(t)
 		},
 		"append": func(t *testing.T, e *Engine, s turns.ID, _ string) {
-			if _, err := e.Append(t.Context(), alice, s, say("x", "y"), nil); code(err) != api.Closed {
+			if _, err := e.Sessions.Append(t.Context(), alice, s, say("x", "y"), nil); code(err) != api.Closed {
 				t.Errorf("append: %v, want closed", err)
 			}
 		},
@@ -314,10 +314,10 @@ func TestNextRequestFinishesAReset(t *testing.T) {
 			w := newWorld()
 			e := w.Engine(t)
 			label := "plan"
-			s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
-			successor := must(e.NewSuccessorID(s.ID))(t)
-			err := e.Mutate(t.Context(), alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
-				ev, _, err := e.BeginEvent(s, writer.Request{ID: newID(t), Verb: "session.reset"}, turns.KindState)
+			s := must(e.Sessions.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
+			successor := must(e.Sessions.NewSuccessorID(s.ID))(t)
+			err := e.Writer.Mutate(t.Context(), alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+				ev, _, err := e.Writer.BeginEvent(s, writer.Request{ID: newID(t), Verb: "session.reset"}, turns.KindState)
 				if err != nil {
 					return nil, err
 				}
@@ -329,10 +329,10 @@ func TestNextRequestFinishesAReset(t *testing.T) {
 			}
 			second := w.Engine(t)
 			finish(t, second, s.ID, label)
-			if got := must(second.Get(t.Context(), alice, successor, api.Read{}))(t); got.Label != label || got.State != "open" {
+			if got := must(second.Reader.Get(t.Context(), alice, successor, api.Read{}))(t); got.Label != label || got.State != "open" {
 				t.Errorf("successor: %+v", got)
 			}
-			if got := must(e.Resolve(t.Context(), alice, label))(t).ID; got != successor {
+			if got := must(e.Sessions.Resolve(t.Context(), alice, label))(t).ID; got != successor {
 				t.Errorf("the label resolves to %s, want %s", got, successor)
 			}
 			verified(t, second)
@@ -347,7 +347,7 @@ func TestOverflowReturnsAShorterContext(t *testing.T) {
 	for i := range 30 {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d %s", i, long(2000))))
 	}
-	before := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	before := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	for _, tc := range []struct {
 		status     int
 		text, kind string
@@ -355,7 +355,7 @@ func TestOverflowReturnsAShorterContext(t *testing.T) {
 		{429, "Request too large for m on tokens per min (TPM): Limit 30000, Requested 342389", "rate_limit"},
 		{500, "overloaded", "other"},
 	} {
-		_, err := e.Overflow(t.Context(), alice, s.ID, api.Overflow{Error: tc.text, Status: tc.status}, nil)
+		_, err := e.Contexts.Overflow(t.Context(), alice, s.ID, api.Overflow{Error: tc.text, Status: tc.status}, nil)
 		if x := api.FromError(err); x.Code != api.Unprocessable || x.Details["kind"] != tc.kind {
 			t.Errorf("%s: %v, want unprocessable, %s", tc.text, err, tc.kind)
 		}
@@ -363,25 +363,25 @@ func TestOverflowReturnsAShorterContext(t *testing.T) {
 	// The provider counts twice what we count, against a window of 25,000.
 	refusal := fmt.Sprintf("prompt is too long: %d tokens > 25000 maximum", 2*before.Tokens)
 	r := api.Overflow{ID: newID(t), Error: refusal, Status: 400, Format: "anthropic"}
-	cx := must(e.Overflow(t.Context(), alice, s.ID, r, []byte("{}")))(t)
+	cx := must(e.Contexts.Overflow(t.Context(), alice, s.ID, r, []byte("{}")))(t)
 	if cx.Compacted == nil || 2*cx.Tokens > 25_000 {
 		t.Errorf("compacted %v to %d tokens, want at most half of 25000", cx.Compacted, cx.Tokens)
 	}
 	if err := strict.Anthropic(canon(cx.System), canon(cx.Messages)); err != nil {
 		t.Error(err)
 	}
-	again := must(e.Overflow(t.Context(), alice, s.ID, r, []byte("{}")))(t)
+	again := must(e.Contexts.Overflow(t.Context(), alice, s.ID, r, []byte("{}")))(t)
 	if *again.Compacted != *cx.Compacted || again.Fingerprint != cx.Fingerprint {
 		t.Errorf("the same request again: %+v", again)
 	}
-	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t)
+	k := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t)
 	if k.Compaction.Trigger.Kind != "overflow" || !bytes.Contains(k.Compaction.Trigger.Detail, []byte(`"window":25000`)) {
 		t.Errorf("trigger %+v", k.Compaction.Trigger)
 	}
 	// Until nothing is left to shorten, each one makes it shorter.
 	last := cx.Tokens
 	for i := 0; ; i++ {
-		cx, err := e.Overflow(t.Context(), alice, s.ID, api.Overflow{Error: "context_length_exceeded", Status: 400}, nil)
+		cx, err := e.Contexts.Overflow(t.Context(), alice, s.ID, api.Overflow{Error: "context_length_exceeded", Status: 400}, nil)
 		if err != nil {
 			if x := api.FromError(err); x.Code != api.Unprocessable || x.Details["protected"] == nil {
 				t.Errorf("at the end: %v", err)

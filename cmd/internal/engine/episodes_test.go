@@ -52,7 +52,7 @@ func compactFact(t *testing.T, e *Engine, s turns.ID, fact string) *api.Turn {
 	for range 12 {
 		add(t, e, s, say(long(3000), "b"))
 	}
-	k := must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, []byte("{}")))(t).Compaction
+	k := must(e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{}, []byte("{}")))(t).Compaction
 	if k == nil {
 		t.Fatal("nothing was compacted")
 	}
@@ -64,13 +64,13 @@ func storeEpisodes(t *testing.T, daemons ...*Engine) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for _, e := range daemons {
-		if err := e.Projections.WaitFor(t.Context(), must(e.Log.State(t.Context()))(t).Last); err != nil {
+		if err := e.Reader.Projections.WaitFor(t.Context(), must(e.Reader.Log.State(t.Context()))(t).Last); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, e := range daemons {
 		wg.Go(func() {
-			if err := e.StoreEpisodes(t.Context()); err != nil {
+			if err := e.Episodes.StoreEpisodes(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -114,7 +114,7 @@ func TestS8_22SummaryIsAnEpisodeForOtherSessions(t *testing.T) {
 	if hits := must(e.Memories.Search(t.Context(), alice, api.SearchMemories{Text: "heron", Session: b}))(t).Hits; len(hits) != 1 || hits[0].ID != m.ID {
 		t.Errorf("the other session finds %+v", hits)
 	}
-	fork := must(e.Fork(t.Context(), alice, a, api.CreateFork{Turn: k.ID}, []byte("{}")))(t).ID
+	fork := must(e.Forks.Fork(t.Context(), alice, a, api.CreateFork{Turn: k.ID}, []byte("{}")))(t).ID
 	shows := func(e *Engine, s turns.ID) string {
 		cx := contextOf(t, e, s, api.GetContext{Query: "the heron"})
 		return string(cx.System)
@@ -141,7 +141,7 @@ func TestS8_22SummaryIsAnEpisodeForOtherSessions(t *testing.T) {
 	before.again(t, w.Engine(t))
 
 	add(t, e, a, say("fact three of the heron;", "noted"))
-	next := must(e.Reset(t.Context(), alice, a, api.ResetSession{}, nil))(t)
+	next := must(e.Sessions.Reset(t.Context(), alice, a, api.ResetSession{}, nil))(t)
 	storeEpisodes(t, e, other)
 	storeEpisodes(t, w.Engine(t))
 	last := episodesOf(t, e, b, "accepted")
@@ -159,14 +159,14 @@ func TestEpisodesAreOffUnlessThePolicyAsks(t *testing.T) {
 	e := newWorld().Engine(t)
 	off, on := telling(t, e, turns.Peer, `{"memory":{"episodes":5,"max_tokens":2000}}`), telling(t, e, turns.Peer, withEpisodes)
 	k := compactFact(t, e, off, "one")
-	must(e.Fork(t.Context(), alice, off, api.CreateFork{Turn: k.ID, Policy: &api.Policy{Name: "nexus", Set: turns.Raw(withEpisodes)}}, []byte("{}")))(t) // the summary is its parent's
+	must(e.Forks.Fork(t.Context(), alice, off, api.CreateFork{Turn: k.ID, Policy: &api.Policy{Name: "nexus", Set: turns.Raw(withEpisodes)}}, []byte("{}")))(t) // the summary is its parent's
 	add(t, e, on, say("fact two;", "noted"))
 	storeEpisodes(t, e)
 	if got := list(t, e, alice, api.ListMemories{}); len(got) != 0 {
 		t.Errorf("%q", texts(got))
 	}
-	must(e.Reset(t.Context(), alice, off, api.ResetSession{}, nil))(t)
-	must(e.CloseSession(t.Context(), alice, on, api.CloseSession{}, nil))(t)
+	must(e.Sessions.Reset(t.Context(), alice, off, api.ResetSession{}, nil))(t)
+	must(e.Sessions.CloseSession(t.Context(), alice, on, api.CloseSession{}, nil))(t)
 	storeEpisodes(t, e)
 	if got := list(t, e, alice, api.ListMemories{}); len(got) != 1 || !strings.HasSuffix(got[0].Text, ":\n- fact two") {
 		t.Errorf("%q", texts(got))
@@ -180,7 +180,7 @@ func TestPeerSessionReachesNoEpisodeOfAMainSession(t *testing.T) {
 	main, peer := telling(t, e, turns.Main, withEpisodes), telling(t, e, turns.Peer, withEpisodes)
 	add(t, e, peer, say("what is the heron's code?", "I do not know."))
 	k := compactFact(t, e, main, "heron 4711")
-	fork := must(e.Fork(t.Context(), alice, main, api.CreateFork{Turn: k.ID}, []byte("{}")))(t).ID
+	fork := must(e.Forks.Fork(t.Context(), alice, main, api.CreateFork{Turn: k.ID}, []byte("{}")))(t).ID
 	compactFact(t, e, fork, "heron 4712")
 	storeEpisodes(t, e)
 	all := episodesOf(t, e, turns.ID{}, "accepted")
@@ -286,11 +286,11 @@ func TestEpisodeIsStoredAfterACrash(t *testing.T) {
 		s := telling(t, e, turns.Peer, withEpisodes)
 		compactFact(t, e, s, "one")
 		e.Reader.Log = &brokenOfAgent{Log: w.Log, lost: lost}
-		if err := e.Projections.WaitFor(t.Context(), must(w.Log.State(t.Context()))(t).Last); err != nil {
+		if err := e.Reader.Projections.WaitFor(t.Context(), must(w.Log.State(t.Context()))(t).Last); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		_ = e.StoreEpisodes(ctx)
+		_ = e.Episodes.StoreEpisodes(ctx)
 		cancel()
 		for range 2 {
 			later := w.Engine(t)
@@ -311,7 +311,7 @@ func TestFirstLookForEpisodesIsBoundedByTheSessions(t *testing.T) {
 	s := telling(t, e, turns.Peer, withEpisodes)
 	other := telling(t, e, turns.Peer, withEpisodes)
 	firstLook := func() float64 {
-		if err := e.Projections.WaitFor(t.Context(), must(w.Log.State(t.Context()))(t).Last); err != nil {
+		if err := e.Reader.Projections.WaitFor(t.Context(), must(w.Log.State(t.Context()))(t).Last); err != nil {
 			t.Fatal(err)
 		}
 		return testing.AllocsPerRun(3, func() {
@@ -347,17 +347,17 @@ func TestAnEpisodeThatCanNotBeStoredIsTriedSeldom(t *testing.T) {
 	e.Reader.Now = func() time.Time { return now }
 	for range 100 { // seconds
 		add(t, e, s, say("more", "of it"))
-		if err := e.Projections.WaitFor(t.Context(), must(w.Log.State(t.Context()))(t).Last); err != nil {
+		if err := e.Reader.Projections.WaitFor(t.Context(), must(w.Log.State(t.Context()))(t).Last); err != nil {
 			t.Fatal(err)
 		}
-		_ = e.StoreEpisodes(t.Context())
+		_ = e.Episodes.StoreEpisodes(t.Context())
 		now = now.Add(time.Second)
 	}
 	if broken.tried != 2 {
 		t.Errorf("%d tries in 100 seconds, want 2", broken.tried)
 	}
 	for range 24 * 60 { // minutes
-		_ = e.StoreEpisodes(t.Context())
+		_ = e.Episodes.StoreEpisodes(t.Context())
 		now = now.Add(time.Minute)
 	}
 	if broken.tried > 32 {
@@ -401,7 +401,7 @@ func TestEpisodeFallsWithItsSessionAndIsShort(t *testing.T) {
 		fmt.Fprintf(&facts, "\n- fact %d", i)
 	}
 	add(t, e, s, say("fact two"+facts.String()+";", "noted"))
-	must(e.Reset(t.Context(), alice, s, api.ResetSession{}, nil))(t)
+	must(e.Sessions.Reset(t.Context(), alice, s, api.ResetSession{}, nil))(t)
 	storeEpisodes(t, e)
 	got := episodesOf(t, e, turns.ID{}, "accepted")
 	if len(got) != 1 || !strings.Contains(got[0].Text, "\n- fact one of the heron\n- fact two\n- fact 0\n") || e.Loader.Tiers == nil {
@@ -412,7 +412,7 @@ func TestEpisodeFallsWithItsSessionAndIsShort(t *testing.T) {
 	}
 	open := telling(t, e, turns.Peer, withEpisodes)
 	first := compactFact(t, e, open, "three")
-	fork := must(e.Fork(t.Context(), alice, open, api.CreateFork{Turn: first.ID}, []byte("{}")))(t).ID
+	fork := must(e.Forks.Fork(t.Context(), alice, open, api.CreateFork{Turn: first.ID}, []byte("{}")))(t).ID
 	compactFact(t, e, fork, "four")
 	storeEpisodes(t, e)
 	for _, gone := range []turns.ID{s, open} {

@@ -26,7 +26,7 @@ func mail(body string) api.AppendEvent {
 // receive appends an event of an agent.
 func receive(t testing.TB, e *engine.Engine, c reader.Caller, r api.AppendEvent) *api.AppendedEvent {
 	t.Helper()
-	return enginetest.Must(e.AppendEvent(t.Context(), c, r, withoutID(r)))(t)
+	return enginetest.Must(e.Events.AppendEvent(t.Context(), c, r, withoutID(r)))(t)
 }
 
 // withoutID is the canonical form of a request.
@@ -39,7 +39,7 @@ func withoutID(r api.AppendEvent) []byte {
 func indexes(t testing.TB, e *engine.Engine, r api.ListEvents) (out []uint64) {
 	t.Helper()
 	for {
-		page := enginetest.Must(e.ListEvents(t.Context(), enginetest.Alice, r))(t)
+		page := enginetest.Must(e.Events.ListEvents(t.Context(), enginetest.Alice, r))(t)
 		for _, ev := range page.Events {
 			out = append(out, ev.Index)
 		}
@@ -62,14 +62,14 @@ func TestEventIsReadBackAsItWasStored(t *testing.T) {
 		t.Errorf("stored as %+v and %+v", first, second)
 	}
 	for _, d := range []*engine.Engine{e, other, w.Engine(t)} {
-		got := enginetest.Must(d.GetEvent(t.Context(), enginetest.Alice, api.GetEvent{Channel: "mail", ID: first.ID, Raw: true}))(t)
+		got := enginetest.Must(d.Events.GetEvent(t.Context(), enginetest.Alice, api.GetEvent{Channel: "mail", ID: first.ID, Raw: true}))(t)
 		if string(got.Body) != string(r.Body) || string(got.Meta) != string(r.Meta) || *got.Time != at || got.Kind != r.Kind || got.Hash != first.Hash || got.Position != first.Position {
 			t.Errorf("read back: %+v", got)
 		}
 		if turns.HashEvent(got.Payload) != got.Hash {
 			t.Error("the raw bytes do not have the event's hash")
 		}
-		next := enginetest.Must(d.GetEvent(t.Context(), enginetest.Alice, api.GetEvent{Channel: "mail", ID: second.ID}))(t)
+		next := enginetest.Must(d.Events.GetEvent(t.Context(), enginetest.Alice, api.GetEvent{Channel: "mail", ID: second.ID}))(t)
 		if next.PrevHash != first.Hash || string(next.Body) != "null" || next.Payload != nil {
 			t.Errorf("the second: %+v", next)
 		}
@@ -97,7 +97,7 @@ func TestEventIDIsStoredOnce(t *testing.T) {
 		}
 		other := r
 		other.Body = turns.Raw(`{"n":2}`)
-		if _, err := d.AppendEvent(t.Context(), enginetest.Alice, other, withoutID(other)); enginetest.Code(err) != api.IDReused {
+		if _, err := d.Events.AppendEvent(t.Context(), enginetest.Alice, other, withoutID(other)); enginetest.Code(err) != api.IDReused {
 			t.Errorf("another request under the id: %v", err)
 		}
 	}
@@ -130,8 +130,8 @@ func TestTwoDaemonsAppendToOneChannel(t *testing.T) {
 			for i := range each {
 				r := mail(fmt.Sprintf(`{"shared":%d}`, i))
 				r.ID = shared[i]
-				a, err := e.AppendEvent(t.Context(), enginetest.Alice, r, withoutID(r))
-				b, berr := e.AppendEvent(t.Context(), enginetest.Alice, mail(`{}`), withoutID(mail(`{}`)))
+				a, err := e.Events.AppendEvent(t.Context(), enginetest.Alice, r, withoutID(r))
+				b, berr := e.Events.AppendEvent(t.Context(), enginetest.Alice, mail(`{}`), withoutID(mail(`{}`)))
 				if err := errors.Join(err, berr); err != nil {
 					t.Error(err)
 					return
@@ -180,13 +180,13 @@ func (l *firstRecordLog) Last(ctx context.Context, subject string) (ledger.Recor
 func TestFirstEventOfAChannelByARivalIsNoFailure(t *testing.T) {
 	w := enginetest.NewWorld()
 	e, rival := w.Engine(t), w.Engine(t)
-	e.Log = &firstRecordLog{Log: w.Log, entity: turns.ChannelEntity, rival: func() {
+	e.Reader.Log = &firstRecordLog{Log: w.Log, entity: turns.ChannelEntity, rival: func() {
 		receive(t, rival, enginetest.Alice, mail(`"rival"`))
-		if err := e.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
+		if err := e.Reader.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
 			t.Error(err)
 		}
 	}}
-	if got, err := e.AppendEvent(t.Context(), enginetest.Alice, mail(`"ours"`), withoutID(mail(`"ours"`))); err != nil || got.Index != 1 {
+	if got, err := e.Events.AppendEvent(t.Context(), enginetest.Alice, mail(`"ours"`), withoutID(mail(`"ours"`))); err != nil || got.Index != 1 {
 		t.Errorf("%+v, %v; want the event behind the rival's", got, err)
 	}
 }
@@ -200,14 +200,14 @@ func TestLogThatGivesNoRecordOfAChainItHadIsUnavailable(t *testing.T) {
 	r := api.MemoryDocument{Text: &text, If: "0"}
 	enginetest.Must(e.Memories.Document(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
 	receive(t, e, enginetest.Alice, mail(`1`))
-	if err := e.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
+	if err := e.Reader.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
 		t.Fatal(err)
 	}
-	e.Log = lostLog{w.Log}
+	e.Reader.Log = lostLog{w.Log}
 	if _, err := e.Memories.Document(t.Context(), enginetest.Alice, api.MemoryDocument{}, nil); enginetest.Code(err) != api.Unavailable {
 		t.Errorf("the document: %v", err)
 	}
-	if _, err := e.ListEvents(t.Context(), enginetest.Alice, api.ListEvents{Channel: "mail"}); enginetest.Code(err) != api.Unavailable {
+	if _, err := e.Events.ListEvents(t.Context(), enginetest.Alice, api.ListEvents{Channel: "mail"}); enginetest.Code(err) != api.Unavailable {
 		t.Errorf("the channel: %v", err)
 	}
 }
@@ -225,23 +225,23 @@ func TestChannelBelongsToItsAgent(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	bob := reader.Caller{Tenant: "default", Agent: "bob"}
 	a := receive(t, e, enginetest.Alice, mail(`"alice"`))
-	if _, err := e.ListEvents(t.Context(), bob, api.ListEvents{Channel: "mail"}); enginetest.Code(err) != api.NotFound {
+	if _, err := e.Events.ListEvents(t.Context(), bob, api.ListEvents{Channel: "mail"}); enginetest.Code(err) != api.NotFound {
 		t.Errorf("bob lists alice's channel: %v", err)
 	}
 	b := receive(t, e, bob, mail(`"bob"`))
 	if b.Index != 0 || a.ChannelID == b.ChannelID {
 		t.Errorf("bob's event is on alice's channel: %+v", b)
 	}
-	if _, err := e.GetEvent(t.Context(), bob, api.GetEvent{Channel: "mail", ID: a.ID}); enginetest.Code(err) != api.NotFound {
+	if _, err := e.Events.GetEvent(t.Context(), bob, api.GetEvent{Channel: "mail", ID: a.ID}); enginetest.Code(err) != api.NotFound {
 		t.Errorf("bob reads alice's event: %v", err)
 	}
-	if _, err := e.ListChannels(t.Context(), bob, api.ListChannels{Page: api.Page{After: a.ChannelID}}); enginetest.Code(err) != api.Malformed {
+	if _, err := e.Events.ListChannels(t.Context(), bob, api.ListChannels{Page: api.Page{After: a.ChannelID}}); enginetest.Code(err) != api.Malformed {
 		t.Errorf("bob pages from alice's channel: %v", err)
 	}
 	names := func(c reader.Caller) (out []string) {
 		r := api.ListChannels{Page: api.Page{Limit: 1}}
 		for {
-			l := enginetest.Must(e.ListChannels(t.Context(), c, r))(t)
+			l := enginetest.Must(e.Events.ListChannels(t.Context(), c, r))(t)
 			for _, ch := range l.Channels {
 				out = append(out, fmt.Sprint(ch.Agent, " ", ch.Channel, " ", ch.Count))
 			}
@@ -256,10 +256,10 @@ func TestChannelBelongsToItsAgent(t *testing.T) {
 	if got := names(enginetest.Operator); !slices.Equal(got, []string{"alice mail 1", "bob mail 1"}) {
 		t.Errorf("all channels: %q", got)
 	}
-	if _, err := e.AppendEvent(t.Context(), enginetest.Operator, mail(`1`), nil); enginetest.Code(err) != api.Denied {
+	if _, err := e.Events.AppendEvent(t.Context(), enginetest.Operator, mail(`1`), nil); enginetest.Code(err) != api.Denied {
 		t.Errorf("the operator appends: %v", err)
 	}
-	if _, err := e.ListEvents(t.Context(), enginetest.Operator, api.ListEvents{Channel: "mail"}); enginetest.Code(err) != api.Unprocessable {
+	if _, err := e.Events.ListEvents(t.Context(), enginetest.Operator, api.ListEvents{Channel: "mail"}); enginetest.Code(err) != api.Unprocessable {
 		t.Errorf("the operator lists without an agent: %v", err)
 	}
 }
@@ -288,11 +288,11 @@ func TestHostileEventsAreRefused(t *testing.T) {
 		"a time out of range":   {with(func(r *api.AppendEvent) { r.Time = &early }), api.Malformed},
 		"the ledger's own id":   {with(func(r *api.AppendEvent) { r.ID = turns.ID(e.Store.Ledger) }), api.Malformed},
 	} {
-		if _, err := e.AppendEvent(t.Context(), enginetest.Alice, tc.r, nil); enginetest.Code(err) != tc.want {
+		if _, err := e.Events.AppendEvent(t.Context(), enginetest.Alice, tc.r, nil); enginetest.Code(err) != tc.want {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
 	}
-	if st := enginetest.Must(e.Log.State(t.Context()))(t); st.Last != 0 {
+	if st := enginetest.Must(e.Reader.Log.State(t.Context()))(t); st.Last != 0 {
 		t.Errorf("%d records are stored", st.Last)
 	}
 	for _, channel := range []string{"a.b.>", "../../x", "日本", "*", strings.Repeat("é", 64), `"`} { // poisonous in a subject or a path
@@ -304,7 +304,7 @@ func TestHostileEventsAreRefused(t *testing.T) {
 		}
 	}
 	for after, want := range map[string]api.Code{"x": api.Malformed, "7": api.Malformed, "-1": api.Malformed, "01ARZ3NDEKTSV4RRFFQ69G5FAV": api.Malformed} {
-		if _, err := e.ListEvents(t.Context(), enginetest.Alice, api.ListEvents{Channel: "*", Page: api.Page{After: after}}); enginetest.Code(err) != want {
+		if _, err := e.Events.ListEvents(t.Context(), enginetest.Alice, api.ListEvents{Channel: "*", Page: api.Page{After: after}}); enginetest.Code(err) != want {
 			t.Errorf("after %q: %v", after, err)
 		}
 	}
@@ -319,12 +319,12 @@ func TestLargeEventBodyIsABlob(t *testing.T) {
 	r := mail(`"` + enginetest.Text(700<<10) + `"`)
 	r.ID = enginetest.ID(t)
 	a := receive(t, e, enginetest.Alice, r)
-	list := enginetest.Must(e.ListEvents(t.Context(), enginetest.Alice, api.ListEvents{Channel: "mail"}))(t)
+	list := enginetest.Must(e.Events.ListEvents(t.Context(), enginetest.Alice, api.ListEvents{Channel: "mail"}))(t)
 	if ev := list.Events[0]; ev.Body != nil || ev.Ref == nil || ev.Ref.Size != uint64(len(r.Body)) {
 		t.Errorf("the list shows a body of %d bytes and ref %+v", len(ev.Body), ev.Ref)
 	}
 	other := w.Engine(t)
-	got := enginetest.Must(other.GetEvent(t.Context(), enginetest.Alice, api.GetEvent{Channel: "mail", ID: a.ID}))(t)
+	got := enginetest.Must(other.Events.GetEvent(t.Context(), enginetest.Alice, api.GetEvent{Channel: "mail", ID: a.ID}))(t)
 	if string(got.Body) != string(r.Body) {
 		t.Errorf("event.get shows %d bytes of %d", len(got.Body), len(r.Body))
 	}
@@ -336,7 +336,7 @@ func TestLargeEventBodyIsABlob(t *testing.T) {
 	}
 	fresh := enginetest.NewWorld()
 	fresh.ID, fresh.Log, fresh.Keys = w.ID, w.Log, w.Keys
-	v := enginetest.Must(fresh.Engine(t).Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+	v := enginetest.Must(fresh.Engine(t).Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 	if v.OK || v.Count != 1 || v.Problems[0].Event != a.ID {
 		t.Errorf("with its blob gone the verification says %+v", v.Problems)
 	}
@@ -384,7 +384,7 @@ func TestEventListsPageAndFilter(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
-	if _, err := e.ListEvents(t.Context(), enginetest.Alice, api.ListEvents{Channel: "mail", Order: "up"}); enginetest.Code(err) != api.Malformed {
+	if _, err := e.Events.ListEvents(t.Context(), enginetest.Alice, api.ListEvents{Channel: "mail", Order: "up"}); enginetest.Code(err) != api.Malformed {
 		t.Errorf("an order that is none: %v", err)
 	}
 }
@@ -402,11 +402,11 @@ func TestTurnNamesAnEvent(t *testing.T) {
 	r.Meta = turns.Raw(`{"event":"mail"}`)
 	enginetest.Add(t, e, s.ID, r)
 	bob := reader.Caller{Tenant: "default", Agent: "bob"}
-	theirs := enginetest.Must(e.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
+	theirs := enginetest.Must(e.Sessions.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
 	r.Meta = turns.Raw(fmt.Sprintf(`{"event":{"channel":"mail","id":"%s"}}`, a.ID))
-	enginetest.Must(e.Append(t.Context(), bob, theirs.ID, r, nil))(t)
+	enginetest.Must(e.Sessions.Append(t.Context(), bob, theirs.ID, r, nil))(t)
 	for _, d := range []*engine.Engine{e, w.Engine(t)} {
-		got := enginetest.Must(d.GetEvent(t.Context(), enginetest.Alice, api.GetEvent{Channel: "mail", ID: a.ID}))(t)
+		got := enginetest.Must(d.Events.GetEvent(t.Context(), enginetest.Alice, api.GetEvent{Channel: "mail", ID: a.ID}))(t)
 		if !slices.Equal(got.Turns, want) {
 			t.Errorf("the event names turns %v, want %v", got.Turns, want)
 		}
@@ -426,12 +426,12 @@ func TestNEX5ChannelOutlivesCompaction(t *testing.T) {
 		last = enginetest.Add(t, e, s.ID, r).ID
 	}
 	k := api.RecordCompaction{FirstKept: last, Replacement: []turns.Message{turns.TextMessage(turns.User, "mails")}}
-	enginetest.Must(e.Record(t.Context(), enginetest.Alice, s.ID, k, nil))(t)
-	for i, ev := range enginetest.Must(e.ListEvents(t.Context(), enginetest.Alice, api.ListEvents{Channel: "mail"}))(t).Events {
+	enginetest.Must(e.Compactions.Record(t.Context(), enginetest.Alice, s.ID, k, nil))(t)
+	for i, ev := range enginetest.Must(e.Events.ListEvents(t.Context(), enginetest.Alice, api.ListEvents{Channel: "mail"}))(t).Events {
 		if !strings.Contains(string(ev.Body), fmt.Sprintf(`{"n":%d,`, i)) {
 			t.Errorf("event %d has body %.40s", i, ev.Body)
 		}
-		got := enginetest.Must(e.GetEvent(t.Context(), enginetest.Alice, api.GetEvent{Channel: "mail", ID: ev.ID}))(t)
+		got := enginetest.Must(e.Events.GetEvent(t.Context(), enginetest.Alice, api.GetEvent{Channel: "mail", ID: ev.ID}))(t)
 		if len(got.Turns) != 1 || got.Turns[0].Session != s.ID {
 			t.Errorf("event %d names turns %v", i, got.Turns)
 		}
@@ -444,25 +444,25 @@ func TestVerifyChecksChannels(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
 	receive(t, e, enginetest.Alice, mail(`1`))
-	ch := enginetest.Must(e.ChannelOf("default", "alice", "mail"))(t)
+	ch := enginetest.Must(e.Reader.ChannelOf("default", "alice", "mail"))(t)
 	forge := func(id turns.ID, agent, name string) {
 		t.Helper()
-		row := enginetest.Must(e.CatchUpChannel(t.Context(), "default", ch))(t)
+		row := enginetest.Must(e.Reader.CatchUpChannel(t.Context(), "default", ch))(t)
 		ev := &turns.Event{Version: turns.Version, Kind: turns.KindReceived, ID: id, Chain: ch.Chain, Index: row.Count, Prev: row.Tail.Hash, Recorded: 1, Agent: agent}
-		payload := enginetest.Must(e.Seal(t.Context(), "default", ch.Key, ev, &turns.ReceivedBody{Channel: name, Kind: "x", Body: turns.Raw(`1`)}, []turns.ID{ch.Key}))(t)
+		payload := enginetest.Must(e.Store.Seal(t.Context(), "default", ch.Key, ev, &turns.ReceivedBody{Channel: name, Kind: "x", Body: turns.Raw(`1`)}, []turns.ID{ch.Key}))(t)
 		enginetest.Must(w.Log.Append(t.Context(), ch.Subject, row.Tail.Seq, payload))(t)
 	}
 	forge(turns.ID{9}, "alice", "other")
-	v := enginetest.Must(e.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+	v := enginetest.Must(e.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 	if v.Count != 1 || !strings.Contains(v.Problems[0].Message, "names another channel") {
 		t.Errorf("a body of another channel: %+v", v.Problems)
 	}
 	forge(turns.ID{8}, "bob", "mail") // sets the chain aside
-	v = enginetest.Must(e.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+	v = enginetest.Must(e.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 	if v.Count != 2 || !strings.Contains(v.Problems[1].Message, "of agent bob on a channel of agent alice") {
 		t.Errorf("an event of another agent: %+v", v.Problems)
 	}
-	if _, err := e.AppendEvent(t.Context(), enginetest.Alice, mail(`2`), nil); !errors.Is(err, ledger.ErrCorrupt) {
+	if _, err := e.Events.AppendEvent(t.Context(), enginetest.Alice, mail(`2`), nil); !errors.Is(err, ledger.ErrCorrupt) {
 		t.Errorf("append to a channel that is set aside: %v", err)
 	}
 	r := mail(`2`)

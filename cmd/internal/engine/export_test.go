@@ -17,13 +17,13 @@ import (
 func exports(t *testing.T, e *Engine, session turns.ID) (records []api.ExportRecord) {
 	t.Helper()
 	for after := ""; ; {
-		page := must(e.Export(t.Context(), alice, session, api.ExportSession{Page: api.Page{After: after}}))(t)
-		if n := len(canon(page)); n > e.Payload() {
-			t.Fatalf("a page of %d records has %d bytes, a message may have %d", len(page.Records), n, e.Payload())
+		page := must(e.Transfer.Export(t.Context(), alice, session, api.ExportSession{Page: api.Page{After: after}}))(t)
+		if n := len(canon(page)); n > e.Limits.Payload() {
+			t.Fatalf("a page of %d records has %d bytes, a message may have %d", len(page.Records), n, e.Limits.Payload())
 		}
 		for _, r := range page.Records {
-			if n := len(canon(api.ImportRecords{Records: []api.ExportRecord{r}})); n > e.Payload() {
-				t.Fatalf("the import of a record has %d bytes, a message may have %d", n, e.Payload())
+			if n := len(canon(api.ImportRecords{Records: []api.ExportRecord{r}})); n > e.Limits.Payload() {
+				t.Fatalf("the import of a record has %d bytes, a message may have %d", n, e.Limits.Payload())
 			}
 		}
 		records = append(records, page.Records...)
@@ -40,12 +40,12 @@ func TestLargeEventsAreExported(t *testing.T) {
 	text := strings.NewReplacer(`"`, "x", `\`, "x").Replace(noise(100 << 10))
 	meta := turns.Raw(`{"m":"` + text + `"}`)
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Meta: meta}}
-	s := must(e.Create(t.Context(), alice, r, canon(r)))(t)
+	s := must(e.Sessions.Create(t.Context(), alice, r, canon(r)))(t)
 	q := say("question", "answer")
 	q.Meta = meta
 	add(t, e, s.ID, q)
 	add(t, e, s.ID, say("question", "answer"))
-	e.MaxPayload = 64 << 10
+	e.Limits.MaxPayload = 64 << 10
 	pieces := 0
 	for _, x := range exports(t, e, s.ID) {
 		if x.Piece != nil {
@@ -58,8 +58,8 @@ func TestLargeEventsAreExported(t *testing.T) {
 	if pieces == 0 {
 		t.Error("no event went out in pieces")
 	}
-	e.MaxPayload = 0
-	here, there := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t), must(to.Get(t.Context(), alice, s.ID, api.Read{}))(t)
+	e.Limits.MaxPayload = 0
+	here, there := must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t), must(to.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t)
 	if here.Hash != there.Hash {
 		t.Errorf("hash %v there, %v here", there.Hash, here.Hash)
 	}
@@ -74,12 +74,12 @@ func TestExportKeepsHashes(t *testing.T) {
 	for i := range 8 {
 		last = add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d", i))).ID
 	}
-	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
-	fork := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last}, []byte("f")))(t)
+	must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	fork := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last}, []byte("f")))(t)
 	add(t, e, fork.ID, say("on the fork", "yes"))
 	var records []api.ExportRecord
 	for after := ""; ; {
-		p := must(e.Export(t.Context(), alice, fork.ID, api.ExportSession{Page: api.Page{After: after, Limit: 1}}))(t)
+		p := must(e.Transfer.Export(t.Context(), alice, fork.ID, api.ExportSession{Page: api.Page{After: after, Limit: 1}}))(t)
 		records = append(records, p.Records...)
 		if p.Next == after && after != "" {
 			t.Fatalf("the page after %s is followed by itself", after)
@@ -89,21 +89,21 @@ func TestExportKeepsHashes(t *testing.T) {
 		}
 	}
 	to := newWorld().Engine(t)
-	first := must(to.Import(t.Context(), alice, api.ImportRecords{Records: records}))(t)
-	again := must(to.Import(t.Context(), alice, api.ImportRecords{Records: records}))(t)
+	first := must(to.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: records}))(t)
+	again := must(to.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: records}))(t)
 	if first.Stored == 0 || again.Stored != 0 || again.Existing != first.Stored {
 		t.Errorf("imported %+v, then %+v", first, again)
 	}
-	a := must(e.Get(t.Context(), alice, fork.ID, api.Read{}))(t)
-	b := must(to.Get(t.Context(), alice, fork.ID, api.Read{}))(t)
+	a := must(e.Reader.Get(t.Context(), alice, fork.ID, api.Read{}))(t)
+	b := must(to.Reader.Get(t.Context(), alice, fork.ID, api.Read{}))(t)
 	if a.Hash != b.Hash {
 		t.Errorf("hash %v became %v", a.Hash, b.Hash)
 	}
-	if must(e.Context(t.Context(), alice, fork.ID, api.GetContext{}))(t).Fingerprint != must(to.Context(t.Context(), alice, fork.ID, api.GetContext{}))(t).Fingerprint {
+	if must(e.Contexts.Context(t.Context(), alice, fork.ID, api.GetContext{}))(t).Fingerprint != must(to.Contexts.Context(t.Context(), alice, fork.ID, api.GetContext{}))(t).Fingerprint {
 		t.Error("the context differs after import")
 	}
 	records[len(records)-1].Event.Payload[40] ^= 1
-	if _, err := newWorld().Engine(t).Import(t.Context(), alice, api.ImportRecords{Records: records}); code(err) != api.Corrupt {
+	if _, err := newWorld().Engine(t).Transfer.Import(t.Context(), alice, api.ImportRecords{Records: records}); code(err) != api.Corrupt {
 		t.Errorf("import of a changed event: %v, want corrupt", err)
 	}
 	verified(t, to)
@@ -114,8 +114,8 @@ func TestExportKeepsHashes(t *testing.T) {
 func copyTo(t *testing.T, from, to *Engine, session turns.ID) error {
 	t.Helper()
 	for after := ""; ; {
-		page := must(from.Export(t.Context(), alice, session, api.ExportSession{Page: api.Page{After: after, Limit: 3}}))(t)
-		if _, err := to.Import(t.Context(), alice, api.ImportRecords{Records: page.Records}); err != nil {
+		page := must(from.Transfer.Export(t.Context(), alice, session, api.ExportSession{Page: api.Page{After: after, Limit: 3}}))(t)
+		if _, err := to.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: page.Records}); err != nil {
 			return err
 		}
 		if after = page.Next; after == "" {
@@ -133,10 +133,10 @@ func TestAReusedSummaryGoesOutWithTheFork(t *testing.T) {
 	for i := range 8 {
 		ids = append(ids, add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d", i))).ID)
 	}
-	branch := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: ids[7]}, []byte("1")))(t)
-	must(e.Compact(t.Context(), alice, branch.ID, api.RunCompaction{}, []byte("{}")))(t)
-	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: ids[7], Mode: "summary"}, []byte("2")))(t)
-	list := must(e.ListCompactions(t.Context(), alice, f.ID, api.ListCompactions{}))(t)
+	branch := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: ids[7]}, []byte("1")))(t)
+	must(e.Compactions.Compact(t.Context(), alice, branch.ID, api.RunCompaction{}, []byte("{}")))(t)
+	f := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: ids[7], Mode: "summary"}, []byte("2")))(t)
+	list := must(e.History.ListCompactions(t.Context(), alice, f.ID, api.ListCompactions{}))(t)
 	if len(list.Turns) != 1 || list.Turns[0].Compaction.Mode != "reused" {
 		t.Fatalf("compactions of the fork: %+v", list.Turns)
 	}
@@ -144,8 +144,8 @@ func TestAReusedSummaryGoesOutWithTheFork(t *testing.T) {
 	if err := copyTo(t, e, to, f.ID); err != nil {
 		t.Fatal(err)
 	}
-	here := must(e.Context(t.Context(), alice, f.ID, api.GetContext{}))(t)
-	there := must(to.Context(t.Context(), alice, f.ID, api.GetContext{}))(t)
+	here := must(e.Contexts.Context(t.Context(), alice, f.ID, api.GetContext{}))(t)
+	there := must(to.Contexts.Context(t.Context(), alice, f.ID, api.GetContext{}))(t)
 	if here.Fingerprint != there.Fingerprint {
 		t.Errorf("fingerprint %s here, %s there", here.Fingerprint, there.Fingerprint)
 	}
@@ -159,20 +159,20 @@ func TestAnImportedBlobHasItsDigest(t *testing.T) {
 	s := create(t, e, 0, "nexus")
 	add(t, e, s.ID, say("read this: "+long(900_000), "done"))
 	var blob *api.ExportBlob
-	for _, r := range must(e.Export(t.Context(), alice, s.ID, api.ExportSession{}))(t).Records {
+	for _, r := range must(e.Transfer.Export(t.Context(), alice, s.ID, api.ExportSession{}))(t).Records {
 		if r.Blob != nil {
 			blob = r.Blob
 		}
 	}
 	to := newWorld().Engine(t)
-	if _, err := to.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{{Blob: blob}}}); err == nil {
+	if _, err := to.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{{Blob: blob}}}); err == nil {
 		t.Error("a blob of an unknown tree was taken")
 	}
 	wrong := *blob
 	wrong.Sealed = bytes.Clone(blob.Sealed)
 	wrong.Sealed[len(wrong.Sealed)/2] ^= 1
-	key := must(e.Keys.Key(s.ID))(t)
-	if _, err := to.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{{Key: &api.ExportKey{ID: s.ID, Key: key[:]}}, {Blob: &wrong}}}); code(err) != api.Corrupt {
+	key := must(e.Store.Keys.Key(s.ID))(t)
+	if _, err := to.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{{Key: &api.ExportKey{ID: s.ID, Key: key[:]}}, {Blob: &wrong}}}); code(err) != api.Corrupt {
 		t.Errorf("altered content: %v, want corrupt", err)
 	}
 	if err := copyTo(t, e, to, s.ID); err != nil {
@@ -198,7 +198,7 @@ func (b *readBlobs) GetBlob(ctx context.Context, tenant string, digest turns.Has
 func TestABlobIsExportedOnce(t *testing.T) {
 	w := newWorld()
 	e, other := w.Engine(t), w.Engine(t)
-	e.MaxPayload, other.MaxPayload = 64<<10, 64<<10
+	e.Limits.MaxPayload, other.Limits.MaxPayload = 64<<10, 64<<10
 	s := create(t, e, 0, "nexus").ID
 	var last turns.ID
 	names := func(infos ...*api.BlobInfo) {
@@ -210,18 +210,18 @@ func TestABlobIsExportedOnce(t *testing.T) {
 		last = add(t, e, s, r).ID
 	}
 	put := func(n int) *api.BlobInfo {
-		return must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: []byte(noise(n))}))(t)
+		return must(e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: []byte(noise(n))}))(t)
 	}
 	large, small := put(300<<10), put(20<<10)
 	names(small)
 	names(large, small)
 	names(large)
-	s = must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: last}, []byte("{}")))(t).ID
+	s = must(e.Forks.Fork(t.Context(), alice, s, api.CreateFork{Turn: last}, []byte("{}")))(t).ID
 	names(small, large)
 	names(put(30<<10), large)
 
-	blobs := &readBlobs{Blobs: e.Blobs}
-	e.Blobs = blobs
+	blobs := &readBlobs{Blobs: e.Store.Blobs}
+	e.Store.Blobs = blobs
 	out := make(map[turns.Hash]int)
 	for _, r := range exports(t, e, s) {
 		if r.Blob != nil {
@@ -238,16 +238,16 @@ func TestABlobIsExportedOnce(t *testing.T) {
 	}
 	for _, limit := range []int{1, 2, 500} {
 		to := newWorld().Engine(t)
-		to.MaxPayload = e.MaxPayload
-		forgets := newEngine(w, e.Projections)
-		forgets.MaxPayload = e.MaxPayload
+		to.Limits.MaxPayload = e.Limits.MaxPayload
+		forgets := newEngine(w, e.Reader.Projections)
+		forgets.Limits.MaxPayload = e.Limits.MaxPayload
 		order := []*Engine{other, e, forgets}
 		for after := ""; ; order = append(order[1:], order[0]) {
-			page := must(order[0].Export(t.Context(), alice, s, api.ExportSession{Page: api.Page{After: after, Limit: limit}}))(t)
+			page := must(order[0].Transfer.Export(t.Context(), alice, s, api.ExportSession{Page: api.Page{After: after, Limit: limit}}))(t)
 			if page.Next == after {
 				t.Fatalf("limit %d: the page after %q does not go on", limit, after)
 			}
-			must(to.Import(t.Context(), alice, api.ImportRecords{Records: page.Records}))(t)
+			must(to.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: page.Records}))(t)
 			if after = page.Next; after == "" {
 				break
 			}

@@ -70,13 +70,13 @@ func extractAll(t *testing.T, daemons ...*engine.Engine) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for _, e := range daemons {
-		if err := e.Projections.WaitFor(t.Context(), must(e.Log.State(t.Context()))(t).Last); err != nil {
+		if err := e.Reader.Projections.WaitFor(t.Context(), must(e.Reader.Log.State(t.Context()))(t).Last); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, e := range daemons {
 		wg.Go(func() {
-			if err := e.ExtractDue(t.Context()); err != nil {
+			if err := e.Extraction.ExtractDue(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -87,7 +87,7 @@ func extractAll(t *testing.T, daemons ...*engine.Engine) {
 // recordsOf returns the kinds of the events on the channel of extractions, oldest first.
 func recordsOf(t *testing.T, e *engine.Engine) (kinds []string) {
 	t.Helper()
-	out, err := e.ListEvents(t.Context(), alice, api.ListEvents{Channel: extraction.Channel, Order: "asc"})
+	out, err := e.Events.ListEvents(t.Context(), alice, api.ListEvents{Channel: extraction.Channel, Order: "asc"})
 	if code(err) == api.NotFound {
 		return nil
 	}
@@ -108,7 +108,7 @@ type spent struct {
 // spentOf returns what the records of a kind say, oldest first.
 func spentOf(t *testing.T, e *engine.Engine, kind string) (out []spent) {
 	t.Helper()
-	for _, ev := range must(e.ListEvents(t.Context(), alice, api.ListEvents{Channel: extraction.Channel, Order: "asc", Kind: kind}))(t).Events {
+	for _, ev := range must(e.Events.ListEvents(t.Context(), alice, api.ListEvents{Channel: extraction.Channel, Order: "asc", Kind: kind}))(t).Events {
 		var s spent
 		if err := json.Unmarshal(ev.Body, &s); err != nil {
 			t.Fatal(err)
@@ -154,15 +154,15 @@ func TestGSV12MemoriesAreExtractedAtAReset(t *testing.T) {
 	}
 	c.set(utc(t, "2026-05-02T04:00:00Z"))
 	fireAll(t, daemons)
-	next := must(e.Resolve(t.Context(), alice, "x"))(t)
+	next := must(e.Sessions.Resolve(t.Context(), alice, "x"))(t)
 	m.enter = func() { // the model takes its time
-		if _, err := e.Append(t.Context(), alice, next.ID, say("good", "morning"), nil); err != nil {
+		if _, err := e.Sessions.Append(t.Context(), alice, next.ID, say("good", "morning"), nil); err != nil {
 			t.Errorf("the successor waits: %v", err)
 		}
 	}
 	slow := timedDaemons(t, w, c, 1)[0]
 	askModel(m, slow)
-	slow.Log = &rivalOfChannel{Log: w.Log, rival: func() { extractAll(t, daemons...) }}
+	slow.Reader.Log = &rivalOfChannel{Log: w.Log, rival: func() { extractAll(t, daemons...) }}
 	extractAll(t, slow)
 	extractAll(t, daemons...)
 	later := timedDaemons(t, w, c, 1)[0]
@@ -206,7 +206,7 @@ func TestAModelsCopiesAreMemoriesAsTheyAreRead(t *testing.T) {
 	c.set(utc(t, "2026-05-02T04:00:00Z"))
 	fireAll(t, []*engine.Engine{e})
 	extractAll(t, e)
-	got := list(t, e, alice, api.ListMemories{Session: must(e.Resolve(t.Context(), alice, "x"))(t).ID, State: "accepted"})
+	got := list(t, e, alice, api.ListMemories{Session: must(e.Sessions.Resolve(t.Context(), alice, "x"))(t).ID, State: "accepted"})
 	if want := []string{"fact last", "fact soft"}; !slices.Equal(texts(got), want) {
 		t.Errorf("%.200q, want %q", texts(got), want)
 	}
@@ -222,23 +222,23 @@ func TestExtractionReadsWhatNoSummarizerRead(t *testing.T) {
 	r := api.CreateSession{}
 	r.Policy = &api.Policy{Name: "gsv", Set: turns.Raw(`{"keep_tokens":300,"reserve_tokens":100}`)}
 	r.Limits = &turns.Limits{ContextWindow: 8000, MaxOutputTokens: 500}
-	s := must(e.Create(t.Context(), alice, r, canon(r)))(t)
+	s := must(e.Sessions.Create(t.Context(), alice, r, canon(r)))(t)
 	for i := range 12 {
 		add(t, e, s.ID, say(fmt.Sprintf("fact %d; %s", i, strings.Repeat("and so on ", 60)), "noted"))
 	}
-	k := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
+	k := must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
 	kept := 12 - int(k.Compaction.Covered)
 	if kept < 1 || kept > 6 {
 		t.Fatalf("%d of 12 turns are kept", kept)
 	}
-	fork := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: k.ID}, []byte("{}")))(t)
+	fork := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: k.ID}, []byte("{}")))(t)
 	add(t, e, fork.ID, say("fact of the fork;", "noted"))
 	askModel(m, e)
 	for _, x := range []struct {
 		id   turns.ID
 		want int
 	}{{s.ID, kept}, {fork.ID, 1}} {
-		must(e.Reset(t.Context(), alice, x.id, api.ResetSession{}, nil))(t)
+		must(e.Sessions.Reset(t.Context(), alice, x.id, api.ResetSession{}, nil))(t)
 		extractAll(t, e)
 		if n := len(m.seen); n < 2*x.want || n > 2*x.want+1 { // the cut may lie inside of a turn
 			t.Errorf("the model saw %d messages of %d turns", len(m.seen), x.want)
@@ -262,7 +262,7 @@ func TestGSV12ExtractionReadsWhatRulesSummarized(t *testing.T) {
 			r := api.CreateSession{}
 			r.Policy = &api.Policy{Name: "gsv", Set: turns.Raw(`{"keep_tokens":300,"reserve_tokens":100,"tiers":` + tiers + `}`)}
 			r.Limits, r.Reset = &turns.Limits{ContextWindow: 8000, MaxOutputTokens: 500}, turns.Raw(`{"time_zone":"Pacific/Pago_Pago"}`)
-			s := must(e.Create(t.Context(), alice, r, canon(r)))(t)
+			s := must(e.Sessions.Create(t.Context(), alice, r, canon(r)))(t)
 			known := save(t, e, api.SaveMemory{Kind: "daily", Text: "fact 3", Session: s.ID})
 			if known.Zone != "Pacific/Pago_Pago" {
 				t.Errorf("a memory that a session saves is of the zone %q", known.Zone)
@@ -271,7 +271,7 @@ func TestGSV12ExtractionReadsWhatRulesSummarized(t *testing.T) {
 			for i := range all {
 				add(t, e, s.ID, say(fmt.Sprintf("fact %d; %s", i, strings.Repeat("and so on ", 60)), "noted"))
 			}
-			k := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{WaitMS: 20_000}, []byte("{}")))(t).Compaction
+			k := must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{WaitMS: 20_000}, []byte("{}")))(t).Compaction
 			want := all
 			if tiers == `["llm"]` {
 				if want -= int(k.Compaction.Covered); !slices.Contains(m.known, "fact 3") {
@@ -281,8 +281,8 @@ func TestGSV12ExtractionReadsWhatRulesSummarized(t *testing.T) {
 				t.Fatal(k.Compaction.Tier)
 			}
 			set := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "gsv"}}} // with all tiers
-			must(e.Set(t.Context(), alice, s.ID, set, []byte("{}")))(t)
-			must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, nil))(t)
+			must(e.Sessions.Set(t.Context(), alice, s.ID, set, []byte("{}")))(t)
+			must(e.Sessions.Reset(t.Context(), alice, s.ID, api.ResetSession{}, nil))(t)
 			extractAll(t, e)
 			if n := len(m.seen); n < 2*want || n > 2*want+1 {
 				t.Errorf("the model saw %d messages of %d turns", n, want)
@@ -314,7 +314,7 @@ func TestFailedExtractionIsTriedAFewTimes(t *testing.T) {
 	e := daemons[0]
 	s := timedSession(t, e, "x", `{}`)
 	add(t, e, s.ID, say("fact one;", "noted"))
-	must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, nil))(t)
+	must(e.Sessions.Reset(t.Context(), alice, s.ID, api.ResetSession{}, nil))(t)
 	var want []string
 	for try := 1; try <= extraction.Tries+2; try++ {
 		extractAll(t, daemons...)
@@ -349,10 +349,10 @@ func TestExtractionGoesOnAfterACrash(t *testing.T) {
 	s := timedSession(t, e, "x", `{}`)
 	add(t, e, s.ID, say("fact one;", "noted"))
 	add(t, e, s.ID, say("fact two;", "noted"))
-	must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, nil))(t)
+	must(e.Sessions.Reset(t.Context(), alice, s.ID, api.ResetSession{}, nil))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	m.enter = cancel
-	_ = e.ExtractDue(ctx)
+	_ = e.Extraction.ExtractDue(ctx)
 	m.enter = nil
 	before := list(t, e, alice, api.ListMemories{})
 	later := timedDaemons(t, w, c, 1)[0]
@@ -392,9 +392,9 @@ func TestNoExtractionWithoutAModelOrMemories(t *testing.T) {
 	} {
 		r := api.CreateSession{}
 		r.Policy = &x.policy
-		s := must(x.e.Create(t.Context(), alice, r, canon(r)))(t)
+		s := must(x.e.Sessions.Create(t.Context(), alice, r, canon(r)))(t)
 		add(t, x.e, s.ID, say("fact one;", "noted"))
-		must(x.e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, nil))(t)
+		must(x.e.Sessions.Reset(t.Context(), alice, s.ID, api.ResetSession{}, nil))(t)
 		extractAll(t, x.e)
 		if got := recordsOf(t, x.e); m.calls != 0 || len(got) != 0 {
 			t.Errorf("%+v: %d calls, %q", x.policy, m.calls, got)

@@ -17,10 +17,10 @@ func TestNamesAreFoundByTheirEndsAndLabels(t *testing.T) {
 	s := create(t, e, 0, "nexus").ID
 	first := add(t, e, s, say("one", "1")).ID
 	second := add(t, e, s, say("two", "2")).ID
-	must(e.Move(t.Context(), alice, s, api.MoveSession{To: &first}, nil))(t)
+	must(e.Sessions.Move(t.Context(), alice, s, api.MoveSession{To: &first}, nil))(t)
 	find := func(r api.FindNames) *api.Names {
 		t.Helper()
-		return must(e.FindNames(t.Context(), alice, r))(t)
+		return must(e.Sessions.FindNames(t.Context(), alice, r))(t)
 	}
 	for _, id := range []turns.ID{first, second} {
 		text := id.String()
@@ -33,10 +33,10 @@ func TestNamesAreFoundByTheirEndsAndLabels(t *testing.T) {
 		if got := find(api.FindNames{Name: text[18:], Session: s}); len(got.Turns) != 1 || got.Turns[0].OnPath != (id == first) {
 			t.Errorf("in the session: %+v", got)
 		}
-		if got := must(e.FindNames(t.Context(), bob, api.FindNames{Name: text}))(t); len(got.Turns)+len(got.Sessions) != 0 {
+		if got := must(e.Sessions.FindNames(t.Context(), bob, api.FindNames{Name: text}))(t); len(got.Turns)+len(got.Sessions) != 0 {
 			t.Errorf("another agent finds %+v", got)
 		}
-		if got := must(e.FindNames(t.Context(), enginetest.Operator, api.FindNames{Name: text[18:]}))(t); len(got.Turns) != 1 {
+		if got := must(e.Sessions.FindNames(t.Context(), enginetest.Operator, api.FindNames{Name: text[18:]}))(t); len(got.Turns) != 1 {
 			t.Errorf("the operator finds %+v", got)
 		}
 	}
@@ -44,7 +44,7 @@ func TestNamesAreFoundByTheirEndsAndLabels(t *testing.T) {
 		t.Errorf("the session: %+v", got)
 	}
 	label := "inbox-7"
-	named := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, nil))(t)
+	named := must(e.Sessions.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, nil))(t)
 	for _, c := range []struct {
 		caller string
 		want   int
@@ -56,13 +56,13 @@ func TestNamesAreFoundByTheirEndsAndLabels(t *testing.T) {
 		case "bob":
 			who = bob
 		}
-		got := must(e.FindNames(t.Context(), who, api.FindNames{Name: label}))(t)
+		got := must(e.Sessions.FindNames(t.Context(), who, api.FindNames{Name: label}))(t)
 		if len(got.Sessions) != c.want || c.want == 1 && got.Sessions[0].ID != named.ID {
 			t.Errorf("the label for %s: %+v", c.caller, got)
 		}
 	}
 	for _, r := range []api.FindNames{{}, {Name: strings.Repeat("x", 2000)}, {Name: "x", Kind: "memory"}, {Name: "x", Limit: 1000}} {
-		if _, err := e.FindNames(t.Context(), alice, r); code(err) != api.Malformed && code(err) != api.TooLarge {
+		if _, err := e.Sessions.FindNames(t.Context(), alice, r); code(err) != api.Malformed && code(err) != api.TooLarge {
 			t.Errorf("%.20s %s %d: %v", r.Name, r.Kind, r.Limit, err)
 		}
 	}
@@ -81,12 +81,12 @@ func TestNamesOfOtherAgentsDoNotCount(t *testing.T) {
 	for range 4200 { // more ids than one request compares
 		add(t, e, theirs, say("x", ""))
 	}
-	own := must(e.Create(t.Context(), bob, api.CreateSession{}, nil))(t).ID
-	got := must(e.FindNames(t.Context(), bob, api.FindNames{Name: own.String()[:1]}))(t)
+	own := must(e.Sessions.Create(t.Context(), bob, api.CreateSession{}, nil))(t).ID
+	got := must(e.Sessions.FindNames(t.Context(), bob, api.FindNames{Name: own.String()[:1]}))(t)
 	if got.Cut || len(got.Sessions) != 1 || got.Sessions[0].ID != own || len(got.Turns) != 0 {
 		t.Errorf("%+v, want the one session of bob, and no more", got)
 	}
-	if got := must(e.FindNames(t.Context(), alice, api.FindNames{Name: own.String()[:1], Kind: "session"}))(t); !got.Cut {
+	if got := must(e.Sessions.FindNames(t.Context(), alice, api.FindNames{Name: own.String()[:1], Kind: "session"}))(t); !got.Cut {
 		t.Errorf("of alice, who has more ids than a request compares: %+v", got)
 	}
 }
@@ -100,13 +100,13 @@ func TestListsEndWithTheirRequests(t *testing.T) {
 	cancel()
 	stale := api.Read{StaleOK: true}
 	for name, list := range map[string]func() error{
-		"sessions by id": func() error { _, err := e.List(over, alice, api.ListSessions{Read: stale}); return err },
+		"sessions by id": func() error { _, err := e.History.List(over, alice, api.ListSessions{Read: stale}); return err },
 		"sessions by change": func() error {
-			_, err := e.List(over, alice, api.ListSessions{Order: "updated", Read: stale})
+			_, err := e.History.List(over, alice, api.ListSessions{Order: "updated", Read: stale})
 			return err
 		},
 		"names": func() error {
-			_, err := e.FindNames(over, alice, api.FindNames{Name: s.String()[20:], Read: stale})
+			_, err := e.Sessions.FindNames(over, alice, api.FindNames{Name: s.String()[20:], Read: stale})
 			return err
 		},
 	} {

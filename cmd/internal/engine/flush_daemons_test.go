@@ -26,7 +26,7 @@ func TestOneDaemonBeginsAFlush(t *testing.T) {
 		for i, e := range engines {
 			all.Go(func() {
 				r := api.BeginFlush{ID: ids[i], Cycle: 1}
-				got[i], errs[i] = e.BeginFlush(t.Context(), alice, s, r, []byte(`{"cycle":1}`))
+				got[i], errs[i] = e.Compactions.BeginFlush(t.Context(), alice, s, r, []byte(`{"cycle":1}`))
 			})
 		}
 		all.Wait()
@@ -41,7 +41,7 @@ func TestOneDaemonBeginsAFlush(t *testing.T) {
 		}
 		for _, e := range engines {
 			r := api.BeginFlush{ID: ids[won], Cycle: 1}
-			again := must(e.BeginFlush(t.Context(), alice, s, r, []byte(`{"cycle":1}`)))(t)
+			again := must(e.Compactions.BeginFlush(t.Context(), alice, s, r, []byte(`{"cycle":1}`)))(t)
 			if again.Lease != got[won].Lease || again.Prompt != got[won].Prompt || !again.Duplicate {
 				t.Errorf("again: %+v, want %+v", again, got[won])
 			}
@@ -56,7 +56,7 @@ func TestFlushExpiresWithItsLease(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	c := new(clock)
-	e.Now = c.Now
+	e.Reader.Now = c.Now
 	s := flushSession(t, e)
 	swell(t, e, s, compactOver)
 	begin(t, e, s, 1)
@@ -66,7 +66,7 @@ func TestFlushExpiresWithItsLease(t *testing.T) {
 	}
 	c.pass(2 * time.Second)
 	e = w.Engine(t) // and the daemon died with it
-	e.Now = c.Now
+	e.Reader.Now = c.Now
 	if cx := getContext(t, e, s); !cx.Flush.Due || cx.Compacted != nil {
 		t.Errorf("after it: %+v, compacted %v", cx.Flush, cx.Compacted)
 	}
@@ -75,7 +75,7 @@ func TestFlushExpiresWithItsLease(t *testing.T) {
 	}
 	c.pass(301 * time.Second)
 	r := api.BeginFlush{Cycle: 1}
-	if _, err := e.BeginFlush(t.Context(), alice, s, r, canon(r)); code(err) != api.Conflict {
+	if _, err := e.Compactions.BeginFlush(t.Context(), alice, s, r, canon(r)); code(err) != api.Conflict {
 		t.Errorf("a third time: %v, want conflict", err)
 	}
 	if cx := viewContext(t, e, s); cx.Flush.Due {
@@ -91,7 +91,7 @@ func TestFlushExpiresWithItsLease(t *testing.T) {
 func TestFlushThatEndsLateCounts(t *testing.T) {
 	e := newWorld().Engine(t)
 	c := new(clock)
-	e.Now = c.Now
+	e.Reader.Now = c.Now
 	s := flushSession(t, e)
 	swell(t, e, s, compactOver)
 	begin(t, e, s, 1)
@@ -102,7 +102,7 @@ func TestFlushThatEndsLateCounts(t *testing.T) {
 		t.Errorf("again: %+v, want %+v", again, first)
 	}
 	r.ID = newID(t)
-	if _, err := e.DoneFlush(t.Context(), alice, s, r, canon(r)); code(err) != api.Conflict {
+	if _, err := e.Compactions.DoneFlush(t.Context(), alice, s, r, canon(r)); code(err) != api.Conflict {
 		t.Errorf("a second end: %v, want conflict", err)
 	}
 	if cx := getContext(t, e, s); flushOf(t, e, s, cx.Compacted) != "silent" {
@@ -128,7 +128,7 @@ func TestFlushRefusalsAreTyped(t *testing.T) {
 		{"another agent", bob, s, api.BeginFlush{Cycle: 1}, api.NotFound},
 		{"the operator", operator, s, api.BeginFlush{Cycle: 1}, api.Denied},
 	} {
-		if _, err := e.BeginFlush(t.Context(), tc.c, tc.s, tc.r, canon(tc.r)); code(err) != tc.want {
+		if _, err := e.Compactions.BeginFlush(t.Context(), tc.c, tc.s, tc.r, canon(tc.r)); code(err) != tc.want {
 			t.Errorf("begin, %s: %v, want %s", tc.name, err, tc.want)
 		}
 	}
@@ -144,14 +144,14 @@ func TestFlushRefusalsAreTyped(t *testing.T) {
 		{"a huge reply", alice, api.DoneFlush{Cycle: 1, Response: long(2 << 20)}, api.TooLarge},
 		{"another agent", bob, api.DoneFlush{Cycle: 1}, api.NotFound},
 	} {
-		if _, err := e.DoneFlush(t.Context(), tc.c, s, tc.r, canon(tc.r)); code(err) != tc.want {
+		if _, err := e.Compactions.DoneFlush(t.Context(), tc.c, s, tc.r, canon(tc.r)); code(err) != tc.want {
 			t.Errorf("done, %s: %v, want %s", tc.name, err, tc.want)
 		}
 	}
 	begin(t, e, s, 1) // before it is due: an agent may, for a compaction that it asks for
-	must(e.CloseSession(t.Context(), alice, s, api.CloseSession{}, nil))(t)
+	must(e.Sessions.CloseSession(t.Context(), alice, s, api.CloseSession{}, nil))(t)
 	r := api.DoneFlush{Cycle: 1}
-	if _, err := e.DoneFlush(t.Context(), alice, s, r, canon(r)); code(err) != api.Closed {
+	if _, err := e.Compactions.DoneFlush(t.Context(), alice, s, r, canon(r)); code(err) != api.Closed {
 		t.Errorf("done in a closed session: %v, want closed", err)
 	}
 }
@@ -163,7 +163,7 @@ func TestElisionEndsNoFlushCycle(t *testing.T) {
 	r.Limits = &flushLimits
 	r.Policy = &api.Policy{Name: "autobyteus", Set: turns.Raw(`{"large_output_chars":2000,"reserve_tokens":4000,` +
 		`"flush":{"threshold":500,"prompt":"save it","silent_token":"SILENT","lease_seconds":60}}`)}
-	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t).ID
+	s := must(e.Sessions.Create(t.Context(), alice, r, []byte("{}")))(t).ID
 	call := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "c1", Name: "run", Arguments: turns.Raw(`{}`)}}}
 	add(t, e, s, api.AppendTurn{Messages: say("run it", "").Messages, Response: &call})
 	result := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "c1", Response: turns.Raw(`"` + long(6000) + `"`)}}}
@@ -177,7 +177,7 @@ func TestElisionEndsNoFlushCycle(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: "ok"})
-	run := must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, nil))(t)
+	run := must(e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{}, nil))(t)
 	if run.Compaction.Compaction.Flush != "done" {
 		t.Errorf("a manual compaction says %q, want done", run.Compaction.Compaction.Flush)
 	}
@@ -202,7 +202,7 @@ func TestFlushesAreReplayedAndExported(t *testing.T) {
 	abroad := newWorld().Engine(t)
 	var records []api.ExportRecord
 	for page := (api.ExportSession{}); ; {
-		x := must(e.Export(t.Context(), alice, s, page))(t)
+		x := must(e.Transfer.Export(t.Context(), alice, s, page))(t)
 		records = append(records, x.Records...)
 		if page.After = x.Next; page.After == "" {
 			break
@@ -211,10 +211,10 @@ func TestFlushesAreReplayedAndExported(t *testing.T) {
 	if err := importAs(t, abroad, alice, records...); err != nil {
 		t.Fatal(err)
 	}
-	want := must(e.Projections.Session(s))(t)
+	want := must(e.Reader.Projections.Session(s))(t)
 	for name, d := range map[string]*Engine{"read from the start": w.Engine(t), "imported": abroad} {
-		must(d.Get(t.Context(), alice, s, api.Read{}))(t)
-		got := must(d.Projections.Session(s))(t)
+		must(d.Reader.Get(t.Context(), alice, s, api.Read{}))(t)
+		got := must(d.Reader.Projections.Session(s))(t)
 		if got.Flushes != want.Flushes || got.Usage != want.Usage || got.Tail.Hash != want.Tail.Hash {
 			t.Errorf("%s: %+v, want %+v", name, got.Flushes, want.Flushes)
 		}
@@ -262,7 +262,7 @@ func TestForkHasItsOwnFlushCycle(t *testing.T) {
 	last := swell(t, e, s, flushOver)
 	for mode, want := range map[string]api.FlushState{"as_seen": {Due: true, Cycle: 2}, "full": {Due: true, Cycle: 1}} {
 		r := api.CreateFork{Turn: last.ID, Mode: mode}
-		f := must(e.Fork(t.Context(), alice, s, r, canon(r)))(t)
+		f := must(e.Forks.Fork(t.Context(), alice, s, r, canon(r)))(t)
 		if cx := viewContext(t, e, f.ID); cx.Flush != want {
 			t.Errorf("%s: %+v, want %+v", mode, cx.Flush, want)
 		}

@@ -32,7 +32,7 @@ func flushSession(t *testing.T, e *Engine) turns.ID {
 	model := "large-1"
 	r := api.CreateSession{}
 	r.Limits, r.Policy, r.Model = &flushLimits, &api.Policy{Name: "spec-008"}, &model
-	return must(e.Create(t.Context(), alice, r, []byte("{}")))(t).ID
+	return must(e.Sessions.Create(t.Context(), alice, r, []byte("{}")))(t).ID
 }
 
 // swell appends turns of about 300 tokens until the context has more than so many.
@@ -49,23 +49,23 @@ func swell(t *testing.T, e *Engine, s turns.ID, over uint64) (last *api.Appended
 // viewContext returns a session's context at its head, without anything being written.
 func viewContext(t *testing.T, e *Engine, s turns.ID) *api.Context {
 	t.Helper()
-	return must(e.Context(t.Context(), operator, s, api.GetContext{}))(t)
+	return must(e.Contexts.Context(t.Context(), operator, s, api.GetContext{}))(t)
 }
 
 func getContext(t *testing.T, e *Engine, s turns.ID) *api.Context {
 	t.Helper()
-	return must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+	return must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 }
 
 func begin(t *testing.T, e *Engine, s turns.ID, cycle uint64) *api.BegunFlush {
 	t.Helper()
 	r := api.BeginFlush{Cycle: cycle}
-	return must(e.BeginFlush(t.Context(), alice, s, r, canon(r)))(t)
+	return must(e.Compactions.BeginFlush(t.Context(), alice, s, r, canon(r)))(t)
 }
 
 func endFlush(t *testing.T, e *Engine, s turns.ID, r api.DoneFlush) *api.EndedFlush {
 	t.Helper()
-	return must(e.DoneFlush(t.Context(), alice, s, r, canon(r)))(t)
+	return must(e.Compactions.DoneFlush(t.Context(), alice, s, r, canon(r)))(t)
 }
 
 // flushOf returns what a compaction says of the flush before it.
@@ -74,7 +74,7 @@ func flushOf(t *testing.T, e *Engine, s turns.ID, compaction *turns.ID) string {
 	if compaction == nil {
 		t.Fatal("there is no compaction")
 	}
-	return must(e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *compaction}))(t).Compaction.Flush
+	return must(e.Reader.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *compaction}))(t).Compaction.Flush
 }
 
 // S8-8, AC-8: a flush is due when the context has more tokens than window - reserve -
@@ -83,7 +83,7 @@ func TestFlushIsDueOverItsThreshold(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	var announced []string
-	e.Notify = func(_, _ string, n api.Notification) {
+	e.Writer.Notify = func(_, _ string, n api.Notification) {
 		if n.Kind == "flush.requested" {
 			announced = append(announced, string(n.Detail))
 		}
@@ -112,7 +112,7 @@ func TestFlushIsDueOverItsThreshold(t *testing.T) {
 		t.Errorf("a policy without a flush has one: %+v, %+v", ack.Flush, cx.Flush)
 	}
 	r := api.BeginFlush{Cycle: 1}
-	if _, err := e.BeginFlush(t.Context(), alice, other.ID, r, canon(r)); code(err) != api.Unprocessable {
+	if _, err := e.Compactions.BeginFlush(t.Context(), alice, other.ID, r, canon(r)); code(err) != api.Unprocessable {
 		t.Errorf("begun without one: %v, want unprocessable", err)
 	}
 }
@@ -214,12 +214,12 @@ func TestMemoryFlushCallsSaveMemoryTool(t *testing.T) {
 // lastFlush returns the body of the last event of a session, a flush.
 func lastFlush(t *testing.T, e *Engine, s turns.ID) (b turns.FlushBody) {
 	t.Helper()
-	row := must(e.FindSession(t.Context(), alice, s, true))(t)
-	ev := must(turns.Decode(must(e.Projections.EventAt(s, row.Tail.Index))(t)))(t)
+	row := must(e.Reader.FindSession(t.Context(), alice, s, true))(t)
+	ev := must(turns.Decode(must(e.Reader.Projections.EventAt(s, row.Tail.Index))(t)))(t)
 	if ev.Kind != turns.KindFlush {
 		t.Fatalf("the last event is a %s", ev.Kind)
 	}
-	if err := e.Open(ev, &b); err != nil {
+	if err := e.Store.Open(ev, &b); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -236,7 +236,7 @@ func TestMemoryFlushSuppressesSilentResponse(t *testing.T) {
 	} {
 		e := newWorld().Engine(t)
 		var announced []api.Notification
-		e.Notify = func(_, _ string, n api.Notification) { announced = append(announced, n) }
+		e.Writer.Notify = func(_, _ string, n api.Notification) { announced = append(announced, n) }
 		s := flushSession(t, e)
 		swell(t, e, s, flushOver)
 		begin(t, e, s, 1)
@@ -247,7 +247,7 @@ func TestMemoryFlushSuppressesSilentResponse(t *testing.T) {
 		if f := lastFlush(t, e, s); f.Response != want.kept {
 			t.Errorf("%q is kept as %q", reply, f.Response)
 		}
-		list := must(e.ListTurns(t.Context(), alice, s, api.ListTurns{Full: true}))(t)
+		list := must(e.History.ListTurns(t.Context(), alice, s, api.ListTurns{Full: true}))(t)
 		if visible := append(canon(list), canon(getContext(t, e, s))...); bytes.Contains(visible, []byte("launch-7")) || bytes.Contains(visible, []byte("SILENT")) {
 			t.Errorf("%q is in what is shown", reply)
 		}
@@ -303,7 +303,7 @@ func TestMemoryFlushSkippedWhenAlreadyFlushed(t *testing.T) {
 	last := swell(t, e, s, flushOver+500)
 	for name, d := range map[string]*Engine{"the same daemon": e, "one that starts anew": w.Engine(t)} {
 		r := api.BeginFlush{Cycle: 1}
-		_, err := d.BeginFlush(t.Context(), alice, s, r, canon(r))
+		_, err := d.Compactions.BeginFlush(t.Context(), alice, s, r, canon(r))
 		if cx := viewContext(t, d, s); cx.Flush.Due || code(err) != api.Conflict {
 			t.Errorf("%s: %+v, begun: %v", name, cx.Flush, err)
 		}
@@ -317,7 +317,7 @@ func TestMemoryFlushSkippedWhenAlreadyFlushed(t *testing.T) {
 		t.Errorf("%+v, want due in cycle 2", cx.Flush)
 	}
 	begin(t, e, s, 2)
-	must(e.Move(t.Context(), alice, s, api.MoveSession{To: &last.ID}, nil))(t)
+	must(e.Sessions.Move(t.Context(), alice, s, api.MoveSession{To: &last.ID}, nil))(t)
 	if cx := viewContext(t, e, s); cx.Flush != (api.FlushState{Cycle: 1}) {
 		t.Errorf("back in cycle 1: %+v, want that it ran", cx.Flush)
 	}
@@ -334,7 +334,7 @@ func TestFlushUsesTheSessionsModel(t *testing.T) {
 	other := "larger-2"
 	r := api.SetSession{}
 	r.Model = &other
-	must(e.Set(t.Context(), alice, s, r, canon(r)))(t)
+	must(e.Sessions.Set(t.Context(), alice, s, r, canon(r)))(t)
 	swell(t, e, s, compactOver)
 	getContext(t, e, s)
 	swell(t, e, s, flushOver)
@@ -352,9 +352,9 @@ func TestFlushLeavesNoTraceInTheHistory(t *testing.T) {
 	last := swell(t, e, s, flushOver)
 	shown := func() string {
 		cx := viewContext(t, e, s)
-		v := must(e.Get(t.Context(), alice, s, api.Read{}))(t)
-		list := must(e.ListTurns(t.Context(), alice, s, api.ListTurns{Full: true}))(t)
-		path := must(e.Path(t.Context(), alice, s, api.GetPath{}))(t)
+		v := must(e.Reader.Get(t.Context(), alice, s, api.Read{}))(t)
+		list := must(e.History.ListTurns(t.Context(), alice, s, api.ListTurns{Full: true}))(t)
+		path := must(e.History.Path(t.Context(), alice, s, api.GetPath{}))(t)
 		return string(canon([]any{cx.Messages, cx.Fingerprint, cx.Recipe, cx.Tokens, v.Head, v.Depth, v.Turns, v.Tokens, list, path}))
 	}
 	before := shown()
@@ -367,7 +367,7 @@ func TestFlushLeavesNoTraceInTheHistory(t *testing.T) {
 	if shown() != before {
 		t.Error("its end shows")
 	}
-	if v := must(e.Get(t.Context(), alice, s, api.Read{}))(t); v.Usage != *usage {
+	if v := must(e.Reader.Get(t.Context(), alice, s, api.Read{}))(t); v.Usage != *usage {
 		t.Errorf("usage %+v, want %+v", v.Usage, *usage)
 	}
 	next := say("and now", "this")
@@ -397,7 +397,7 @@ func TestFlushRunsBeforeAnOverflowCompaction(t *testing.T) {
 		swell(t, e, s, 8_000) // no flush is due by our count: the provider's is another
 		flush(e, s)
 		r := api.Overflow{Error: "prompt is too long: 17000 tokens > 16000 maximum"}
-		cx := must(e.Overflow(t.Context(), alice, s, r, canon(r)))(t)
+		cx := must(e.Contexts.Overflow(t.Context(), alice, s, r, canon(r)))(t)
 		if got := flushOf(t, e, s, cx.Compacted); got != want {
 			t.Errorf("the compaction says %q, want %q", got, want)
 		}
@@ -413,7 +413,7 @@ func TestFlushRunsBeforeAnOverflowCompaction(t *testing.T) {
 func TestDueCompactionWaitsForTheFlush(t *testing.T) {
 	e := newWorld().Engine(t)
 	c := new(clock)
-	e.Now = c.Now
+	e.Reader.Now = c.Now
 	s := flushSession(t, e)
 	last := swell(t, e, s, flushOver)
 	if !last.Flush.Due || last.Compaction.State != "idle" { // estimate
@@ -443,7 +443,7 @@ func TestDueCompactionWaitsForTheFlush(t *testing.T) {
 	if cx = getContext(t, e, s); !slices.ContainsFunc(cx.Sources, trimmed) {
 		t.Error("nothing is pruned")
 	}
-	if v := must(e.Get(t.Context(), alice, s, api.Read{}))(t); v.Usage.InputTokens != 400 { // track
+	if v := must(e.Reader.Get(t.Context(), alice, s, api.Read{}))(t); v.Usage.InputTokens != 400 { // track
 		t.Errorf("usage %+v", v.Usage)
 	}
 	verified(t, e)
@@ -464,7 +464,7 @@ func TestCompactionOverBudgetDoesNotWaitForTheFlush(t *testing.T) {
 		}
 		add(t, e, s, say("go on "+long(600), "well "+long(600)))
 	}
-	if k := must(e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *cx.Compacted}))(t).Compaction; k.Flush != "skipped" || k.TokensBefore <= flushBudget {
+	if k := must(e.Reader.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *cx.Compacted}))(t).Compaction; k.Flush != "skipped" || k.TokensBefore <= flushBudget {
 		t.Errorf("at %d tokens, flush %q", k.TokensBefore, k.Flush)
 	}
 	if got := endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: "SILENT", Saved: 2}); got.State != "silent" || got.Cycle != 1 {
@@ -482,7 +482,7 @@ func TestFlushThenCompactPreservesLTM(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	a := &scripted{t: t, e: e, s: s, reply: "SILENT"}
-	e.Notify = func(_, _ string, n api.Notification) {
+	e.Writer.Notify = func(_, _ string, n api.Notification) {
 		if n.Kind == "compaction.started" && len(a.ltm) == 0 {
 			t.Error("compacted before anything was saved")
 		}

@@ -23,11 +23,11 @@ func TestTheCallAtAnInheritedTurnIsFoundWithoutTheHistory(t *testing.T) {
 		ids = append(ids, add(t, e, s.ID, say(fmt.Sprintf("question %d", i), "answer")).ID)
 	}
 	r := api.CreateFork{Turn: ids[3]}
-	f := must(e.Fork(t.Context(), alice, s.ID, r, canon(r)))(t).ID
+	f := must(e.Forks.Fork(t.Context(), alice, s.ID, r, canon(r)))(t).ID
 	read := func() int64 {
-		before := e.Projections.EventBytes()
-		must(e.Context(t.Context(), alice, f, api.GetContext{At: ids[1]}))(t)
-		return e.Projections.EventBytes() - before
+		before := e.Reader.Projections.EventBytes()
+		must(e.Contexts.Context(t.Context(), alice, f, api.GetContext{At: ids[1]}))(t)
+		return e.Reader.Projections.EventBytes() - before
 	}
 	add(t, e, f, say("own", "yes"))
 	few := read()
@@ -55,35 +55,35 @@ func TestNextCallAfterAgreesWithReadingTheWholeChain(t *testing.T) {
 			switch k := rng.IntN(12); {
 			case k == 0 && len(ids) > 0 && len(sessions) < 3:
 				r := api.CreateFork{Turn: ids[rng.IntN(len(ids))]}
-				if f, err := e.Fork(t.Context(), alice, s, r, canon(r)); err == nil {
+				if f, err := e.Forks.Fork(t.Context(), alice, s, r, canon(r)); err == nil {
 					sessions = append(sessions, f.ID)
 				}
 			case k < 4 && len(ids) > 0:
 				to := ids[rng.IntN(len(ids))] // of another branch, it is refused
-				_, _ = e.Move(t.Context(), alice, s, api.MoveSession{To: &to}, nil)
+				_, _ = e.Sessions.Move(t.Context(), alice, s, api.MoveSession{To: &to}, nil)
 			case k < 6:
 				model := fmt.Sprint("m", rng.IntN(1000))
 				r := api.SetSession{SessionSettings: api.SessionSettings{Model: &model}}
-				must(e.Set(t.Context(), alice, s, r, canon(r)))(t)
+				must(e.Sessions.Set(t.Context(), alice, s, r, canon(r)))(t)
 			case k == 6:
-				_, _ = e.Compact(t.Context(), alice, s, api.RunCompaction{}, []byte("{}"))
+				_, _ = e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{}, []byte("{}"))
 			default:
 				r := say("question "+long(1500), "answer")
 				if rng.IntN(2) == 0 {
-					r = with(r, must(e.Context(t.Context(), alice, s, api.GetContext{}))(t))
+					r = with(r, must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t))
 				}
 				ids = append(ids, add(t, e, s, r).ID)
 			}
 		}
 		checked := 0
 		for _, id := range sessions {
-			s := must(e.FindSession(t.Context(), alice, id, true))(t)
+			s := must(e.Reader.FindSession(t.Context(), alice, id, true))(t)
 			for _, turn := range ids {
-				n, err := e.FindTurn(s, turn)
+				n, err := e.Reader.FindTurn(s, turn)
 				if err != nil {
 					continue
 				}
-				got := must(e.NextCallAfter(t.Context(), s, n))(t)
+				got := must(e.Contexts.NextCallAfter(t.Context(), s, n))(t)
 				want := wholeChain(t, e, s, n)
 				if checked++; string(canon(followedView(got))) != string(canon(followedView(want))) {
 					t.Errorf("at %s of session %s: %s, the whole chain says %s", turn, id, canon(followedView(got)), canon(followedView(want)))
@@ -107,7 +107,7 @@ func wholeChain(t *testing.T, e *Engine, s *ledger.Session, n lineage.Node) cont
 }
 
 func readChain(e *Engine, s *ledger.Session, n lineage.Node) (f contexts.NextCall, err error) {
-	t, err := e.Projections.Turn(n.Ref)
+	t, err := e.Reader.Projections.Turn(n.Ref)
 	if err != nil {
 		return f, err
 	}
@@ -121,7 +121,7 @@ func readChain(e *Engine, s *ledger.Session, n lineage.Node) (f contexts.NextCal
 	}
 	known, through := there, false // it was; and only compactions came since
 	var beyond *contexts.NextCall  // the call after those
-	for payload, err := range e.Projections.Events(s.ID, f.Settings+1) {
+	for payload, err := range e.Reader.Projections.Events(s.ID, f.Settings+1) {
 		if err != nil {
 			return f, err
 		}
@@ -132,7 +132,7 @@ func readChain(e *Engine, s *ledger.Session, n lineage.Node) (f contexts.NextCal
 		switch ev.Kind {
 		case turns.KindTurn:
 			if there || through {
-				f.Recipe, err = e.StoredRecipe(s, n, ev)
+				f.Recipe, err = e.Contexts.StoredRecipe(s, n, ev)
 			}
 			if there || f.Recipe != nil || err != nil {
 				return end(ev.Recorded), err

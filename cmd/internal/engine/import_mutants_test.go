@@ -86,35 +86,35 @@ func TestAChangedExportIsRefusedOrVerifies(t *testing.T) {
 	// A session with all kinds of events, a fork of it, and sessions of others.
 	from := newWorld()
 	src := from.Engine(t)
-	s := must(src.Create(t.Context(), bob, api.CreateSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "nexus"},
+	s := must(src.Sessions.Create(t.Context(), bob, api.CreateSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "nexus"},
 		Limits: &turns.Limits{ContextWindow: 8000}}}, []byte("{}")))(t)
 	var own []turns.Ref
 	say3 := func(id turns.ID, r api.AppendTurn) {
-		own = append(own, turns.Ref{Session: id, Turn: must(src.Append(t.Context(), bob, id, r, canon(r)))(t).ID})
+		own = append(own, turns.Ref{Session: id, Turn: must(src.Sessions.Append(t.Context(), bob, id, r, canon(r)))(t).ID})
 	}
 	for i := range 8 {
 		say3(s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), "answer"))
 	}
-	k := must(src.Compact(t.Context(), bob, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
+	k := must(src.Compactions.Compact(t.Context(), bob, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
 	own = append(own, turns.Ref{Session: s.ID, Turn: k.ID})
 	call := say("call", "")
 	call.Response = &turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "a", Name: "run", Arguments: turns.Raw("{}")}}}
 	say3(s.ID, call)
 	say3(s.ID, api.AppendTurn{Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "a", Response: turns.Raw(`"ok"`)}}}}})
 	say3(s.ID, say(long(600_000), "large"))
-	must(src.Move(t.Context(), bob, s.ID, api.MoveSession{To: &own[6].Turn}, nil))(t)
+	must(src.Sessions.Move(t.Context(), bob, s.ID, api.MoveSession{To: &own[6].Turn}, nil))(t)
 	say3(s.ID, say("another branch", "yes"))
-	f := must(src.Fork(t.Context(), bob, s.ID, api.CreateFork{Turn: own[len(own)-1].Turn}, []byte("f")))(t)
+	f := must(src.Forks.Fork(t.Context(), bob, s.ID, api.CreateFork{Turn: own[len(own)-1].Turn}, []byte("f")))(t)
 	say3(f.ID, say("on the fork", "yes"))
 	model := "m"
-	must(src.Set(t.Context(), bob, f.ID, api.SetSession{SessionSettings: api.SessionSettings{Model: &model}}, []byte("{}")))(t)
-	must(src.CloseSession(t.Context(), bob, f.ID, api.CloseSession{}, nil))(t)
+	must(src.Sessions.Set(t.Context(), bob, f.ID, api.SetSession{SessionSettings: api.SessionSettings{Model: &model}}, []byte("{}")))(t)
+	must(src.Sessions.CloseSession(t.Context(), bob, f.ID, api.CloseSession{}, nil))(t)
 
 	var order []api.ExportRecord
 	visited := make(map[turns.Hash]bool)
 	for _, id := range []turns.ID{s.ID, f.ID} {
 		for after := ""; ; {
-			p := must(src.Export(t.Context(), bob, id, api.ExportSession{Page: api.Page{After: after}}))(t)
+			p := must(src.Transfer.Export(t.Context(), bob, id, api.ExportSession{Page: api.Page{After: after}}))(t)
 			for _, r := range p.Records {
 				if r.Event == nil || !visited[r.Event.Hash] {
 					order = append(order, r)
@@ -145,8 +145,8 @@ func TestAChangedExportIsRefusedOrVerifies(t *testing.T) {
 		e = w.Engine(t)
 		a := create(t, e, 0, "nexus")
 		others = append(others, turns.Ref{Session: a.ID, Turn: add(t, e, a.ID, say("alice's question", "alice's answer")).ID})
-		b := must(e.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
-		others = append(others, turns.Ref{Session: b.ID, Turn: must(e.Append(t.Context(), bob, b.ID, say("elsewhere", "yes"), nil))(t).ID})
+		b := must(e.Sessions.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
+		others = append(others, turns.Ref{Session: b.ID, Turn: must(e.Sessions.Append(t.Context(), bob, b.ID, say("elsewhere", "yes"), nil))(t).ID})
 		if err := importAs(t, e, bob, order[:at]...); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestAChangedExportIsRefusedOrVerifies(t *testing.T) {
 			last := lastSeq(t, w)
 			err = importAs(t, e, bob, api.ExportRecord{Event: &api.ExportEvent{Payload: payload, Hash: turns.HashEvent(payload)}})
 			where := fmt.Sprintf("%s of event %d (%s): %v", name, ev.Index, ev.Kind, err)
-			if e.Projections.SetAside() != 0 {
+			if e.Reader.Projections.SetAside() != 0 {
 				t.Fatalf("%s: a chain is aside", where)
 			}
 			if err != nil {
@@ -192,11 +192,11 @@ func TestAChangedExportIsRefusedOrVerifies(t *testing.T) {
 				continue
 			}
 			stored++
-			if v := must(e.Verify(t.Context(), operator, api.Verify{}))(t); !v.OK {
+			if v := must(e.Audit.Verify(t.Context(), operator, api.Verify{}))(t); !v.OK {
 				t.Errorf("%s: %s", where, canon(v.Problems))
 			}
 			id, _ := ev.Chain.Session()
-			cx, err := e.Context(t.Context(), bob, id, api.GetContext{})
+			cx, err := e.Contexts.Context(t.Context(), bob, id, api.GetContext{})
 			if err != nil || bytes.Contains(canon(cx), []byte("alice's")) {
 				t.Errorf("%s: context %.300s, %v", where, canon(cx), err)
 			}

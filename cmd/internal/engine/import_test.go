@@ -35,7 +35,7 @@ func importAs(t *testing.T, e *Engine, c reader.Caller, records ...api.ExportRec
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	_, err := e.Import(ctx, c, api.ImportRecords{Records: records})
+	_, err := e.Transfer.Import(ctx, c, api.ImportRecords{Records: records})
 	if ctx.Err() != nil {
 		t.Error("the import did not end by itself")
 	}
@@ -61,9 +61,9 @@ func newAbroad(t *testing.T, c reader.Caller) *abroad {
 	t.Helper()
 	w := newWorld()
 	x := &abroad{c: c, w: w, e: w.Engine(t)}
-	x.id = must(x.e.Create(t.Context(), c, api.CreateSession{}, []byte("{}")))(t).ID
+	x.id = must(x.e.Sessions.Create(t.Context(), c, api.CreateSession{}, []byte("{}")))(t).ID
 	for _, q := range []string{"one", "two", "three"} {
-		a := must(x.e.Append(t.Context(), c, x.id, say(q, "yes"), nil))(t)
+		a := must(x.e.Sessions.Append(t.Context(), c, x.id, say(q, "yes"), nil))(t)
 		x.turn = append(x.turn, turns.Ref{Session: x.id, Turn: a.ID})
 	}
 	return x
@@ -72,13 +72,13 @@ func newAbroad(t *testing.T, c reader.Caller) *abroad {
 // records returns the whole export.
 func (x *abroad) records(t *testing.T) []api.ExportRecord {
 	t.Helper()
-	return must(x.e.Export(t.Context(), x.c, x.id, api.ExportSession{}))(t).Records
+	return must(x.e.Transfer.Export(t.Context(), x.c, x.id, api.ExportSession{}))(t).Records
 }
 
 // forge is ev as the next event of the session, sealed under keys.
 func (x *abroad) forge(t *testing.T, ev *turns.Event, body any, keys ...turns.ID) *turns.Event {
 	t.Helper()
-	s := must(x.e.Projections.Session(x.id))(t)
+	s := must(x.e.Reader.Projections.Session(x.id))(t)
 	ev.Version, ev.ID, ev.Chain, ev.Recorded = turns.Version, orID(t, ev.ID), turns.SessionChain(x.id), 1
 	ev.Index, ev.Prev = s.Tail.Index+1, s.Tail.Hash
 	if ev.Kind.IsTurn() {
@@ -187,10 +187,10 @@ func TestNothingIsImportedThatDoesNotVerify(t *testing.T) {
 					t.Errorf("%v, want %s", err, tc.want)
 				}
 			}
-			if now := lastSeq(t, w); now != before || e.Projections.SetAside() != 0 {
-				t.Errorf("%d records were stored, %d chains are aside", now-before, e.Projections.SetAside())
+			if now := lastSeq(t, w); now != before || e.Reader.Projections.SetAside() != 0 {
+				t.Errorf("%d records were stored, %d chains are aside", now-before, e.Reader.Projections.SetAside())
 			}
-			must(e.Append(t.Context(), bob, x.id, say("four", "yes"), nil))(t)
+			must(e.Sessions.Append(t.Context(), bob, x.id, say("four", "yes"), nil))(t)
 		})
 	}
 	verified(t, e)
@@ -200,7 +200,7 @@ func TestNothingIsImportedThatDoesNotVerify(t *testing.T) {
 func TestAnImportDoesNotReopenASession(t *testing.T) {
 	e := newWorld().Engine(t)
 	x := newAbroad(t, bob)
-	must(x.e.CloseSession(t.Context(), bob, x.id, api.CloseSession{}, nil))(t)
+	must(x.e.Sessions.CloseSession(t.Context(), bob, x.id, api.CloseSession{}, nil))(t)
 	if err := importAs(t, e, bob, x.records(t)...); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestAnImportDoesNotReopenASession(t *testing.T) {
 	if err := importAs(t, e, bob, eventRecord(t, paused)); code(err) != api.Corrupt {
 		t.Errorf("a pause after the close: %v, want corrupt", err)
 	}
-	if _, err := e.Append(t.Context(), bob, x.id, say("again", ""), nil); code(err) != api.Closed {
+	if _, err := e.Sessions.Append(t.Context(), bob, x.id, say("again", ""), nil); code(err) != api.Closed {
 		t.Errorf("append: %v, want closed", err)
 	}
 	verified(t, e)
@@ -221,13 +221,13 @@ func TestAnImportedSessionReachesOnlyItsOwnAgent(t *testing.T) {
 	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	hers := add(t, e, s.ID, say("alice's question", "alice's answer"))
-	here := must(e.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
+	here := must(e.Sessions.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
 
 	x := newAbroad(t, bob)
 	if err := importAs(t, e, bob, x.records(t)...); err != nil {
 		t.Fatal(err)
 	}
-	own := must(x.e.GetTurn(t.Context(), bob, x.id, api.GetTurn{ID: x.turn[2].Turn}))(t)
+	own := must(x.e.Reader.GetTurn(t.Context(), bob, x.id, api.GetTurn{ID: x.turn[2].Turn}))(t)
 	forkOfOwn := &turns.ForkOf{At: x.turn[2], Hash: own.Hash, Mode: turns.AsSeen}
 	forkOfHers := &turns.ForkOf{At: turns.Ref{Session: s.ID, Turn: hers.ID}, Hash: hers.Hash, Mode: turns.AsSeen}
 
@@ -245,7 +245,7 @@ func TestAnImportedSessionReachesOnlyItsOwnAgent(t *testing.T) {
 		"kind main":                           {c: bob, want: api.Denied, change: func(ev *turns.Event) { ev.Role = turns.Main }},
 		"a fork of kind main":                 {c: bob, want: api.Corrupt, change: func(ev *turns.Event) { ev.ForkOf, ev.Root, ev.Role = forkOfOwn, x.id, turns.Main }},
 		"a session of another agent":          {c: bob, want: api.Denied, change: func(ev *turns.Event) { ev.Agent = "alice" }},
-		"a session that began in this ledger": {c: bob, want: api.Denied, change: func(ev *turns.Event) { ev.Origin.Ledger = e.Ledger }},
+		"a session that began in this ledger": {c: bob, want: api.Denied, change: func(ev *turns.Event) { ev.Origin.Ledger = e.Store.Ledger }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id, keys := newID(t), new(seal.Memory)
@@ -280,7 +280,7 @@ func TestOnlyTheOperatorBringsThisLedgersHistoryBack(t *testing.T) {
 	lost := newWorld() // the same ledger, its log and keys gone
 	lost.ID = w.ID
 	again := lost.Engine(t)
-	records := must(e.Export(t.Context(), alice, s.ID, api.ExportSession{}))(t).Records
+	records := must(e.Transfer.Export(t.Context(), alice, s.ID, api.ExportSession{}))(t).Records
 	if err := importAs(t, again, alice, records...); code(err) != api.Denied {
 		t.Errorf("by the agent: %v, want denied", err)
 	}
@@ -297,7 +297,7 @@ func TestOnlyTheOperatorBringsThisLedgersHistoryBack(t *testing.T) {
 // nothing sealed.
 func TestAnImportIsSealedAsTheLedgerIs(t *testing.T) {
 	clear := newWorld().Engine(t)
-	clear.Keys = nil
+	clear.Store.Keys = nil
 	s := create(t, clear, 0, "nexus")
 	add(t, clear, s.ID, say("read this: "+long(900_000), "done"))
 	sealing := newWorld()
@@ -308,7 +308,7 @@ func TestAnImportIsSealedAsTheLedgerIs(t *testing.T) {
 		t.Errorf("%d records were stored", n)
 	}
 	other := newWorld().Engine(t)
-	other.Keys = nil
+	other.Store.Keys = nil
 	if err := copyTo(t, clear, other, s.ID); err != nil {
 		t.Errorf("in the clear, into a ledger that does not seal: %v", err)
 	}
@@ -334,7 +334,7 @@ func TestAnImportPlantsNoKey(t *testing.T) {
 		t.Error("a key without a session was stored")
 	}
 	r := api.CreateSession{ID: id}
-	must(e.Create(t.Context(), alice, r, canon(r)))(t)
+	must(e.Sessions.Create(t.Context(), alice, r, canon(r)))(t)
 	if k := must(w.Keys.Key(id))(t); k == seal.Key(planted) {
 		t.Error("alice's session is sealed under a key that another chose")
 	}
@@ -378,7 +378,7 @@ func TestAnImportRestoresAKey(t *testing.T) {
 	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	add(t, e, s.ID, say("one", "two"))
-	records := must(e.Export(t.Context(), alice, s.ID, api.ExportSession{}))(t).Records
+	records := must(e.Transfer.Export(t.Context(), alice, s.ID, api.ExportSession{}))(t).Records
 	bare := *w
 	bare.Keys = new(seal.Memory)
 	if err := bare.Keys.Put(turns.ID(w.ID), must(w.Keys.Key(turns.ID(w.ID)))(t)); err != nil { // the ledger's own key is in no export
@@ -392,7 +392,7 @@ func TestAnImportRestoresAKey(t *testing.T) {
 	if err := importAs(t, e, alice, records...); err != nil {
 		t.Fatal(err)
 	}
-	must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	verified(t, e)
 }
 
@@ -427,7 +427,7 @@ func TestARefusedImportKeepsTheRecordsBeforeIt(t *testing.T) {
 	if err := importAs(t, e, bob, records...); err != nil {
 		t.Errorf("the records as they were: %v", err)
 	}
-	if d := cmp.Diff(records[1:], must(e.Export(t.Context(), bob, x.id, api.ExportSession{}))(t).Records[1:]); d != "" {
+	if d := cmp.Diff(records[1:], must(e.Transfer.Export(t.Context(), bob, x.id, api.ExportSession{}))(t).Records[1:]); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	verified(t, e)
@@ -445,23 +445,23 @@ func TestRetriedImportCompletesAHalfImport(t *testing.T) {
 	records := x.records(t)
 	w := newWorld()
 	e := w.Engine(t)
-	e.Log = refusing{w.Log}
+	e.Reader.Log = refusing{w.Log}
 	if err := importAs(t, e, bob, records...); code(err) != api.Unavailable {
 		t.Errorf("a log that takes nothing: %v, want unavailable", err)
 	}
 	if _, err := w.Keys.Key(x.id); !errors.Is(err, seal.ErrNoKey) {
 		t.Errorf("the key of a session that is not stored: %v", err)
 	}
-	e.Log, e.Keys = w.Log, failingKeys{w.Keys}
+	e.Reader.Log, e.Store.Keys = w.Log, failingKeys{w.Keys}
 	if err := importAs(t, e, bob, records...); code(err) != api.Indeterminate {
 		t.Errorf("a key store that takes nothing: %v, want indeterminate", err)
 	}
-	e.Keys = w.Keys
+	e.Store.Keys = w.Keys
 	if err := importAs(t, e, bob, records...); err != nil {
 		t.Errorf("again: %v", err)
 	}
 	verified(t, e)
-	must(e.Append(t.Context(), bob, x.id, say("four", "yes"), nil))(t)
+	must(e.Sessions.Append(t.Context(), bob, x.id, say("four", "yes"), nil))(t)
 }
 
 // refusing is a log that takes nothing.
@@ -476,16 +476,16 @@ func (refusing) Append(context.Context, string, uint64, []byte) (uint64, error) 
 func TestAnImportThatNoReplyCanHoldIsRefused(t *testing.T) {
 	x := newAbroad(t, bob)
 	large := turns.Raw(`{"m":"` + long(900_000) + `"}`)
-	set := must(x.e.Create(t.Context(), bob, api.CreateSession{SessionSettings: api.SessionSettings{Meta: large}}, []byte("{}")))(t)
+	set := must(x.e.Sessions.Create(t.Context(), bob, api.CreateSession{SessionSettings: api.SessionSettings{Meta: large}}, []byte("{}")))(t)
 	w := newWorld()
 	e := w.Engine(t)
-	e.MaxPayload = 1 << 20
+	e.Limits.MaxPayload = 1 << 20
 	if err := copyAs(t, bob, x.e, e, x.id); err != nil {
 		t.Fatal(err)
 	}
 	r := say("four", "yes")
 	r.Meta = large
-	must(x.e.Append(t.Context(), bob, x.id, r, canon(r)))(t)
+	must(x.e.Sessions.Append(t.Context(), bob, x.id, r, canon(r)))(t)
 	last := lastSeq(t, w)
 	for _, id := range []turns.ID{x.id, set.ID} {
 		if err := copyAs(t, bob, x.e, e, id); code(err) != api.TooLarge {
@@ -496,22 +496,22 @@ func TestAnImportThatNoReplyCanHoldIsRefused(t *testing.T) {
 		t.Errorf("%d records were stored", now-last)
 	}
 	// The other ledger, now behind a server of smaller messages.
-	x.e.MaxPayload = 512 << 10
-	l := must(x.e.List(t.Context(), operator, api.ListSessions{}))(t)
-	if len(l.Sessions) != 2 || l.Sessions[0].Error != "" || l.Sessions[1].Error != api.TooLarge || len(canon(l)) > x.e.MaxPayload {
+	x.e.Limits.MaxPayload = 512 << 10
+	l := must(x.e.History.List(t.Context(), operator, api.ListSessions{}))(t)
+	if len(l.Sessions) != 2 || l.Sessions[0].Error != "" || l.Sessions[1].Error != api.TooLarge || len(canon(l)) > x.e.Limits.MaxPayload {
 		t.Errorf("sessions: %.500s", canon(l))
 	}
 	for _, order := range []string{"asc", "desc"} {
 		n, errors := 0, 0
 		for after := ""; ; {
-			p := must(x.e.ListTurns(t.Context(), bob, x.id, api.ListTurns{Order: order, Page: api.Page{After: after}}))(t)
+			p := must(x.e.History.ListTurns(t.Context(), bob, x.id, api.ListTurns{Order: order, Page: api.Page{After: after}}))(t)
 			for _, v := range p.Turns {
 				n++
 				if v.Error == api.TooLarge {
 					errors++
 				}
 			}
-			if len(canon(p)) > x.e.MaxPayload {
+			if len(canon(p)) > x.e.Limits.MaxPayload {
 				t.Errorf("a page of %d bytes", len(canon(p)))
 			}
 			if after = p.Next; after == "" {
@@ -528,8 +528,8 @@ func TestAnImportThatNoReplyCanHoldIsRefused(t *testing.T) {
 func copyAs(t *testing.T, c reader.Caller, from, to *Engine, session turns.ID) error {
 	t.Helper()
 	for after := ""; ; {
-		page := must(from.Export(t.Context(), c, session, api.ExportSession{Page: api.Page{After: after, Limit: 3}}))(t)
-		if _, err := to.Import(t.Context(), c, api.ImportRecords{Records: page.Records}); err != nil {
+		page := must(from.Transfer.Export(t.Context(), c, session, api.ExportSession{Page: api.Page{After: after, Limit: 3}}))(t)
+		if _, err := to.Transfer.Import(t.Context(), c, api.ImportRecords{Records: page.Records}); err != nil {
 			return err
 		}
 		if after = page.Next; after == "" {
@@ -541,9 +541,9 @@ func copyAs(t *testing.T, c reader.Caller, from, to *Engine, session turns.ID) e
 // A daemon whose projections lag imports a fork right behind its parent.
 func TestImportOfAForkRightAfterItsParent(t *testing.T) {
 	x := newAbroad(t, bob)
-	f := must(x.e.Fork(t.Context(), bob, x.id, api.CreateFork{Turn: x.turn[1].Turn}, []byte("f")))(t)
-	must(x.e.Append(t.Context(), bob, f.ID, say("on the fork", "yes"), nil))(t)
-	records := must(x.e.Export(t.Context(), bob, f.ID, api.ExportSession{}))(t).Records
+	f := must(x.e.Forks.Fork(t.Context(), bob, x.id, api.CreateFork{Turn: x.turn[1].Turn}, []byte("f")))(t)
+	must(x.e.Sessions.Append(t.Context(), bob, f.ID, say("on the fork", "yes"), nil))(t)
+	records := must(x.e.Transfer.Export(t.Context(), bob, f.ID, api.ExportSession{}))(t).Records
 	w := newWorld()
 	daemons := []*Engine{w.Engine(t), w.Engine(t)}
 	for i := range records {

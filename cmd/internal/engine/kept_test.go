@@ -28,7 +28,7 @@ func TestKeptContentChangesNoContext(t *testing.T) {
 		defer l.stop()
 		l.counts = true
 		for _, e := range l.engines {
-			e.MaxContent = rapid.SampledFrom([]int{0, 0, 12_000}).Draw(rt, "content that a request loads")
+			e.Loader.MaxContent = rapid.SampledFrom([]int{0, 0, 12_000}).Draw(rt, "content that a request loads")
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"ask":       l.ask,
@@ -93,9 +93,9 @@ func (l *life) compareKept(t *rapid.T) {
 	e, s := rapid.SampledFrom(l.engines).Draw(t, "engine"), rapid.SampledFrom(l.sessions).Draw(t, "of session")
 	req := api.GetContext{Format: rapid.SampledFrom(formats).Draw(t, "format"), Explain: true}
 	// A recipe says at which position the memories were read.
-	state, err := e.Log.State(context.Background())
+	state, err := e.Reader.Log.State(context.Background())
 	l.must(err)
-	l.must(e.Projections.WaitFor(context.Background(), state.Last))
+	l.must(e.Reader.Projections.WaitFor(context.Background(), state.Last))
 	head := l.sameContext(e, s, req)
 	if head == nil {
 		return
@@ -112,9 +112,9 @@ func (l *life) compareKept(t *rapid.T) {
 // turns of its branches. A context for the operator compacts nothing.
 func (l *life) compareAtOnce(t *rapid.T) {
 	e, s := rapid.SampledFrom(l.engines).Draw(t, "engine"), l.session()
-	state, err := e.Log.State(context.Background())
+	state, err := e.Reader.Log.State(context.Background())
 	l.must(err)
-	l.must(e.Projections.WaitFor(context.Background(), state.Last))
+	l.must(e.Reader.Projections.WaitFor(context.Background(), state.Last))
 	var at []turns.ID
 	for id := range l.behind[s] {
 		at = append(at, id)
@@ -126,7 +126,7 @@ func (l *life) compareAtOnce(t *rapid.T) {
 	var wg sync.WaitGroup
 	for i := range reqs {
 		reqs[i] = api.GetContext{Format: rapid.SampledFrom(formats).Draw(t, "format"), At: rapid.SampledFrom(at).Draw(t, "at"), Explain: true}
-		wg.Go(func() { answers[i], errs[i] = e.Context(context.Background(), operator, s, reqs[i]) })
+		wg.Go(func() { answers[i], errs[i] = e.Contexts.Context(context.Background(), operator, s, reqs[i]) })
 	}
 	wg.Wait()
 	for i, req := range reqs {
@@ -136,15 +136,15 @@ func (l *life) compareAtOnce(t *rapid.T) {
 
 // sameContext asks e and an engine that keeps nothing for a context.
 func (l *life) sameContext(e *Engine, s turns.ID, req api.GetContext) *api.Context {
-	kept, err := e.Context(context.Background(), operator, s, req)
+	kept, err := e.Contexts.Context(context.Background(), operator, s, req)
 	return l.sameAsFresh(e, s, req, kept, err)
 }
 
 // sameAsFresh compares an answer of e with that of an engine that keeps nothing.
 func (l *life) sameAsFresh(e *Engine, s turns.ID, req api.GetContext, kept *api.Context, err error) *api.Context {
-	fresh := newEngine(l.w, e.Projections)
-	fresh.Now, fresh.MaxContent = l.clock.Now, e.MaxContent
-	want, wantErr := fresh.Context(context.Background(), operator, s, req)
+	fresh := newEngine(l.w, e.Reader.Projections)
+	fresh.Reader.Now, fresh.Loader.MaxContent = l.clock.Now, e.Loader.MaxContent
+	want, wantErr := fresh.Contexts.Context(context.Background(), operator, s, req)
 	if code(err) != code(wantErr) {
 		l.t.Fatalf("session %s, %s: %v, without what is kept: %v", s, canon(req), err, wantErr)
 	}
@@ -170,10 +170,10 @@ func TestDestroyedKeyIsNotServedFromMemory(t *testing.T) {
 	for i := range 5 {
 		last = add(t, e, s.ID, say(fmt.Sprintf("secret %d", i), "secret")).ID
 	}
-	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last}, []byte("{}")))(t)
+	f := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last}, []byte("{}")))(t)
 	add(t, e, f.ID, say("of the fork", "of the fork"))
 	ask := func(id turns.ID, format string) string {
-		cx := must(e.Context(t.Context(), alice, id, api.GetContext{Format: format, At: last}))(t)
+		cx := must(e.Contexts.Context(t.Context(), alice, id, api.GetContext{Format: format, At: last}))(t)
 		return string(canon(cx))
 	}
 	for _, format := range formats {
@@ -191,7 +191,7 @@ func TestDestroyedKeyIsNotServedFromMemory(t *testing.T) {
 		t.Errorf("%d bytes are kept after a key was destroyed", n)
 	}
 	for _, format := range formats {
-		if got, err := e.Context(t.Context(), alice, f.ID, api.GetContext{Format: format}); err != nil || strings.Contains(string(canon(got)), "secret") {
+		if got, err := e.Contexts.Context(t.Context(), alice, f.ID, api.GetContext{Format: format}); err != nil || strings.Contains(string(canon(got)), "secret") {
 			t.Errorf("%s: %v, %s", format, err, canon(got))
 		}
 	}
@@ -214,8 +214,8 @@ func TestKeptTurnsAreThoseThatAreStored(t *testing.T) {
 	e, o := w.Engine(t), other.Engine(t)
 	var r api.CreateSession
 	r.ID = newID(t)
-	must(e.Create(t.Context(), alice, r, nil))(t)
-	must(o.Create(t.Context(), alice, r, nil))(t)
+	must(e.Sessions.Create(t.Context(), alice, r, nil))(t)
+	must(o.Sessions.Create(t.Context(), alice, r, nil))(t)
 	var last turns.ID
 	for i := range 4 {
 		last = newID(t)
@@ -229,17 +229,17 @@ func TestKeptTurnsAreThoseThatAreStored(t *testing.T) {
 		}
 	}
 	for _, x := range []*Engine{e, o} {
-		if err := x.Projections.WaitFor(t.Context(), must(x.Log.State(t.Context()))(t).Last); err != nil {
+		if err := x.Reader.Projections.WaitFor(t.Context(), must(x.Reader.Log.State(t.Context()))(t).Last); err != nil {
 			t.Fatal(err)
 		}
 	}
 	req := api.GetContext{At: last, Read: api.Read{StaleOK: true}}
-	if got := must(e.Context(t.Context(), alice, r.ID, req))(t); !strings.Contains(string(canon(got.Messages)), "lost3") {
+	if got := must(e.Contexts.Context(t.Context(), alice, r.ID, req))(t); !strings.Contains(string(canon(got.Messages)), "lost3") {
 		t.Fatalf("%s", canon(got))
 	}
-	want := must(o.Context(t.Context(), alice, r.ID, req))(t)
-	e.Projections = o.Projections
-	got := must(e.Context(t.Context(), alice, r.ID, req))(t)
+	want := must(o.Contexts.Context(t.Context(), alice, r.ID, req))(t)
+	e.Reader.Projections = o.Reader.Projections
+	got := must(e.Contexts.Context(t.Context(), alice, r.ID, req))(t)
 	if string(canon(got.Messages)) != string(canon(want.Messages)) || got.Fingerprint != want.Fingerprint {
 		t.Errorf("%s\nwant\n%s", canon(got.Messages), canon(want.Messages))
 	}
@@ -253,7 +253,7 @@ func TestContextsAtOnceAreThoseThatNothingIsKeptFor(t *testing.T) {
 	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	first := add(t, e, s.ID, say("begin", "begun"))
-	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: first.ID}, []byte("{}")))(t)
+	f := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: first.ID}, []byte("{}")))(t)
 	type seen struct {
 		session, at turns.ID
 		format      string
@@ -276,9 +276,9 @@ func TestContextsAtOnceAreThoseThatNothingIsKeptFor(t *testing.T) {
 				id := []turns.ID{s.ID, f.ID}[n%2]
 				at := heads[id][max(0, len(heads[id])-1-n%3)]
 				mu.Unlock()
-				cx, err := e.Context(t.Context(), alice, id, api.GetContext{Format: format, At: at})
+				cx, err := e.Contexts.Context(t.Context(), alice, id, api.GetContext{Format: format, At: at})
 				if err == nil && n%5 == 0 {
-					_, err = e.Context(t.Context(), alice, id, api.GetContext{Format: format})
+					_, err = e.Contexts.Context(t.Context(), alice, id, api.GetContext{Format: format})
 				}
 				if err != nil {
 					t.Error(err)
@@ -307,13 +307,13 @@ func TestContextsAtOnceAreThoseThatNothingIsKeptFor(t *testing.T) {
 	}
 	close(ended)
 	readers.Wait()
-	fresh := newEngine(w, e.Projections)
+	fresh := newEngine(w, e.Reader.Projections)
 	want := make(map[seen]string)
 	for _, x := range all {
 		name := seen{x.session, x.at, x.format, ""}
 		if want[name] == "" {
 			fresh.Caches.Clear()
-			cx := must(fresh.Context(t.Context(), alice, x.session, api.GetContext{Format: x.format, At: x.at}))(t)
+			cx := must(fresh.Contexts.Context(t.Context(), alice, x.session, api.GetContext{Format: x.format, At: x.at}))(t)
 			want[name] = string(canon(cx.Messages)) + string(canon(cx.Sources)) + cx.Fingerprint
 		}
 		if x.bytes != want[name] {
@@ -328,12 +328,12 @@ func TestContextsAtOnceAreThoseThatNothingIsKeptFor(t *testing.T) {
 func TestContentOfAnEarlierPathIsNotHeld(t *testing.T) {
 	e := newWorld().Engine(t)
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"reported"}`)}}}
-	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t).ID
+	s := must(e.Sessions.Create(t.Context(), alice, r, []byte("{}")))(t).ID
 	for i := range 40 {
 		add(t, e, s, say(fmt.Sprint("question ", i, long(4000)), long(4000)))
 	}
 	loaded := func() weak.Pointer[turns.Message] {
-		return weak.Make(&must(e.Decide(t.Context(), alice, s))(t).Path.Halves[0].Messages[0])
+		return weak.Make(&must(e.Compactions.Decide(t.Context(), alice, s))(t).Path.Halves[0].Messages[0])
 	}
 	before := loaded()
 	if runtime.GC(); before.Value() == nil {
@@ -341,8 +341,8 @@ func TestContentOfAnEarlierPathIsNotHeld(t *testing.T) {
 	}
 	var set api.SetSession
 	set.Policy = &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"reported","prune":{"when":"always","keep_last_assistants":1,"soft_trim_chars":100,"head_chars":20,"tail_chars":20}}`)}
-	must(e.Set(t.Context(), alice, s, set, canon(set)))(t)
-	must(e.Compact(t.Context(), alice, s, api.RunCompaction{ID: newID(t)}, nil))(t)
+	must(e.Sessions.Set(t.Context(), alice, s, set, canon(set)))(t)
+	must(e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{ID: newID(t)}, nil))(t)
 	for i := range 3 {
 		add(t, e, s, say(fmt.Sprint("later ", i), "yes"))
 		loaded()

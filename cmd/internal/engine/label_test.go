@@ -25,13 +25,13 @@ func opens(id turns.ID, label string) api.CreateSession {
 func labelled(t *testing.T, e *Engine, id turns.ID, label string) (*api.Session, error) {
 	t.Helper()
 	r := opens(id, label)
-	return e.Create(t.Context(), alice, r, canon(r))
+	return e.Sessions.Create(t.Context(), alice, r, canon(r))
 }
 
 func relabel(t *testing.T, e *Engine, s turns.ID, label string) error {
 	t.Helper()
 	r := api.SetSession{SessionSettings: api.SessionSettings{Label: &label}}
-	_, err := e.Set(t.Context(), alice, s, r, canon(r))
+	_, err := e.Sessions.Set(t.Context(), alice, s, r, canon(r))
 	return err
 }
 
@@ -39,7 +39,7 @@ func relabel(t *testing.T, e *Engine, s turns.ID, label string) error {
 func holds(t *testing.T, label string, want turns.ID, engines ...*Engine) {
 	t.Helper()
 	for i, e := range engines {
-		got, err := e.Resolve(t.Context(), alice, label)
+		got, err := e.Sessions.Resolve(t.Context(), alice, label)
 		switch {
 		case want.IsZero() && code(err) != api.NotFound:
 			t.Errorf("daemon %d: %s resolves to %v, %v; want not_found", i, label, got, err)
@@ -64,7 +64,7 @@ func TestOnlyOneSessionGetsALabel(t *testing.T) {
 			}
 			x, y := newID(t), newID(t)
 			reached, gate := make(chan struct{}), make(chan struct{})
-			e.Log = &hookLog{Log: w.Log, before: func(subject string) error {
+			e.Reader.Log = &hookLog{Log: w.Log, before: func(subject string) error {
 				if subject == ledger.SessionSubject("default", x, x) {
 					close(reached)
 					<-gate
@@ -103,7 +103,7 @@ func TestUnconfirmedClaimExpires(t *testing.T) {
 			w := newWorld()
 			e, other := w.Engine(t), w.Engine(t)
 			x, y := newID(t), newID(t)
-			e.Log = &hookLog{Log: w.Log, before: func(subject string) error {
+			e.Reader.Log = &hookLog{Log: w.Log, before: func(subject string) error {
 				if subject == ledger.SessionSubject("default", x, x) {
 					return fmt.Errorf("%w: crash", ledger.ErrUnavailable)
 				}
@@ -121,10 +121,10 @@ func TestUnconfirmedClaimExpires(t *testing.T) {
 				holds(t, "main", x, e, other)
 				return
 			}
-			other.Now = func() time.Time { return time.Now().Add(sessions.ClaimLease + time.Second) }
+			other.Reader.Now = func() time.Time { return time.Now().Add(sessions.ClaimLease + time.Second) }
 			must(labelled(t, other, y, "main"))(t)
 			holds(t, "main", y, e, other)
-			e.Log = w.Log
+			e.Reader.Log = w.Log
 			if _, err := labelled(t, e, x, "main"); code(err) != api.Conflict {
 				t.Errorf("the first, late: %v, want conflict", err)
 			}
@@ -157,7 +157,7 @@ func TestARenamedSessionFreesItsLabel(t *testing.T) {
 		t.Errorf("a label that another took: %v %v", err, err.Details)
 	}
 	holds(t, "work", s.ID, e, other)
-	reset := must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")))(t)
+	reset := must(e.Sessions.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")))(t)
 	holds(t, "work", reset.ID, e, other)
 	verified(t, e)
 }
@@ -168,10 +168,10 @@ func TestARefusedChangeLeavesTheLabelFree(t *testing.T) {
 	e, other := w.Engine(t), w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	closed := false
-	e.Log = &hookLog{Log: w.Log, before: func(subject string) error {
+	e.Reader.Log = &hookLog{Log: w.Log, before: func(subject string) error {
 		if !closed && subject == ledger.SessionSubject("default", s.ID, s.ID) {
 			closed = true
-			must(other.CloseSession(t.Context(), alice, s.ID, api.CloseSession{}, nil))(t)
+			must(other.Sessions.CloseSession(t.Context(), alice, s.ID, api.CloseSession{}, nil))(t)
 		}
 		return nil
 	}}
@@ -193,20 +193,20 @@ func TestAResetKeepsItsLabelThroughACrash(t *testing.T) {
 				r := opens(newID(t), "main")
 				model := "some-model"
 				r.Model = &model
-				s := must(e.Create(t.Context(), alice, r, canon(r)))(t)
+				s := must(e.Sessions.Create(t.Context(), alice, r, canon(r)))(t)
 				n := 0
-				e.Log = &hookLog{Log: w.Log, before: func(string) error {
+				e.Reader.Log = &hookLog{Log: w.Log, before: func(string) error {
 					if n++; n >= cut {
 						return fmt.Errorf("%w: crash", ledger.ErrUnavailable)
 					}
 					return nil
 				}}
-				_, _ = e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}"))
+				_, _ = e.Sessions.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}"))
 				second, third := w.Engine(t), w.Engine(t)
 				var heir string
 				switch by {
 				case "resolve":
-					heir = must(second.Resolve(t.Context(), alice, "main"))(t).ID.String()
+					heir = must(second.Sessions.Resolve(t.Context(), alice, "main"))(t).ID.String()
 				case "create":
 					_, err := labelled(t, second, newID(t), "main")
 					if code(err) != api.Conflict {
@@ -214,15 +214,15 @@ func TestAResetKeepsItsLabelThroughACrash(t *testing.T) {
 					}
 					heir, _ = api.FromError(err).Details["session"].(string)
 				case "append":
-					_, err := second.Append(t.Context(), alice, s.ID, say("x", "y"), nil)
+					_, err := second.Sessions.Append(t.Context(), alice, s.ID, say("x", "y"), nil)
 					heir, _ = api.FromError(err).Details["successor"].(string)
 				}
 				id := must(turns.ParseID(heir))(t)
-				if got := must(third.Get(t.Context(), alice, id, api.Read{}))(t); got.Label != "main" || got.Model != model || got.State != "open" {
+				if got := must(third.Reader.Get(t.Context(), alice, id, api.Read{}))(t); got.Label != "main" || got.Model != model || got.State != "open" {
 					t.Errorf("successor: %+v", got)
 				}
 				holds(t, "main", id, second, third)
-				must(second.Reset(t.Context(), alice, id, api.ResetSession{}, []byte("{}")))(t)
+				must(second.Sessions.Reset(t.Context(), alice, id, api.ResetSession{}, []byte("{}")))(t)
 				verified(t, third)
 			})
 		}
@@ -255,8 +255,8 @@ func newLabels(t *rapid.T) *labels {
 	l := &labels{life: &life{t: t, w: newWorld(), cancel: cancel}}
 	for range 2 {
 		e, f := l.start(ctx), new(ledgertest.Faults)
-		e.Log = ledgertest.Flaky(l.w.Log, f)
-		e.Now = func() time.Time { return time.Unix(1_700_000_000, l.now.Add(1000)) }
+		e.Reader.Log = ledgertest.Flaky(l.w.Log, f)
+		e.Reader.Now = func() time.Time { return time.Unix(1_700_000_000, l.now.Add(1000)) }
 		l.engines, l.faults = append(l.engines, e), append(l.faults, f)
 	}
 	return l
@@ -291,11 +291,14 @@ func (l *labels) some(t *rapid.T) turns.ID {
 }
 
 func (l *labels) create(t *rapid.T) {
-	id, err := turns.NewID(l.engines[0].Now(), rand.Reader)
+	id, err := turns.NewID(l.engines[0].Reader.Now(), rand.Reader)
 	l.must(err)
 	r := opens(id, *l.label(t))
 	l.asked = append(l.asked, r)
-	l.on(t, func(e *Engine) error { _, err := e.Create(context.Background(), alice, r, canon(r)); return err })
+	l.on(t, func(e *Engine) error {
+		_, err := e.Sessions.Create(context.Background(), alice, r, canon(r))
+		return err
+	})
 }
 
 func (l *labels) again(t *rapid.T) {
@@ -303,19 +306,25 @@ func (l *labels) again(t *rapid.T) {
 		t.Skip("nothing was asked")
 	}
 	r := rapid.SampledFrom(l.asked).Draw(t, "request")
-	l.on(t, func(e *Engine) error { _, err := e.Create(context.Background(), alice, r, canon(r)); return err })
+	l.on(t, func(e *Engine) error {
+		_, err := e.Sessions.Create(context.Background(), alice, r, canon(r))
+		return err
+	})
 }
 
 func (l *labels) set(t *rapid.T) {
 	r := api.SetSession{SessionSettings: api.SessionSettings{Label: l.label(t)}}
 	s := l.some(t)
-	l.on(t, func(e *Engine) error { _, err := e.Set(context.Background(), alice, s, r, canon(r)); return err })
+	l.on(t, func(e *Engine) error {
+		_, err := e.Sessions.Set(context.Background(), alice, s, r, canon(r))
+		return err
+	})
 }
 
 func (l *labels) close(t *rapid.T) {
 	s := l.some(t)
 	l.on(t, func(e *Engine) error {
-		_, err := e.CloseSession(context.Background(), alice, s, api.CloseSession{}, nil)
+		_, err := e.Sessions.CloseSession(context.Background(), alice, s, api.CloseSession{}, nil)
 		return err
 	})
 }
@@ -323,14 +332,14 @@ func (l *labels) close(t *rapid.T) {
 func (l *labels) reset(t *rapid.T) {
 	s := l.some(t)
 	l.on(t, func(e *Engine) error {
-		_, err := e.Reset(context.Background(), alice, s, api.ResetSession{}, nil)
+		_, err := e.Sessions.Reset(context.Background(), alice, s, api.ResetSession{}, nil)
 		return err
 	})
 }
 
 func (l *labels) resolve(t *rapid.T) {
 	name := *l.label(t)
-	l.on(t, func(e *Engine) error { _, err := e.Resolve(context.Background(), alice, name); return err })
+	l.on(t, func(e *Engine) error { _, err := e.Sessions.Resolve(context.Background(), alice, name); return err })
 }
 
 // wait lets late writes land, and leases end.
@@ -345,8 +354,8 @@ func (l *labels) check(t *rapid.T) {
 	ctx := context.Background()
 	last, err := l.w.Log.State(ctx)
 	l.must(err)
-	l.must(l.engines[0].Projections.WaitFor(ctx, last.Last))
-	list, err := l.engines[0].List(ctx, alice, api.ListSessions{Page: api.Page{Limit: 1000}})
+	l.must(l.engines[0].Reader.Projections.WaitFor(ctx, last.Last))
+	list, err := l.engines[0].History.List(ctx, alice, api.ListSessions{Page: api.Page{Limit: 1000}})
 	l.must(err)
 	l.sessions = l.sessions[:0]
 	has := make(map[string]turns.ID)
@@ -362,7 +371,7 @@ func (l *labels) check(t *rapid.T) {
 	}
 	for name, want := range has {
 		for i, e := range l.engines {
-			if got, err := e.Resolve(ctx, alice, name); err != nil || got.ID != want {
+			if got, err := e.Sessions.Resolve(ctx, alice, name); err != nil || got.ID != want {
 				t.Fatalf("daemon %d: %s resolves to %+v, %v; want %s", i, name, got, err, want)
 			}
 		}
@@ -377,7 +386,7 @@ func TestAResetElsewhereOpensNothingHere(t *testing.T) {
 	s := must(labelled(t, from, newID(t), "main"))(t)
 	add(t, from, s.ID, say("q", "a"))
 	r := api.ResetSession{ID: newID(t)}
-	next := must(from.Reset(t.Context(), alice, s.ID, r, []byte("{}")))(t)
+	next := must(from.Sessions.Reset(t.Context(), alice, s.ID, r, []byte("{}")))(t)
 	add(t, from, next.ID, say("q2", "a2"))
 	if err := copyTo(t, from, to, s.ID); err != nil {
 		t.Fatal(err)
@@ -388,19 +397,19 @@ func TestAResetElsewhereOpensNothingHere(t *testing.T) {
 			t.Errorf("%s: %v %v, want closed with the successor %s", what, err, x.Details, next.ID)
 		}
 	}
-	_, err := to.Append(t.Context(), alice, s.ID, say("x", "y"), nil)
+	_, err := to.Sessions.Append(t.Context(), alice, s.ID, say("x", "y"), nil)
 	closed("append", err)
-	_, err = to.Reset(t.Context(), alice, s.ID, r, []byte("{}"))
+	_, err = to.Sessions.Reset(t.Context(), alice, s.ID, r, []byte("{}"))
 	closed("the same reset again", err)
 	holds(t, "main", turns.ID{}, to)
-	if _, err := to.Get(t.Context(), alice, next.ID, api.Read{}); code(err) != api.NotFound {
+	if _, err := to.Reader.Get(t.Context(), alice, next.ID, api.Read{}); code(err) != api.NotFound {
 		t.Errorf("the successor, not imported yet: %v, want not_found", err)
 	}
 	if err := copyTo(t, from, to, next.ID); err != nil {
 		t.Fatalf("import of the successor: %v", err)
 	}
 	holds(t, "main", next.ID, to, w.Engine(t))
-	if got := must(to.Reset(t.Context(), alice, s.ID, r, []byte("{}")))(t); got.ID != next.ID {
+	if got := must(to.Sessions.Reset(t.Context(), alice, s.ID, r, []byte("{}")))(t); got.ID != next.ID {
 		t.Errorf("the same reset again: %s, want %s", got.ID, next.ID)
 	}
 	verified(t, to)
@@ -415,21 +424,21 @@ func TestAnImportedSessionIsResetHere(t *testing.T) {
 	if err := copyTo(t, from, to, s.ID); err != nil {
 		t.Fatal(err)
 	}
-	to.Log = &hookLog{Log: w.Log, before: func(subject string) error {
+	to.Reader.Log = &hookLog{Log: w.Log, before: func(subject string) error {
 		if subject != ledger.SessionSubject("default", s.ID, s.ID) {
 			return fmt.Errorf("%w: crash", ledger.ErrUnavailable)
 		}
 		return nil
 	}}
-	if _, err := to.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")); err == nil {
+	if _, err := to.Sessions.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")); err == nil {
 		t.Fatal("no crash")
 	}
 	second := w.Engine(t)
-	_, err := second.Append(t.Context(), alice, s.ID, say("x", "y"), nil)
+	_, err := second.Sessions.Append(t.Context(), alice, s.ID, say("x", "y"), nil)
 	if code(err) != api.Closed {
 		t.Errorf("append: %v, want closed", err)
 	}
-	holds(t, "main", must(second.Get(t.Context(), alice, s.ID, api.Read{}))(t).Successor, second)
+	holds(t, "main", must(second.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t).Successor, second)
 	verified(t, second)
 }
 

@@ -87,12 +87,12 @@ func newLife(t *rapid.T) *life {
 		l.engines = append(l.engines, l.start(ctx))
 	}
 	working := make(chan error, 1)
-	go func() { l.engines[0].Work(ctx); working <- nil }()
+	go func() { l.engines[0].Compactions.Work(ctx); working <- nil }()
 	l.done = append(l.done, working)
 	r := api.CreateSession{}
 	r.Limits = &turns.Limits{ContextWindow: rapid.SampledFrom([]uint64{0, 4000, 12_000}).Draw(t, "window")}
 	r.Policy = l.policy(t)
-	s, err := l.engine().Create(context.Background(), alice, r, canon(r))
+	s, err := l.engine().Sessions.Create(context.Background(), alice, r, canon(r))
 	l.must(err)
 	l.sessions = []turns.ID{s.ID}
 	return l
@@ -105,7 +105,7 @@ func (l *life) start(ctx context.Context) *Engine {
 	go func() { done <- firstOf(store.Run(ctx, l.w.Log), store.Close()) }()
 	l.done = append(l.done, done)
 	e := newEngine(l.w, store)
-	e.Now = l.clock.Now
+	e.Reader.Now = l.clock.Now
 	return e
 }
 
@@ -146,7 +146,7 @@ func (l *life) text(t *rapid.T) string {
 
 // append appends; a refusal that the contract names is no failure.
 func (l *life) append(r api.AppendTurn, may ...api.Code) {
-	r.ID, _ = turns.NewID(time.Now(), l.engine().Rand)
+	r.ID, _ = turns.NewID(time.Now(), l.engine().Store.Rand)
 	made := l.last[l.session()]
 	if made != nil && rapid.Bool().Draw(l.t, "with its recipe") {
 		r.Context = &api.ContextUsed{Recipe: made.Recipe, Fingerprint: made.Fingerprint}
@@ -154,7 +154,7 @@ func (l *life) append(r api.AppendTurn, may ...api.Code) {
 	if l.counts && r.Response != nil && rapid.Bool().Draw(l.t, "counted by its provider") {
 		r.Usage = &turns.Usage{InputTokens: uint64(rapid.IntRange(1, 5000).Draw(l.t, "input tokens"))}
 	}
-	ack, err := l.engine().Append(context.Background(), alice, l.session(), r, canon(r))
+	ack, err := l.engine().Sessions.Append(context.Background(), alice, l.session(), r, canon(r))
 	if c := code(err); c != "" && !slices.Contains(may, c) {
 		l.t.Fatalf("append %s: %v", canon(r), err)
 	}
@@ -251,7 +251,7 @@ func (l *life) calls() (open, all []string) {
 }
 
 func (l *life) path() []api.Turn {
-	list, err := l.engine().ListTurns(context.Background(), alice, l.session(), api.ListTurns{Full: true, Page: api.Page{Limit: 5000}})
+	list, err := l.engine().History.ListTurns(context.Background(), alice, l.session(), api.ListTurns{Full: true, Page: api.Page{Limit: 5000}})
 	l.must(err)
 	return list.Turns
 }
@@ -295,10 +295,10 @@ func (l *life) somewhere(t *rapid.T) turns.ID {
 
 func (l *life) move(t *rapid.T) {
 	to := l.somewhere(t)
-	if was, err := l.engine().Get(context.Background(), alice, l.session(), api.Read{}); err == nil && was.Head != nil && *was.Head != to {
+	if was, err := l.engine().Reader.Get(context.Background(), alice, l.session(), api.Read{}); err == nil && was.Head != nil && *was.Head != to {
 		l.leave(*was.Head, l.last[l.session()])
 	}
-	_, err := l.engine().Move(context.Background(), alice, l.session(), api.MoveSession{To: &to}, nil)
+	_, err := l.engine().Sessions.Move(context.Background(), alice, l.session(), api.MoveSession{To: &to}, nil)
 	l.must(err)
 	l.n++
 }
@@ -308,7 +308,7 @@ func (l *life) fork(t *rapid.T) {
 		t.Skip("enough sessions")
 	}
 	r := api.CreateFork{Turn: l.somewhere(t), Mode: rapid.SampledFrom([]string{"as_seen", "full", "summary"}).Draw(t, "mode")}
-	f, err := l.engine().Fork(context.Background(), alice, l.session(), r, []byte(fmt.Sprint(l.n)))
+	f, err := l.engine().Forks.Fork(context.Background(), alice, l.session(), r, []byte(fmt.Sprint(l.n)))
 	l.must(err)
 	l.sessions, l.at = append(l.sessions, f.ID), len(l.sessions)
 	l.n++
@@ -316,7 +316,7 @@ func (l *life) fork(t *rapid.T) {
 
 func (l *life) compact(t *rapid.T) {
 	r := api.RunCompaction{FromOriginals: rapid.Bool().Draw(t, "from originals")}
-	_, err := l.engine().Compact(context.Background(), alice, l.session(), r, []byte(fmt.Sprint(l.n)))
+	_, err := l.engine().Compactions.Compact(context.Background(), alice, l.session(), r, []byte(fmt.Sprint(l.n)))
 	if c := code(err); c != "" && c != api.Nothing && c != api.Unprocessable {
 		l.t.Fatalf("compact: %v", err)
 	}
@@ -325,7 +325,7 @@ func (l *life) compact(t *rapid.T) {
 
 // summarize is the agent's own summary, of a plan that it took some time ago.
 func (l *life) summarize(t *rapid.T) {
-	offer, err := l.engine().Take(context.Background(), alice, l.session(), api.TakeCompaction{})
+	offer, err := l.engine().Compactions.Take(context.Background(), alice, l.session(), api.TakeCompaction{})
 	if c := code(err); c == api.Nothing || c == api.Unprocessable {
 		t.Skip("nothing to summarize")
 	}
@@ -335,7 +335,7 @@ func (l *life) summarize(t *rapid.T) {
 	}
 	l.n++
 	r := api.SubmitCompaction{Plan: offer.Plan, Text: fmt.Sprintf("summary %d", l.n)}
-	_, err = l.engine().Submit(context.Background(), alice, l.session(), r, canon(r))
+	_, err = l.engine().Compactions.Submit(context.Background(), alice, l.session(), r, canon(r))
 	if c := code(err); c != "" && c != api.Unprocessable && c != api.Conflict { // one in the background may be first
 		l.t.Fatalf("submit: %v", err)
 	}
@@ -344,7 +344,7 @@ func (l *life) summarize(t *rapid.T) {
 
 func (l *life) overflow(t *rapid.T) {
 	r := api.Overflow{Error: "context_length_exceeded", Status: 400, Format: "anthropic"}
-	_, err := l.engine().Overflow(context.Background(), alice, l.session(), r, []byte(fmt.Sprint(l.n)))
+	_, err := l.engine().Contexts.Overflow(context.Background(), alice, l.session(), r, []byte(fmt.Sprint(l.n)))
 	if c := code(err); c != "" && c != api.Unprocessable {
 		l.t.Fatalf("overflow: %v", err)
 	}
@@ -354,13 +354,13 @@ func (l *life) overflow(t *rapid.T) {
 // flush begins a flush, in the cycle that a context tells of, and mostly ends it.
 func (l *life) flush(t *rapid.T) {
 	l.idle() // or one in the background ends the cycle
-	cx, err := l.engine().Context(context.Background(), reader.Caller{Tenant: "default", Agent: "_"}, l.session(), api.GetContext{})
+	cx, err := l.engine().Contexts.Context(context.Background(), reader.Caller{Tenant: "default", Agent: "_"}, l.session(), api.GetContext{})
 	if code(err) == api.Unprocessable || (err == nil && cx.Flush.Cycle == 0) {
 		t.Skip("the policy has none, or nothing fits")
 	}
 	l.must(err)
 	l.n++
-	_, err = l.engine().BeginFlush(context.Background(), alice, l.session(), api.BeginFlush{Cycle: cx.Flush.Cycle}, nil)
+	_, err = l.engine().Compactions.BeginFlush(context.Background(), alice, l.session(), api.BeginFlush{Cycle: cx.Flush.Cycle}, nil)
 	if c := code(err); c != "" && (cx.Flush.Due || (c != api.Conflict && c != api.Unprocessable)) {
 		l.t.Fatalf("begin a flush, %+v: %v", cx.Flush, err)
 	}
@@ -369,7 +369,7 @@ func (l *life) flush(t *rapid.T) {
 	}
 	l.n++
 	r := api.DoneFlush{Cycle: cx.Flush.Cycle, Response: rapid.SampledFrom([]string{"SILENT", "", "well"}).Draw(t, "reply")}
-	if _, err = l.engine().DoneFlush(context.Background(), alice, l.session(), r, nil); err != nil && code(err) != api.Conflict {
+	if _, err = l.engine().Compactions.DoneFlush(context.Background(), alice, l.session(), r, nil); err != nil && code(err) != api.Conflict {
 		l.t.Fatalf("end a flush: %v", err)
 	}
 }
@@ -381,7 +381,7 @@ func (l *life) settings(t *rapid.T) {
 	if rapid.Bool().Draw(t, "another window") {
 		r.Limits = &turns.Limits{ContextWindow: rapid.SampledFrom([]uint64{0, 4000, 12_000, 40_000}).Draw(t, "window")}
 	}
-	_, err := l.engine().Set(context.Background(), alice, l.session(), r, canon(r))
+	_, err := l.engine().Sessions.Set(context.Background(), alice, l.session(), r, canon(r))
 	l.must(err)
 	delete(l.last, l.session())
 }
@@ -404,7 +404,7 @@ func (l *life) reset(t *rapid.T) {
 	if len(l.sessions) > 6 || rapid.IntRange(0, 5).Draw(t, "really") > 0 {
 		t.Skip("rarely")
 	}
-	s, err := l.engine().Reset(context.Background(), alice, l.session(), api.ResetSession{}, []byte(fmt.Sprint(l.n)))
+	s, err := l.engine().Sessions.Reset(context.Background(), alice, l.session(), api.ResetSession{}, []byte(fmt.Sprint(l.n)))
 	l.must(err)
 	l.sessions[l.at] = s.ID
 	l.n++
@@ -418,7 +418,7 @@ func (l *life) check(*rapid.T) {
 		opts = append(opts, strict.OpenCalls)
 	}
 	for _, format := range []string{"openai", "anthropic", "gemini"} {
-		cx, err := l.engine().Context(context.Background(), alice, l.session(), api.GetContext{Format: format})
+		cx, err := l.engine().Contexts.Context(context.Background(), alice, l.session(), api.GetContext{Format: format})
 		if c := code(err); c == api.Unprocessable {
 			continue // what is protected does not fit; it says so
 		}
@@ -457,7 +457,7 @@ func (l *life) replay(e *Engine) {
 		if was.at.IsZero() {
 			req.Recipe = was.cx.Recipe
 		}
-		cx, err := e.Context(context.Background(), alice, was.session, req)
+		cx, err := e.Contexts.Context(context.Background(), alice, was.session, req)
 		if err != nil {
 			l.t.Fatalf("session %s at %s, served by %s: %v", was.session, was.at, was.cx.Recipe, err)
 		}
@@ -496,7 +496,7 @@ func (l *life) signatures(cx *api.Context) {
 // idle waits until the first engine makes no compaction.
 func (l *life) idle() {
 	for e := l.engines[0]; ; runtime.Gosched() {
-		if _, n := e.Jobs(); n == 0 {
+		if _, n := e.Compactions.Jobs(); n == 0 {
 			return
 		}
 	}
@@ -506,7 +506,7 @@ func (l *life) idle() {
 func (l *life) end() {
 	l.idle()
 	l.replay(l.engine())
-	v, err := l.engine().Verify(context.Background(), reader.Caller{Tenant: "default", Agent: "_"}, api.Verify{})
+	v, err := l.engine().Audit.Verify(context.Background(), reader.Caller{Tenant: "default", Agent: "_"}, api.Verify{})
 	l.must(err)
 	if !v.OK {
 		l.t.Fatalf("verify: %+v", v.Problems)
@@ -517,17 +517,17 @@ func (l *life) end() {
 	st, err := l.w.Log.State(ctx)
 	l.must(err)
 	for _, e := range []*Engine{l.engines[0], third} {
-		l.must(e.Projections.WaitFor(ctx, st.Last)) // a turn's children may be on other chains
+		l.must(e.Reader.Projections.WaitFor(ctx, st.Last)) // a turn's children may be on other chains
 	}
 	l.replay(third)
 	for _, s := range l.sessions {
 		var got [2][]byte
 		for i, e := range []*Engine{l.engines[0], third} {
-			x, err := e.Get(context.Background(), alice, s, api.Read{})
+			x, err := e.Reader.Get(context.Background(), alice, s, api.Read{})
 			l.must(err)
-			list, err := e.ListTurns(context.Background(), alice, s, api.ListTurns{Page: api.Page{Limit: 5000}})
+			list, err := e.History.ListTurns(context.Background(), alice, s, api.ListTurns{Page: api.Page{Limit: 5000}})
 			l.must(err)
-			cx, err := e.Context(context.Background(), reader.Caller{Tenant: "default", Agent: "_"}, s, api.GetContext{})
+			cx, err := e.Contexts.Context(context.Background(), reader.Caller{Tenant: "default", Agent: "_"}, s, api.GetContext{})
 			if c := code(err); c != "" && c != api.Unprocessable {
 				l.t.Fatal(err)
 			}

@@ -125,7 +125,7 @@ func TestLoCoMo(t *testing.T) {
 		}
 		w := newWorld()
 		e, stop := w.SearchEngine(t, t.TempDir())
-		e.Tiers = []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}
+		e.Loader.Tiers = []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}
 		s := create(t, e, 8000, "nexus")
 		at := make(map[turns.ID]int)
 		var last turns.ID
@@ -136,7 +136,7 @@ func TestLoCoMo(t *testing.T) {
 			said := api.Time(u.at)
 			at[add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{m}, Time: &said}).ID] = i
 			if (i+1)%(len(x.said)/6) == 0 {
-				c := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+				c := must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
 				if c.Compaction != nil {
 					last = c.Compaction.ID
 					compactions++
@@ -153,7 +153,7 @@ func TestLoCoMo(t *testing.T) {
 		}
 		covered := make(map[int]bool)
 		for after := ""; ; {
-			list := must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: last, Levels: turns.Raw(`"all"`), Page: api.Page{After: after}}))(t)
+			list := must(e.Covered.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: last, Levels: turns.Raw(`"all"`), Page: api.Page{After: after}}))(t)
 			for _, turn := range list.Turns {
 				if i, ok := at[turn.ID]; ok {
 					covered[i] = true
@@ -168,7 +168,7 @@ func TestLoCoMo(t *testing.T) {
 				t.Errorf("%s: compaction.expand leaves out utterance %s", x.name, x.said[i].id)
 			}
 		}
-		context := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Page: api.Page{Limit: 1000}}))(t)
+		context := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Page: api.Page{Limit: 1000}}))(t)
 		inContext := ""
 		for _, m := range context.Messages {
 			inContext += string(m) + "\n"

@@ -21,12 +21,12 @@ func TestLostFactsOfALongHistoryComeInSpans(t *testing.T) {
 	for i := range n {
 		add(t, e, s, say(fmt.Sprintf("Keep rule number%04d in mind. %s", i, long(160)), "yes"))
 	}
-	must(e.Compact(t.Context(), alice, s, api.RunCompaction{Focus: "x"}, nil))(t)
+	must(e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{Focus: "x"}, nil))(t)
 	r := api.ListLost{Kinds: []string{"identifiers"}, Page: api.Page{Limit: 1000}}
 	seen := make(map[string]int)
 	var froms []uint64
 	for {
-		l := must(e.Lost(t.Context(), alice, s, r))(t)
+		l := must(e.Covered.Lost(t.Context(), alice, s, r))(t)
 		for _, f := range l.Facts {
 			seen[f.Text]++
 		}
@@ -45,7 +45,7 @@ func TestLostFactsOfALongHistoryComeInSpans(t *testing.T) {
 			t.Errorf("%s is listed %d times", text, times)
 		}
 	}
-	first := must(e.Lost(t.Context(), alice, s, api.ListLost{PerKind: 3}))(t)
+	first := must(e.Covered.Lost(t.Context(), alice, s, api.ListLost{PerKind: 3}))(t)
 	if !first.Partial || first.Compaction == nil || len(first.Facts) > 3*6 {
 		t.Errorf("%d facts, partial %v, compaction %v", len(first.Facts), first.Partial, first.Compaction)
 	}
@@ -60,7 +60,7 @@ func TestLostWithoutACompactionSaysSo(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := create(t, e, 0, "nexus").ID
 	add(t, e, s, say("Use a lock file instead.", "I will."))
-	if l := must(e.Lost(t.Context(), alice, s, api.ListLost{}))(t); l.Compaction != nil || l.From != 0 || len(l.Facts) != 0 {
+	if l := must(e.Covered.Lost(t.Context(), alice, s, api.ListLost{}))(t); l.Compaction != nil || l.From != 0 || len(l.Facts) != 0 {
 		t.Errorf("%+v", l)
 	}
 }
@@ -76,7 +76,7 @@ func TestLostFactsBeginWithWhatTheUserSaid(t *testing.T) {
 	for i := range 40 {
 		add(t, e, s, say(fmt.Sprintf("page %d %s", i, long(4000)), "ok"))
 	}
-	must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, nil))(t)
+	must(e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{}, nil))(t)
 	facts, _ := lostFacts(t, e, alice, s, api.ListLost{}, 100)
 	var said []string
 	for i, f := range facts {

@@ -30,13 +30,13 @@ func TestAckPredictsTheNextContext(t *testing.T) {
 			e, other := w.Engine(t), w.Engine(t)
 			r := api.CreateSession{}
 			r.Policy, r.Limits = policy, &turns.Limits{ContextWindow: 12_000}
-			s := must(e.Create(t.Context(), alice, r, canon(r)))(t).ID
-			must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+			s := must(e.Sessions.Create(t.Context(), alice, r, canon(r)))(t).ID
+			must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 			rng := rand.New(rand.NewPCG(1, 2))
 			due, idle := 0, 0
 			check := func(ack *api.Appended) {
 				t.Helper()
-				view, err := other.Context(t.Context(), operator, s, api.GetContext{Budget: 1 << 30})
+				view, err := other.Contexts.Context(t.Context(), operator, s, api.GetContext{Budget: 1 << 30})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -52,11 +52,11 @@ func TestAckPredictsTheNextContext(t *testing.T) {
 					return
 				}
 				due++
-				if cx, err := e.Context(t.Context(), alice, s, api.GetContext{}); err != nil || (cx.Compacted == nil && !cx.Flush.Due && cx.Compaction.State != "paused") {
+				if cx, err := e.Contexts.Context(t.Context(), alice, s, api.GetContext{}); err != nil || (cx.Compacted == nil && !cx.Flush.Due && cx.Compaction.State != "paused") {
 					t.Fatalf("at depth %d: due, and not compacted: %v", ack.Depth, err)
 				} else if cx.Flush.Due {
 					runFlush(t, e, s, cx.Flush.Cycle)
-					must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+					must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 				}
 			}
 			for i := range 40 {
@@ -80,6 +80,6 @@ func TestAckPredictsTheNextContext(t *testing.T) {
 
 func runFlush(t *testing.T, e *Engine, s turns.ID, cycle uint64) {
 	t.Helper()
-	must(e.BeginFlush(t.Context(), alice, s, api.BeginFlush{Cycle: cycle}, nil))(t)
-	must(e.DoneFlush(t.Context(), alice, s, api.DoneFlush{Cycle: cycle, Response: "SILENT"}, nil))(t)
+	must(e.Compactions.BeginFlush(t.Context(), alice, s, api.BeginFlush{Cycle: cycle}, nil))(t)
+	must(e.Compactions.DoneFlush(t.Context(), alice, s, api.DoneFlush{Cycle: cycle, Response: "SILENT"}, nil))(t)
 }

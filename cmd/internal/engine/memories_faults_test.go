@@ -63,13 +63,13 @@ func TestRetryOfAChangeOfMemoriesStoresItOnce(t *testing.T) {
 					on := save(t, e, api.SaveMemory{Text: "old", State: "proposed"})
 					var f ledgertest.Faults
 					f.Script(fault)
-					whole := e.Log
-					e.Log = ledgertest.Flaky(w.Log, &f)
+					whole := e.Reader.Log
+					e.Reader.Log = ledgertest.Flaky(w.Log, &f)
 					id := newID(t)
 					if _, err := change(e, id, on); code(err) != api.Indeterminate {
 						t.Fatalf("%v, want indeterminate", err)
 					}
-					e.Log = whole
+					e.Reader.Log = whole
 					retry := e
 					if elsewhere {
 						retry = w.Engine(t)
@@ -138,8 +138,8 @@ func TestVerifyFindsAMemoryThatIsNotWhatItsHeaderSays(t *testing.T) {
 	for _, k := range []turns.Kind{turns.KindMemory, turns.KindDocument} {
 		w := newWorld()
 		e := w.Engine(t)
-		must(e.AgentKey("default", "alice"))(t)
-		key := must(e.AgentKeyID("default", "alice"))(t)
+		must(e.Store.AgentKey("default", "alice"))(t)
+		key := must(e.Store.AgentKeyID("default", "alice"))(t)
 		chain := turns.Chain{Entity: turns.AgentEntity, ID: "alice"}
 		ev := &turns.Event{Version: turns.Version, Kind: k, ID: newID(t), Chain: chain, Recorded: 1}
 		var body any = &turns.MemoryBody{Text: "not what the header says"}
@@ -148,9 +148,9 @@ func TestVerifyFindsAMemoryThatIsNotWhatItsHeaderSays(t *testing.T) {
 		} else {
 			ev.Document, body = &turns.StoredDocument{Version: 1, Text: turns.Hash{1}}, &turns.DocumentBody{Text: "another"}
 		}
-		payload := must(e.Seal(t.Context(), "default", turns.ID{}, ev, body, []turns.ID{key}))(t)
+		payload := must(e.Store.Seal(t.Context(), "default", turns.ID{}, ev, body, []turns.ID{key}))(t)
 		must(w.Log.Append(t.Context(), ledger.Subject("default", "alice", chain), 0, payload))(t)
-		v := must(e.Verify(t.Context(), operator, api.Verify{}))(t)
+		v := must(e.Audit.Verify(t.Context(), operator, api.Verify{}))(t)
 		if len(v.Problems) != 1 || v.Problems[0].Event != ev.ID || v.Problems[0].Code != api.Corrupt {
 			t.Errorf("%s: %s", k, canon(v))
 		}
@@ -185,17 +185,17 @@ func TestNoSessionHasTheIDOfAnAgentsKey(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	save(t, e, api.SaveMemory{Text: "secret"})
-	key := must(e.AgentKeyID("default", "alice"))(t)
+	key := must(e.Store.AgentKeyID("default", "alice"))(t)
 	if !key.IsReserved() {
 		t.Fatalf("the id %s is not reserved", key)
 	}
-	if _, err := e.Create(t.Context(), alice, api.CreateSession{ID: key}, []byte("{}")); code(err) != api.Malformed {
+	if _, err := e.Sessions.Create(t.Context(), alice, api.CreateSession{ID: key}, []byte("{}")); code(err) != api.Malformed {
 		t.Errorf("create: %v", err)
 	}
-	if _, err := e.Import(t.Context(), operator, api.ImportRecords{Records: []api.ExportRecord{{Key: &api.ExportKey{ID: key, Key: make([]byte, 32)}}}}); code(err) != api.Malformed {
+	if _, err := e.Transfer.Import(t.Context(), operator, api.ImportRecords{Records: []api.ExportRecord{{Key: &api.ExportKey{ID: key, Key: make([]byte, 32)}}}}); code(err) != api.Malformed {
 		t.Errorf("import: %v", err)
 	}
-	if _, err := e.Export(t.Context(), alice, key, api.ExportSession{}); code(err) != api.NotFound && code(err) != api.Malformed {
+	if _, err := e.Transfer.Export(t.Context(), alice, key, api.ExportSession{}); code(err) != api.NotFound && code(err) != api.Malformed {
 		t.Errorf("export: %v", err)
 	}
 	// Without the key nothing of it can be read, and nobody makes another one in its place.
@@ -230,7 +230,7 @@ func TestPromotedMemoryIsSupersededByItsOwnText(t *testing.T) {
 	e := w.Engine(t)
 	s := create(t, e, 8000, "nexus")
 	one := add(t, e, s.ID, say("1", "a"))
-	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: one.ID}, []byte("{}")))(t)
+	f := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: one.ID}, []byte("{}")))(t)
 	first := save(t, e, api.SaveMemory{Text: "plan B", Session: f.ID})
 	must(promote(t, e, alice, api.PromoteMemory{Memory: first.ID, Session: f.ID}))(t)
 	second := save(t, e, api.SaveMemory{Text: "plan B", Session: f.ID, Supersedes: first.ID})

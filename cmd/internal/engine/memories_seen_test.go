@@ -26,7 +26,7 @@ func TestWhatASessionSavesItSees(t *testing.T) {
 			s := create(t, e, 8000, "nexus")
 			one := add(t, e, s.ID, say("1", "a"))
 			two := add(t, e, s.ID, say("2", "b"))
-			f, g := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: two.ID}, []byte("{}")))(t), must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: one.ID}, []byte("{}")))(t)
+			f, g := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: two.ID}, []byte("{}")))(t), must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: one.ID}, []byte("{}")))(t)
 			return save(t, e, api.SaveMemory{Text: said, Session: f.ID}), g.ID
 		},
 		"it is of a turn that the head left": func(t *testing.T, e *Engine) (*api.Memory, turns.ID) {
@@ -34,7 +34,7 @@ func TestWhatASessionSavesItSees(t *testing.T) {
 			one := add(t, e, s.ID, say("1", "a"))
 			add(t, e, s.ID, say("2", "b"))
 			m := save(t, e, api.SaveMemory{Text: said, Session: s.ID, Visibility: "branch"})
-			must(e.Move(t.Context(), alice, s.ID, api.MoveSession{To: &one.ID}, nil))(t)
+			must(e.Sessions.Move(t.Context(), alice, s.ID, api.MoveSession{To: &one.ID}, nil))(t)
 			return m, s.ID
 		},
 	} {
@@ -100,11 +100,11 @@ func TestAPromotedTextIsSaidOnce(t *testing.T) {
 // compactLearning compacts a session of policy gsv with a model that learns these memories.
 func compactLearning(t *testing.T, e *Engine, session turns.ID, learns ...summary.Memory) *api.Turn {
 	t.Helper()
-	e.Tiers = []compactor.Tier{{Name: "recorder", Summarizer: recorder{&learns}, Local: true}}
+	e.Loader.Tiers = []compactor.Tier{{Name: "recorder", Summarizer: recorder{&learns}, Local: true}}
 	for range 12 {
 		add(t, e, session, say(long(3000), "b"))
 	}
-	k := must(e.Compact(t.Context(), alice, session, api.RunCompaction{}, []byte("{}")))(t).Compaction
+	k := must(e.Compactions.Compact(t.Context(), alice, session, api.RunCompaction{}, []byte("{}")))(t).Compaction
 	if k == nil {
 		t.Fatal("nothing was compacted")
 	}

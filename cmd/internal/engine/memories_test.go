@@ -26,9 +26,9 @@ func createMain(t *testing.T, e *Engine) turns.ID {
 	t.Helper()
 	id := newID(t)
 	p, _ := policy.Builtin("nexus")
-	ev := &turns.Event{ID: id, Kind: turns.KindOpened, Root: id, Agent: alice.Agent, Role: turns.Main, Origin: &turns.Origin{Ledger: e.Ledger, Tenant: alice.Tenant, Session: id}}
+	ev := &turns.Event{ID: id, Kind: turns.KindOpened, Root: id, Agent: alice.Agent, Role: turns.Main, Origin: &turns.Origin{Ledger: e.Store.Ledger, Tenant: alice.Tenant, Session: id}}
 	set := turns.Settings{Policy: turns.PolicyRef{Name: p.Name, Digest: p.Digest()}, Limits: turns.Limits{ContextWindow: 8000}}
-	must(e.OpenSession(t.Context(), alice, writer.Request{ID: id, Verb: "session.create"}, ev, "", set))(t)
+	must(e.Sessions.OpenSession(t.Context(), alice, writer.Request{ID: id, Verb: "session.create"}, ev, "", set))(t)
 	return id
 }
 
@@ -158,7 +158,7 @@ func TestGSV15TheAgentUpdatesItsDocument(t *testing.T) {
 		}
 	}
 	slow := w.Engine(t)
-	slow.Log = &rivalOfAgent{Log: w.Log, rival: func() {
+	slow.Reader.Log = &rivalOfAgent{Log: w.Log, rival: func() {
 		must(document(t, other, alice, api.MemoryDocument{Text: text("theirs"), If: d.Digest.String()}))(t)
 	}}
 	if _, err := document(t, slow, alice, api.MemoryDocument{Text: text("ours"), If: "1"}); code(err) != api.Conflict || api.FromError(err).Details["version"] != uint64(2) {
@@ -230,7 +230,7 @@ func TestAMemoryIsStoredOnceAndSaidOnce(t *testing.T) {
 	// The other daemon was faster: its memory is the one, this one is evidence.
 	slow := w.Engine(t)
 	var first *api.Memory
-	slow.Log = &rivalOfAgent{Log: w.Log, rival: func() { first = save(t, other, api.SaveMemory{Text: "Raced."}) }}
+	slow.Reader.Log = &rivalOfAgent{Log: w.Log, rival: func() { first = save(t, other, api.SaveMemory{Text: "Raced."}) }}
 	if x := save(t, slow, api.SaveMemory{Text: "Raced."}); x.ID != first.ID || !x.Known {
 		t.Errorf("the slower daemon: %+v, the first was %s", x, first.ID)
 	}
@@ -362,7 +362,7 @@ func TestGSV11PeerSessionReachesNoPrivateMemory(t *testing.T) {
 
 func recall(t *testing.T, e *Engine, session turns.ID, q memories.RecallQuery) *memories.Recalled {
 	t.Helper()
-	s, head, err := e.SessionAt(t.Context(), alice, session, turns.ID{}, api.Read{})
+	s, head, err := e.Reader.SessionAt(t.Context(), alice, session, turns.ID{}, api.Read{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -466,14 +466,14 @@ func TestMemoryOfAForkStaysOnItsBranchUntilItIsPromoted(t *testing.T) {
 	s := create(t, e, 8000, "nexus")
 	one := add(t, e, s.ID, say("1", "a"))
 	add(t, e, s.ID, say("2", "b"))
-	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: one.ID}, []byte("{}")))(t)
+	f := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: one.ID}, []byte("{}")))(t)
 	two := add(t, e, f.ID, say("What if?", "Then that."))
 	m := save(t, e, api.SaveMemory{Text: "We take plan B.", Session: f.ID})
 	if m.Visibility != "branch" || m.Private || *m.Branch != (api.TurnName{Session: f.ID, Turn: two.ID}) {
 		t.Fatalf("%+v", m)
 	}
-	below := must(e.Fork(t.Context(), alice, f.ID, api.CreateFork{Turn: two.ID}, []byte("{}")))(t)
-	beside := must(e.Fork(t.Context(), alice, f.ID, api.CreateFork{Turn: one.ID}, []byte("{}")))(t)
+	below := must(e.Forks.Fork(t.Context(), alice, f.ID, api.CreateFork{Turn: two.ID}, []byte("{}")))(t)
+	beside := must(e.Forks.Fork(t.Context(), alice, f.ID, api.CreateFork{Turn: one.ID}, []byte("{}")))(t)
 	fresh := create(t, e, 8000, "nexus")
 	sees := func(want ...turns.ID) {
 		t.Helper()
@@ -488,9 +488,9 @@ func TestMemoryOfAForkStaysOnItsBranchUntilItIsPromoted(t *testing.T) {
 	sees(f.ID, below.ID)
 	before := e.Reader.Projections.Applied().Seq
 	// The head goes back to before the memory: it is not on the path any more.
-	must(e.Move(t.Context(), alice, f.ID, api.MoveSession{To: &one.ID}, nil))(t)
+	must(e.Sessions.Move(t.Context(), alice, f.ID, api.MoveSession{To: &one.ID}, nil))(t)
 	sees(below.ID)
-	must(e.Move(t.Context(), alice, f.ID, api.MoveSession{To: &two.ID}, nil))(t)
+	must(e.Sessions.Move(t.Context(), alice, f.ID, api.MoveSession{To: &two.ID}, nil))(t)
 	if _, err := promote(t, e, alice, api.PromoteMemory{Memory: m.ID, Session: beside.ID}); code(err) != api.NotFound {
 		t.Errorf("promoted from a path that does not see it: %v", err)
 	}
@@ -599,14 +599,14 @@ func TestMemoriesOfACompactionAreMemories(t *testing.T) {
 			w := newWorld()
 			e := w.Engine(t)
 			learns := []summary.Memory{{Text: "The user prefers TypeScript."}, {Kind: "fact", Text: "The project uses pnpm."}, {Kind: "episodic", Text: "We moved the repository."}}
-			e.Tiers = []compactor.Tier{{Name: "recorder", Summarizer: recorder{&learns}, Local: true}}
+			e.Loader.Tiers = []compactor.Tier{{Name: "recorder", Summarizer: recorder{&learns}, Local: true}}
 			s := create(t, e, 8000, c.policy)
 			compact := func(session turns.ID) *api.Turn {
 				t.Helper()
 				for range 12 {
 					add(t, e, session, say(long(3000), "b"))
 				}
-				run := must(e.Compact(t.Context(), alice, session, api.RunCompaction{}, []byte("{}")))(t)
+				run := must(e.Compactions.Compact(t.Context(), alice, session, api.RunCompaction{}, []byte("{}")))(t)
 				if run.Compaction == nil {
 					t.Fatalf("%+v", run)
 				}
@@ -648,7 +648,7 @@ func TestMemoriesOfACompactionAreMemories(t *testing.T) {
 				t.Errorf("a later daemon lists %q", texts(again))
 			}
 			// A fork learns what the agent knows already, and something of its own.
-			f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: k.ID}, []byte("{}")))(t)
+			f := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: k.ID}, []byte("{}")))(t)
 			learns = append(learns, summary.Memory{Text: "On the branch we take plan B."})
 			k = compact(f.ID)
 			mine := list(t, e, alice, api.ListMemories{Session: f.ID, Read: api.Read{MinPosition: k.Position}})
@@ -669,7 +669,7 @@ func TestMemoriesOfACompactionAreMemories(t *testing.T) {
 func TestAUT1FactsAreInTheSnapshotAndTheNextPrompt(t *testing.T) {
 	e := newWorld().Engine(t)
 	var told []string
-	e.Tiers = []compactor.Tier{{Name: "llm", Model: "m", Summarizer: summarizerFunc(func(in summary.Input) (summary.Output, error) {
+	e.Loader.Tiers = []compactor.Tier{{Name: "llm", Model: "m", Summarizer: summarizerFunc(func(in summary.Input) (summary.Output, error) {
 		told = in.Known
 		text := strings.Repeat("They spoke of the deploy and of page after page. ", 5)
 		return summary.Output{Text: text, Memories: []summary.Memory{{Kind: "fact", Text: "The port is 8080."}, {Kind: "preference", Text: "The user prefers TypeScript."}}}, nil
@@ -681,13 +681,13 @@ func TestAUT1FactsAreInTheSnapshotAndTheNextPrompt(t *testing.T) {
 		for range 12 {
 			add(t, e, s.ID, say(long(3000), "b"))
 		}
-		if run := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{WaitMS: 20_000}, []byte("{}")))(t); run.Compaction == nil {
+		if run := must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{WaitMS: 20_000}, []byte("{}")))(t); run.Compaction == nil {
 			t.Fatalf("%+v", run)
 		}
 	}
 	compact()
 	add(t, e, s.ID, say("what is the weather?", "fine"))
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Explain: true}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Explain: true}))(t)
 	for _, fact := range []string{"The port is 8080.", "The user prefers TypeScript."} {
 		if n := bytes.Count(cx.System, []byte(fact)); n != 1 {
 			t.Errorf("%q is in the context %d times: %s", fact, n, cx.System)
@@ -695,15 +695,15 @@ func TestAUT1FactsAreInTheSnapshotAndTheNextPrompt(t *testing.T) {
 	}
 	save(t, e, api.SaveMemory{Kind: "semantic", Text: "The port is 9090.", Session: s.ID})
 	set := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "autobyteus", Set: turns.Raw(`{"memory":{"max_tokens":42}}`)}}}
-	must(e.Set(t.Context(), alice, s.ID, set, []byte("{}")))(t)
-	if little := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); !bytes.Contains(little.System, []byte("9090")) || bytes.Contains(little.System, []byte("8080")) {
+	must(e.Sessions.Set(t.Context(), alice, s.ID, set, []byte("{}")))(t)
+	if little := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); !bytes.Contains(little.System, []byte("9090")) || bytes.Contains(little.System, []byte("8080")) {
 		t.Errorf("where not all fit, the newest fact is left out: %s", little.System)
 	}
 	compact()
 	if !slices.Equal(told, []string{"The port is 8080.", "The user prefers TypeScript.", "The port is 9090."}) {
 		t.Errorf("the next summarizer is told of %q", told)
 	}
-	if again := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Recipe: cx.Recipe}))(t); !bytes.Equal(again.System, cx.System) {
+	if again := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Recipe: cx.Recipe}))(t); !bytes.Equal(again.System, cx.System) {
 		t.Errorf("made again by its recipe, the context has\n%s\nwant\n%s", again.System, cx.System)
 	}
 	verified(t, e)
@@ -722,19 +722,19 @@ func TestS8_10WhatAFlushSavesIsRemembered(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	learns := []summary.Memory{{Kind: "semantic", Text: "The user's name is Ada"}}
-	e.Tiers = []compactor.Tier{{Name: "recorder", Summarizer: recorder{&learns}, Local: true}}
+	e.Loader.Tiers = []compactor.Tier{{Name: "recorder", Summarizer: recorder{&learns}, Local: true}}
 	s := create(t, e, 8000, "spec-008")
 	var last *api.Appended
 	for range 12 {
 		last = add(t, e, s.ID, say(long(3000), "b"))
 	}
-	b := must(e.BeginFlush(t.Context(), alice, s.ID, api.BeginFlush{Cycle: 1}, []byte("{}")))(t)
+	b := must(e.Compactions.BeginFlush(t.Context(), alice, s.ID, api.BeginFlush{Cycle: 1}, []byte("{}")))(t)
 	m := save(t, e, api.SaveMemory{Text: "The user's name is Ada.", Session: s.ID})
-	must(e.DoneFlush(t.Context(), alice, s.ID, api.DoneFlush{Cycle: b.Cycle, Saved: 1}, []byte("{}")))(t)
+	must(e.Compactions.DoneFlush(t.Context(), alice, s.ID, api.DoneFlush{Cycle: b.Cycle, Saved: 1}, []byte("{}")))(t)
 	if len(m.Sources) != 1 || m.Sources[0].Turn != last.ID {
 		t.Errorf("%+v", m)
 	}
-	run := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	run := must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
 	got := list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: run.Compaction.Position}})
 	if len(got) != 1 || got[0].ID != m.ID || got[0].Repeated != 1 {
 		t.Errorf("%+v", got)

@@ -15,13 +15,13 @@ func TestRequestWithoutItsTurnIsMalformed(t *testing.T) {
 	s := create(t, e, 0, "nexus")
 	add(t, e, s.ID, say("hello", "hi"))
 	r := api.CreateFork{}
-	_, err := e.Fork(t.Context(), alice, s.ID, r, canon(r))
+	_, err := e.Forks.Fork(t.Context(), alice, s.ID, r, canon(r))
 	wantField(t, "fork.create", err, "/turn")
-	_, err = e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{})
+	_, err = e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{})
 	wantField(t, "turn.get", err, "/id")
-	_, err = e.GetCompaction(t.Context(), alice, s.ID, api.GetTurn{})
+	_, err = e.History.GetCompaction(t.Context(), alice, s.ID, api.GetTurn{})
 	wantField(t, "compaction.get", err, "/id")
-	_, err = e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{})
+	_, err = e.Covered.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{})
 	wantField(t, "compaction.expand", err, "/id")
 }
 
@@ -32,11 +32,11 @@ func TestMissingPieceIsNotFound(t *testing.T) {
 	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	missing := turns.Hash{1, 2, 3}
-	first := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Data: []byte("a piece")}))(t)
-	_, put := e.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Pieces: []turns.Hash{first.Digest, missing}})
-	_, blob := e.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{
+	first := must(e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Data: []byte("a piece")}))(t)
+	_, put := e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Pieces: []turns.Hash{first.Digest, missing}})
+	_, blob := e.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{
 		{Blob: &api.ExportBlob{Root: s.ID, Digest: turns.Hash{9}, Pieces: []turns.Hash{missing}}}}})
-	_, event := e.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{
+	_, event := e.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{
 		{Piece: &api.ExportPiece{Sealed: []byte("a piece")}}, {Event: &api.ExportEvent{Hash: turns.Hash{9}, Pieces: []turns.Hash{missing}}}}})
 	for what, c := range map[string]struct {
 		err   error

@@ -53,7 +53,7 @@ func (l *agentLife) start(i int) {
 	e := timedDaemons(l.t, l.w, l.clock, 1)[0]
 	// The model answers in the request (as the local tier) and in an extraction.
 	e.Loader.Tiers = []compactor.Tier{{Name: "llm", Summarizer: l.model, Model: "m"}, {Name: "extractive", Summarizer: l.model, Local: true}}
-	e.Log = ledgertest.Flaky(l.w.Log, &l.faults[i])
+	e.Reader.Log = ledgertest.Flaky(l.w.Log, &l.faults[i])
 	l.daemons[i] = e
 }
 
@@ -101,23 +101,26 @@ func (l *agentLife) say(label, text string, fork bool) {
 	f := api.CreateFork{ID: newID(l.t)}
 	for {
 		var s *api.Session
-		l.must("resolve", func(e *engine.Engine) (err error) { s, err = e.Resolve(l.t.Context(), alice, label); return err })
+		l.must("resolve", func(e *engine.Engine) (err error) {
+			s, err = e.Sessions.Resolve(l.t.Context(), alice, label)
+			return err
+		})
 		if fork && s.Head != nil {
 			f.Turn = *s.Head
 			parent := s.ID
 			l.must("fork", func(e *engine.Engine) (err error) {
-				s, err = e.Fork(l.t.Context(), alice, parent, f, canon(api.CreateFork{Turn: f.Turn}))
+				s, err = e.Forks.Fork(l.t.Context(), alice, parent, f, canon(api.CreateFork{Turn: f.Turn}))
 				return err
 			})
 		}
 		anonymous := r
 		anonymous.ID = turns.ID{}
 		l.must("context", func(e *engine.Engine) error {
-			_, err := e.Context(l.t.Context(), alice, s.ID, api.GetContext{})
+			_, err := e.Contexts.Context(l.t.Context(), alice, s.ID, api.GetContext{})
 			return err
 		})
 		err := l.do("append", func(e *engine.Engine) error {
-			_, err := e.Append(l.t.Context(), alice, s.ID, r, canon(anonymous))
+			_, err := e.Sessions.Append(l.t.Context(), alice, s.ID, r, canon(anonymous))
 			return err
 		})
 		if errors.Is(err, ledger.ErrClosed) || code(err) == api.Closed {
@@ -171,7 +174,7 @@ func (l *agentLife) doAnotherThing(day int) {
 		anonymous := r
 		anonymous.ID = turns.ID{}
 		l.must("event", func(e *engine.Engine) error {
-			_, err := e.AppendEvent(l.t.Context(), alice, r, canon(anonymous))
+			_, err := e.Events.AppendEvent(l.t.Context(), alice, r, canon(anonymous))
 			return err
 		})
 		l.events = append(l.events, r.ID)
@@ -192,8 +195,8 @@ func (l *agentLife) timers() {
 			l.faults[i].Script(append(make([]ledgertest.Fault, l.rand.IntN(2), 3), ledgertest.Persisted)...)
 			l.lost++
 		}
-		_, _ = e.FireDue(l.t.Context())
-		_ = e.ExtractDue(l.t.Context())
+		_, _ = e.Resets.FireDue(l.t.Context())
+		_ = e.Extraction.ExtractDue(l.t.Context())
 		l.faults[i].Script()
 	}
 }
@@ -220,7 +223,7 @@ func TestAMonthOfAnAgent(t *testing.T) {
 	} {
 		r := api.CreateSession{}
 		r.Label, r.Policy, r.Limits = &label, p, &turns.Limits{ContextWindow: 6000, MaxOutputTokens: 500}
-		first[label] = must(l.daemons[0].Create(t.Context(), alice, r, canon(r)))(t).ID
+		first[label] = must(l.daemons[0].Sessions.Create(t.Context(), alice, r, canon(r)))(t).ID
 	}
 	for day := range days {
 		for hour := range 24 {
@@ -245,7 +248,7 @@ func TestAMonthOfAnAgent(t *testing.T) {
 		l.clock.add(extraction.Lease)
 	}
 	for _, e := range l.daemons {
-		if err := e.Projections.WaitFor(t.Context(), must(l.w.Log.State(t.Context()))(t).Last); err != nil {
+		if err := e.Reader.Projections.WaitFor(t.Context(), must(l.w.Log.State(t.Context()))(t).Last); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -270,7 +273,7 @@ func (l *agentLife) check(first map[string]turns.ID) {
 	seen, compactions := map[turns.ID]bool{}, 0
 	read := map[string]bool{} // texts of turns that turn.list gives
 	for after := ""; ; {
-		page := must(e.List(t.Context(), alice, api.ListSessions{Page: api.Page{After: after}}))(t)
+		page := must(e.History.List(t.Context(), alice, api.ListSessions{Page: api.Page{After: after}}))(t)
 		for i := range page.Sessions {
 			sessions[page.Sessions[i].ID] = &page.Sessions[i]
 		}
@@ -279,7 +282,7 @@ func (l *agentLife) check(first map[string]turns.ID) {
 		}
 	}
 	for id := range sessions {
-		for payload, err := range e.Projections.Events(id, 0) {
+		for payload, err := range e.Reader.Projections.Events(id, 0) {
 			ev := must(turns.Decode(must(payload, err)(t)))(t)
 			switch {
 			case ev.Kind == turns.KindCompaction:
@@ -289,7 +292,7 @@ func (l *agentLife) check(first map[string]turns.ID) {
 				t.Errorf("turn %s of session %s was stored twice, or was never acknowledged", ev.ID, id)
 			default:
 				seen[ev.ID] = true
-				got := must(e.GetTurn(t.Context(), alice, id, api.GetTurn{ID: ev.ID}))(t)
+				got := must(e.Reader.GetTurn(t.Context(), alice, id, api.GetTurn{ID: ev.ID}))(t)
 				if text := got.Messages[0].Parts[0].Content; text != l.texts[ev.ID] {
 					t.Errorf("turn %s says %q", ev.ID, text)
 				} else {
@@ -307,7 +310,7 @@ func (l *agentLife) check(first map[string]turns.ID) {
 	for label, id := range first {
 		for s := sessions[id]; s.State == "reset"; s = sessions[s.Successor] {
 			resets[label]++
-			row := must(e.Projections.Session(s.ID))(t)
+			row := must(e.Reader.Projections.Session(s.ID))(t)
 			due := time.Unix(0, row.Latest).Add(600 * time.Minute)
 			if label == "gsv" {
 				due = time.Unix(0, row.First).UTC().Truncate(24 * time.Hour).Add(4 * time.Hour)
@@ -353,7 +356,7 @@ func (l *agentLife) check(first map[string]turns.ID) {
 	}
 	var events []turns.ID
 	for r := (api.ListEvents{Channel: "mail"}); ; {
-		page := must(e.ListEvents(t.Context(), alice, r))(t)
+		page := must(e.Events.ListEvents(t.Context(), alice, r))(t)
 		for _, ev := range page.Events {
 			events = append(events, ev.ID)
 		}
@@ -372,7 +375,7 @@ func (l *agentLife) check(first map[string]turns.ID) {
 	var contexts strings.Builder
 	for _, s := range sessions {
 		if s.State == "open" && s.Turns > 0 {
-			contexts.Write(canon(must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)))
+			contexts.Write(canon(must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)))
 		}
 	}
 	found := map[string]int{}
@@ -402,11 +405,11 @@ func (l *agentLife) check(first map[string]turns.ID) {
 
 	// Projections that are made again answer the same.
 	other := timedDaemons(t, l.w, l.clock, 1)[0]
-	if err := other.Projections.WaitFor(t.Context(), events0); err != nil {
+	if err := other.Reader.Projections.WaitFor(t.Context(), events0); err != nil {
 		t.Fatal(err)
 	}
 	for id := range sessions {
-		if a, b := canon(must(e.Get(t.Context(), alice, id, api.Read{}))(t)), canon(must(other.Get(t.Context(), alice, id, api.Read{}))(t)); string(a) != string(b) {
+		if a, b := canon(must(e.Reader.Get(t.Context(), alice, id, api.Read{}))(t)), canon(must(other.Reader.Get(t.Context(), alice, id, api.Read{}))(t)); string(a) != string(b) {
 			t.Errorf("after a rebuild session %s is\n%s, it was\n%s", id, b, a)
 		}
 	}
@@ -433,7 +436,7 @@ func (l *agentLife) archives(dir string, all io.Writer, sessions map[turns.ID]*a
 		_ = f.Close()
 		_, _ = all.Write(text)
 		var records []api.ExportRecord
-		for _, r := range must(e.Export(t.Context(), operator, id, api.ExportSession{}))(t).Records {
+		for _, r := range must(e.Transfer.Export(t.Context(), operator, id, api.ExportSession{}))(t).Records {
 			if r.Key != nil {
 				records = append(records, r)
 			}
@@ -448,8 +451,8 @@ func (l *agentLife) archives(dir string, all io.Writer, sessions map[turns.ID]*a
 			}
 			records = append(records, r.ExportRecord)
 		}
-		must(other.Import(t.Context(), operator, api.ImportRecords{Records: records}))(t)
-		a, b := must(e.Projections.Session(id))(t), must(other.Projections.Session(id))(t)
+		must(other.Transfer.Import(t.Context(), operator, api.ImportRecords{Records: records}))(t)
+		a, b := must(e.Reader.Projections.Session(id))(t), must(other.Reader.Projections.Session(id))(t)
 		if a.Tail.Hash != b.Tail.Hash || a.Tail.Index != b.Tail.Index {
 			t.Errorf("session %s ends with %v in its archive, with %v here", id, b.Tail, a.Tail)
 		}

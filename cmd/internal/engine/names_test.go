@@ -25,15 +25,15 @@ func TestNameWithAHiddenCharacterIsMalformed(t *testing.T) {
 			"/system/0/name": {System: &api.System{{Name: bad, Content: "Be terse."}}},
 		} {
 			create := api.CreateSession{ID: api.NewID(), SessionSettings: settings}
-			_, created := e.Create(t.Context(), alice, create, canon(create))
+			_, created := e.Sessions.Create(t.Context(), alice, create, canon(create))
 			set := api.SetSession{SessionSettings: settings}
-			_, changed := e.Set(t.Context(), alice, s.ID, set, canon(set))
+			_, changed := e.Sessions.Set(t.Context(), alice, s.ID, set, canon(set))
 			for verb, err := range map[string]error{"create": created, "set": changed} {
 				wantField(t, verb+" "+field, err, field)
 			}
 		}
 		f := api.CreateFork{Turn: turn, Label: &bad}
-		_, err := e.Fork(t.Context(), alice, s.ID, f, canon(f))
+		_, err := e.Forks.Fork(t.Context(), alice, s.ID, f, canon(f))
 		wantField(t, "fork", err, "/label")
 	}
 	holds(t, "support-42", s.ID, e)

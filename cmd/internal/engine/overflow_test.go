@@ -20,11 +20,11 @@ func TestOverflowBudget(t *testing.T) {
 		e := newWorld().Engine(t)
 		s := create(t, e, 200_000, policy)
 		system := api.System{{Content: long(8_000)}}
-		must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &system}}, nil))(t)
+		must(e.Sessions.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &system}}, nil))(t)
 		for i := range 75 {
 			add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), "answer"))
 		}
-		v := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t)
+		v := must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t)
 		have := v.Tokens + v.Overhead
 		if have*3/4 < 30_000 || have > 200_000 || v.Overhead < 2_000 {
 			t.Fatalf("%s: %d tokens and %d of overhead", policy, v.Tokens, v.Overhead)
@@ -54,13 +54,13 @@ func TestOverflowBudget(t *testing.T) {
 			{30_000, 0, 1e12, 1},
 		} {
 			limits := turns.Limits{ContextWindow: tc.set, MaxOutputTokens: 1000, SafetyMargin: 500}
-			must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Limits: &limits}}, nil))(t)
+			must(e.Sessions.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Limits: &limits}}, nil))(t)
 			want := tc.want
 			if want == less {
 				want = v.Overhead + v.Tokens*3/4
 			}
 			refusal := overflow.ProviderError{Kind: overflow.ContextOverflow, Window: tc.window, Tokens: uint64(tc.counts * float64(have))}
-			if got := must(e.OverflowBudget(t.Context(), alice, s.ID, refusal))(t); got != want {
+			if got := must(e.Contexts.OverflowBudget(t.Context(), alice, s.ID, refusal))(t); got != want {
 				t.Errorf("%s, a window of %d, the provider says %d and counts %g for one of %d: %d, want %d", policy, tc.set, tc.window, tc.counts, have, got, want)
 			}
 		}
@@ -76,17 +76,17 @@ func TestOverflowReturnsWhatItsCompactionLeft(t *testing.T) {
 	for i := range 30 {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), "answer"))
 	}
-	e.Notify = func(_, _ string, n api.Notification) {
+	e.Writer.Notify = func(_, _ string, n api.Notification) {
 		if n.Kind == "compaction.applied" {
 			add(t, other, s.ID, say("meanwhile", "yes"))
 		}
 	}
 	r := api.Overflow{ID: newID(t), Error: "context_length_exceeded", Status: 400}
-	cx := must(e.Overflow(t.Context(), alice, s.ID, r, canon(r)))(t)
+	cx := must(e.Contexts.Overflow(t.Context(), alice, s.ID, r, canon(r)))(t)
 	if cx.Compacted == nil || bytes.Contains(canon(cx.Messages), []byte("meanwhile")) {
 		t.Errorf("compacted %v, then %s", cx.Compacted, cx.Messages[len(cx.Messages)-1])
 	}
-	now := must(other.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	now := must(other.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	if !bytes.Contains(canon(now.Messages), []byte("meanwhile")) {
 		t.Error("what came meanwhile is lost")
 	}
@@ -101,18 +101,18 @@ func TestOverflowBudgetLeavesRoomForTheOverhead(t *testing.T) {
 			e := newWorld().Engine(t)
 			s := create(t, e, 16_000, "balanced")
 			sections := api.System{{Content: long(system)}}
-			must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &sections}}, nil))(t)
+			must(e.Sessions.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &sections}}, nil))(t)
 			for i := range 6 {
-				cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+				cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 				r := say(fmt.Sprintf("question %d %s", i, long(900)), "answer")
 				if ratio > 0 {
 					r = counted(r, uint64(ratio*float64(cx.Tokens+cx.Overhead)), 10)
 				}
 				add(t, e, s.ID, r)
 			}
-			v := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t)
+			v := must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t)
 			r := api.Overflow{Error: "prompt is too long", Status: 400}
-			cx, err := e.Overflow(t.Context(), alice, s.ID, r, canon(r))
+			cx, err := e.Contexts.Overflow(t.Context(), alice, s.ID, r, canon(r))
 			if err != nil {
 				t.Fatalf("overhead %d, messages %d, counted %v times: %v", v.Overhead, v.Tokens, ratio, err)
 			}

@@ -28,14 +28,14 @@ func randomText(seed uint64, n int) []byte {
 // putInPieces stores content piece by piece, and returns the ref to it.
 func putInPieces(t testing.TB, e *Engine, s turns.ID, content []byte) *turns.BlobRef {
 	t.Helper()
-	info := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Pieces: putAll(t, e, s, content), InPieces: true}))(t)
+	info := must(e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Pieces: putAll(t, e, s, content), InPieces: true}))(t)
 	return &turns.BlobRef{Digest: info.Digest, Size: info.Size, Pieces: info.Pieces}
 }
 
 func putAll(t testing.TB, e *Engine, s turns.ID, content []byte) (pieces []turns.Hash) {
 	t.Helper()
 	for rest := content; len(rest) > 0; rest = rest[min(turns.MaxPiece, len(rest)):] {
-		info := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: rest[:min(turns.MaxPiece, len(rest))]}))(t)
+		info := must(e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: rest[:min(turns.MaxPiece, len(rest))]}))(t)
 		pieces = append(pieces, info.Digest)
 	}
 	return pieces
@@ -46,7 +46,7 @@ func readPieces(t testing.TB, e *Engine, s turns.ID, ref *turns.BlobRef) (all []
 	t.Helper()
 	for _, d := range ref.Pieces {
 		for offset := uint64(0); ; {
-			b := must(e.GetBlob(t.Context(), alice, api.GetBlob{Session: s, Digest: d, Offset: offset}))(t)
+			b := must(e.Reader.GetBlob(t.Context(), alice, api.GetBlob{Session: s, Digest: d, Offset: offset}))(t)
 			all = append(all, b.Data...)
 			if offset = b.Next; offset == 0 {
 				break
@@ -85,14 +85,14 @@ func TestContentInPiecesIsReadBackAndNeverShown(t *testing.T) {
 	}
 	check := func(e *Engine) {
 		t.Helper()
-		got := must(e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: ack.ID}))(t).Messages[0].Parts[0].Ref
+		got := must(e.Reader.GetTurn(t.Context(), alice, s, api.GetTurn{ID: ack.ID}))(t).Messages[0].Parts[0].Ref
 		if got == nil || got.Digest != ref.Digest || got.Preview != string(content[:256]) {
 			t.Fatalf("the turn has ref %+v", got)
 		}
 		if b := readPieces(t, e, s, got); !bytes.Equal(b, content) {
 			t.Errorf("%d bytes came back, %d were stored", len(b), len(content))
 		}
-		cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+		cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 		if shown := string(canon(cx.Messages)); len(shown) > 2000 || !strings.Contains(shown, fmt.Sprintf("[%d bytes, too many to show;", len(content))) || !strings.Contains(shown, string(content[1:200])) {
 			t.Errorf("the context is %.2000s", shown)
 		}
@@ -101,7 +101,7 @@ func TestContentInPiecesIsReadBackAndNeverShown(t *testing.T) {
 	check(e)
 	other := newWorld().Engine(t)
 	for page := (api.ExportSession{}); ; {
-		out := must(e.Export(t.Context(), alice, s, page))(t)
+		out := must(e.Transfer.Export(t.Context(), alice, s, page))(t)
 		if err := importAs(t, other, alice, out.Records...); err != nil {
 			t.Fatal(err)
 		}
@@ -141,13 +141,13 @@ func TestContentInPiecesIsCheckedBeforeItIsStored(t *testing.T) {
 		"bytes":                  {turns.Part{Type: turns.Blob, MimeType: "application/pdf", Ref: putInPieces(t, e, s, binary)}, ""},
 	} {
 		r := api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "look")}, Response: &turns.Message{Role: turns.Assistant, Parts: []turns.Part{tc.part}}}
-		_, err := e.Append(t.Context(), alice, s, r, canon(r))
+		_, err := e.Sessions.Append(t.Context(), alice, s, r, canon(r))
 		if code(err) != tc.want {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
 	k := api.RecordCompaction{Replacement: []turns.Message{{Role: turns.User, Parts: []turns.Part{{Type: turns.Text, Ref: ref(same)}}}}}
-	if _, err := e.Record(t.Context(), alice, s, k, canon(k)); code(err) != api.Malformed {
+	if _, err := e.Compactions.Record(t.Context(), alice, s, k, canon(k)); code(err) != api.Malformed {
 		t.Errorf("a replacement in pieces: %v", err)
 	}
 	if ack := add(t, e, s, say("q", "a")); ack.Depth != 4 {
@@ -160,8 +160,8 @@ func TestContentInPiecesIsCheckedBeforeItIsStored(t *testing.T) {
 func TestPutInPiecesRefusesOtherPieces(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := create(t, e, 0, "nexus").ID
-	piece := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: randomText(3, turns.MaxPiece)}))(t).Digest
-	small := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: []byte("small")}))(t).Digest
+	piece := must(e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: randomText(3, turns.MaxPiece)}))(t).Digest
+	small := must(e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: []byte("small")}))(t).Digest
 	repeat := func(d turns.Hash, n int) (out []turns.Hash) {
 		for range n {
 			out = append(out, d)
@@ -182,7 +182,7 @@ func TestPutInPiecesRefusesOtherPieces(t *testing.T) {
 		"joined, too large":   {api.PutBlob{Pieces: append(repeat(piece, 8), small)}, api.TooLarge},
 	} {
 		tc.req.Session = s
-		info, err := e.PutBlob(t.Context(), alice, tc.req)
+		info, err := e.Writer.PutBlob(t.Context(), alice, tc.req)
 		if code(err) != tc.want {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
@@ -222,11 +222,11 @@ func TestUploadInPiecesGoesOnAfterACrash(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	blobs := &failingBlobs{Blobs: w.Blobs, left: 2}
-	e.Blobs = blobs
+	e.Store.Blobs = blobs
 	s := create(t, e, 0, "nexus").ID
 	content := turns.RawText(string(randomText(4, 3*turns.MaxPiece)))
 	for rest, n := []byte(content), 0; len(rest) > 0; rest, n = rest[min(turns.MaxPiece, len(rest)):], n+1 {
-		_, err := e.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: rest[:min(turns.MaxPiece, len(rest))]})
+		_, err := e.Writer.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: rest[:min(turns.MaxPiece, len(rest))]})
 		if (err == nil) != (n < 2) {
 			t.Fatalf("piece %d: %v", n, err)
 		}
@@ -234,7 +234,7 @@ func TestUploadInPiecesGoesOnAfterACrash(t *testing.T) {
 	verified(t, e)
 	again := w.Engine(t)
 	blobs.left = 100
-	again.Blobs = blobs
+	again.Store.Blobs = blobs
 	ref := putInPieces(t, again, s, content)
 	if blobs.puts != 4 {
 		t.Errorf("%d blobs were stored, want 4", blobs.puts)
@@ -252,7 +252,7 @@ func TestTwoClientsPutOneContentAtOnce(t *testing.T) {
 	a, b := w.Engine(t), w.Engine(t)
 	s := create(t, a, 0, "nexus").ID
 	add(t, a, s, say("q", "a"))
-	must(b.GetAbout(t.Context(), alice, s, api.GetSession{}))(t)
+	must(b.History.GetAbout(t.Context(), alice, s, api.GetSession{}))(t)
 	content := turns.RawText(string(randomText(5, turns.MaxPiece)))
 	refs := make([]*turns.BlobRef, 2)
 	var wg sync.WaitGroup
@@ -276,8 +276,8 @@ func TestVerifyFindsADamagedPiece(t *testing.T) {
 	ack := callThenResult(t, e, s, turns.Part{Ref: ref})
 	verified(t, e)
 	other := w.Engine(t) // without what e has read
-	other.Blobs = lackingBlobs{w.Blobs, ref.Pieces[1]}
-	v := must(other.Verify(t.Context(), operator, api.Verify{}))(t)
+	other.Store.Blobs = lackingBlobs{w.Blobs, ref.Pieces[1]}
+	v := must(other.Audit.Verify(t.Context(), operator, api.Verify{}))(t)
 	if len(v.Problems) != 1 || v.Problems[0].Event != ack.ID {
 		t.Errorf("problems: %s", canon(v.Problems))
 	}

@@ -15,15 +15,15 @@ func TestNumbersAndNamesOutOfBoundsAreMalformed(t *testing.T) {
 		"context_window": {ContextWindow: 1 << 53}, "max_output_tokens": {MaxOutputTokens: 1<<64 - 1}, "safety_margin": {SafetyMargin: 1 << 53},
 	} {
 		r := api.SetSession{SessionSettings: api.SessionSettings{Limits: &l}}
-		if _, err := e.Set(t.Context(), alice, s.ID, r, canon(r)); code(err) != api.Malformed {
+		if _, err := e.Sessions.Set(t.Context(), alice, s.ID, r, canon(r)); code(err) != api.Malformed {
 			t.Errorf("%s: %v, want malformed", field, err)
 		}
 	}
-	if _, err := e.Export(t.Context(), alice, s.ID, api.ExportSession{Page: api.Page{After: "0.99.0.0"}}); code(err) != api.Malformed {
+	if _, err := e.Transfer.Export(t.Context(), alice, s.ID, api.ExportSession{Page: api.Page{After: "0.99.0.0"}}); code(err) != api.Malformed {
 		t.Errorf("a cursor behind the end: %v, want malformed", err)
 	}
 	for set, want := range map[string]api.Code{`{"keep_tokens":1}`: api.Malformed, `{}`: ""} {
-		_, err := e.GetPolicy(t.Context(), alice, api.GetPolicy{Name: "nexus", Digest: s.Policy.Digest, Set: turns.Raw(set)})
+		_, err := e.Policies.GetPolicy(t.Context(), alice, api.GetPolicy{Name: "nexus", Digest: s.Policy.Digest, Set: turns.Raw(set)})
 		if got := code(err); err != nil && got != want || err == nil && want != "" {
 			t.Errorf("overrides %s that a pinned policy lacks: %v, want %q", set, err, want)
 		}

@@ -25,9 +25,9 @@ func TestAnExportCarriesItsPolicies(t *testing.T) {
 	mine, _ := policy.Builtin("nexus")
 	mine.Frame = "Mine: {summary}"
 	v1 := must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: mine.Bytes()}))(t)
-	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{Policy: &api.Policy{Name: "mine"}}, []byte("{}")))(t)
+	must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{Policy: &api.Policy{Name: "mine"}}, []byte("{}")))(t)
 	set := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "mine"}}}
-	must(e.Set(t.Context(), alice, s.ID, set, canon(set)))(t)
+	must(e.Sessions.Set(t.Context(), alice, s.ID, set, canon(set)))(t)
 
 	records := exports(t, e, s.ID)
 	var without []api.ExportRecord
@@ -79,11 +79,11 @@ func TestAnExportCarriesItsPolicies(t *testing.T) {
 	if n := stored(t, w); n != 2 {
 		t.Errorf("%d policies are stored, want 2: each that an event names, once", n)
 	}
-	here, there := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t), must(to.Get(t.Context(), alice, s.ID, api.Read{}))(t)
+	here, there := must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t), must(to.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t)
 	if here.Hash != there.Hash || there.Policy.Digest != v1.Digest {
 		t.Errorf("hash %v there, %v here; policy %+v", there.Hash, here.Hash, there.Policy)
 	}
-	a, b := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t), must(to.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	a, b := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t), must(to.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	if a.Fingerprint != b.Fingerprint || !strings.Contains(string(canon(b)), "Mine: ") {
 		t.Errorf("fingerprint %s there, %s here", b.Fingerprint, a.Fingerprint)
 	}

@@ -49,16 +49,16 @@ func TestRetryOfACreateStoresItsPolicyAndItsSessionOnce(t *testing.T) {
 				e := w.Engine(t)
 				var f ledgertest.Faults
 				f.Script(faults...)
-				e.Log = ledgertest.Flaky(w.Log, &f)
+				e.Reader.Log = ledgertest.Flaky(w.Log, &f)
 				r := api.CreateSession{ID: newID(t)}
-				if _, err := e.Create(t.Context(), alice, r, canon(r)); code(err) != api.Indeterminate {
+				if _, err := e.Sessions.Create(t.Context(), alice, r, canon(r)); code(err) != api.Indeterminate {
 					t.Fatalf("%v, want indeterminate", err)
 				}
 				if elsewhere {
 					e = w.Engine(t)
 				}
 				for range 2 {
-					if s := must(e.Create(t.Context(), alice, r, canon(r)))(t); s.ID != r.ID {
+					if s := must(e.Sessions.Create(t.Context(), alice, r, canon(r)))(t); s.ID != r.ID {
 						t.Errorf("session %s, want %s", s.ID, r.ID)
 					}
 				}
@@ -79,7 +79,7 @@ func TestRetryOfAPutStoresOneVersion(t *testing.T) {
 			e := w.Engine(t)
 			var f ledgertest.Faults
 			f.Script(fault)
-			e.Log = ledgertest.Flaky(w.Log, &f)
+			e.Reader.Log = ledgertest.Flaky(w.Log, &f)
 			r := api.PutPolicy{ID: newID(t), Name: "mine", Settings: putSettings("2100")}
 			if _, err := putPolicy(t, e, alice, r); code(err) != api.Indeterminate {
 				t.Fatalf("%v, want indeterminate", err)
@@ -114,7 +114,7 @@ func TestTwoDaemonsStoreOnePolicyOnce(t *testing.T) {
 	w := newWorld()
 	slow, fast := w.Engine(t), w.Engine(t)
 	log := &rivalLog{Log: w.Log, rival: func() { create(t, fast, 8000, "nexus") }}
-	slow.Log = log
+	slow.Reader.Log = log
 	s := create(t, slow, 8000, "nexus")
 	add(t, slow, s.ID, say("1", "a"))
 	if n := stored(t, w); n != 1 {
@@ -131,7 +131,7 @@ func TestPutAfterAnotherDaemonsPutIsTheNextVersionOrDenied(t *testing.T) {
 	for _, rival := range []reader.Caller{alice, bobby} {
 		w := newWorld()
 		slow, fast := w.Engine(t), w.Engine(t)
-		slow.Log = &rivalLog{Log: w.Log, rival: func() {
+		slow.Reader.Log = &rivalLog{Log: w.Log, rival: func() {
 			must(putPolicy(t, fast, rival, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
 		}}
 		got, err := putPolicy(t, slow, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2200")})
@@ -178,19 +178,19 @@ func TestPolicyWithoutItsKeyIsReported(t *testing.T) {
 			lose(t, &bare, bare.Keys)
 			e = bare.Engine(t)
 			add(t, e, builtin.ID, say("1", "a"))
-			must(e.Context(t.Context(), alice, builtin.ID, api.GetContext{}))(t)
+			must(e.Contexts.Context(t.Context(), alice, builtin.ID, api.GetContext{}))(t)
 			want := api.Corrupt
 			if name == "destroyed" {
 				want = api.Erased
 			}
-			if _, err := e.Context(t.Context(), alice, own.ID, api.GetContext{}); code(err) != want {
+			if _, err := e.Contexts.Context(t.Context(), alice, own.ID, api.GetContext{}); code(err) != want {
 				t.Errorf("a session under a policy that can't be opened: %v, want %s", err, want)
 			}
-			list := must(e.ListPolicies(t.Context(), alice, api.ListPolicies{}))(t)
+			list := must(e.Policies.ListPolicies(t.Context(), alice, api.ListPolicies{}))(t)
 			if len(list.Policies) != len(policy.Names()) {
 				t.Errorf("policy.list: %s", canon(list))
 			}
-			v := must(e.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+			v := must(e.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 			found := 0
 			for _, problem := range v.Problems {
 				for r, err := range w.Log.Read(t.Context(), 1, false) {
@@ -214,7 +214,7 @@ func TestPolicyWithoutItsKeyIsReported(t *testing.T) {
 func TestTenantHasRoomForSoManyPolicies(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
-	e.MaxPolicies, e.MaxVersions = 3, 2
+	e.Policies.MaxPolicies, e.Policies.MaxVersions = 3, 2
 	for _, keep := range []string{"2100", "2200"} {
 		must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings(keep)}))(t)
 	}
@@ -232,12 +232,12 @@ func TestTenantHasRoomForSoManyPolicies(t *testing.T) {
 		},
 		"session.create": func() error {
 			r := api.CreateSession{SessionSettings: overridden}
-			_, err := e.Create(t.Context(), alice, r, canon(r))
+			_, err := e.Sessions.Create(t.Context(), alice, r, canon(r))
 			return err
 		},
 		"session.set": func() error {
 			r := api.SetSession{SessionSettings: overridden}
-			_, err := e.Set(t.Context(), alice, s.ID, r, canon(r))
+			_, err := e.Sessions.Set(t.Context(), alice, s.ID, r, canon(r))
 			return err
 		},
 		"session.import": func() error { return importAs(t, e, alice, foreign...) },

@@ -20,20 +20,20 @@ func TestImportedPolicyIsNotShownAsPutByTheAgentOfItsName(t *testing.T) {
 		info := must(putPolicy(t, elsewhere, bobby, api.PutPolicy{Name: "mine", Settings: putSettings(keep)}))(t)
 		foreign = append(foreign, info.Digest)
 		s := opened(t, elsewhere, bobby, "mine", "{}", turns.Limits{})
-		if err := importAs(t, e, bobby, must(elsewhere.Export(t.Context(), bobby, s.ID, api.ExportSession{}))(t).Records...); err != nil {
+		if err := importAs(t, e, bobby, must(elsewhere.Transfer.Export(t.Context(), bobby, s.ID, api.ExportSession{}))(t).Records...); err != nil {
 			t.Fatal(i, err)
 		}
 	}
 	with := must(must(policy.Parse("mine", 1, putSettings("2100")))(t).With(turns.Raw(`{"keep_turns":3}`)))(t)
 	opened(t, e, alice, "mine", `{"keep_turns":3}`, turns.Limits{}) // stores the overrides
 	for _, digest := range append(foreign, with.Digest()) {
-		got := must(e.GetPolicy(t.Context(), alice, api.GetPolicy{Name: "mine", Digest: digest}))(t)
+		got := must(e.Policies.GetPolicy(t.Context(), alice, api.GetPolicy{Name: "mine", Digest: digest}))(t)
 		if got.Agent != "" || got.Digest != digest {
 			t.Errorf("version %d that nobody put here: agent %q", got.Version, got.Agent)
 		}
 	}
 	for _, r := range []api.GetPolicy{{Name: "mine"}, {Name: "mine", Digest: v1.Digest}, {Name: "mine", Set: turns.Raw(`{"keep_turns":3}`)}} {
-		if got := must(e.GetPolicy(t.Context(), bobby, r))(t); got.Agent != "alice" {
+		if got := must(e.Policies.GetPolicy(t.Context(), bobby, r))(t); got.Agent != "alice" {
 			t.Errorf("%+v: agent %q, want alice", r, got.Agent)
 		}
 	}

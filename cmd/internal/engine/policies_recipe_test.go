@@ -20,7 +20,7 @@ func TestPastViewSurvivesAnExport(t *testing.T) {
 	for range 6 {
 		at = add(t, e, s.ID, say(long(1000), "b")).ID
 	}
-	seen := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Policy: &api.Policy{Name: "mine", Set: turns.Raw(`{"keep_tokens":400}`)}}))(t)
+	seen := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Policy: &api.Policy{Name: "mine", Set: turns.Raw(`{"keep_tokens":400}`)}}))(t)
 	r := say("next", "c")
 	r.Context = &api.ContextUsed{Recipe: seen.Recipe, Fingerprint: seen.Fingerprint}
 	add(t, e, s.ID, r)
@@ -32,7 +32,7 @@ func TestPastViewSurvivesAnExport(t *testing.T) {
 		}
 	}
 	for name, e := range map[string]*Engine{"here": e, "there": to} {
-		got, err := e.Context(t.Context(), alice, s.ID, api.GetContext{At: at})
+		got, err := e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{At: at})
 		if err != nil || got.Fingerprint != seen.Fingerprint {
 			t.Errorf("%s: %v, want the context that was served", name, err)
 		}

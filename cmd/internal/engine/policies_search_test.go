@@ -37,7 +37,7 @@ func TestCostOfAPolicyLookupDoesNotGrowWithTheVersions(t *testing.T) {
 	missing := turns.PolicyRef{Name: "mine", Set: turns.Raw(`{"keep_tokens":1}`), Digest: turns.Hash{1}}
 	lookup := func(e *Engine) uint64 {
 		return bytesAllocated(func() {
-			if _, err := e.FindPolicy(t.Context(), alice.Tenant, missing); code(err) != api.Unsupported {
+			if _, err := e.Reader.FindPolicy(t.Context(), alice.Tenant, missing); code(err) != api.Unsupported {
 				t.Errorf("%v, want unsupported", err)
 			}
 		})
@@ -49,7 +49,7 @@ func TestCostOfAPolicyLookupDoesNotGrowWithTheVersions(t *testing.T) {
 			must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: wordyVersion(versions)}))(t)
 		}
 		fresh := w.Engine(t)
-		must(fresh.CatchUpPolicies(t.Context(), alice.Tenant))(t)
+		must(fresh.Reader.CatchUpPolicies(t.Context(), alice.Tenant))(t)
 		cost = append(cost, lookup(fresh))
 		if again := lookup(fresh); again > cost[0]/4 {
 			t.Errorf("with %d versions a second look-up allocates %d bytes, the first %d: it is not remembered", versions, again, cost[len(cost)-1])
@@ -69,11 +69,11 @@ func TestPolicyLookupFindsAVersionThatCameAfterAMiss(t *testing.T) {
 	set := turns.Raw(`{"keep_turns":3}`)
 	with := must(next.With(set))(t)
 	ref := turns.PolicyRef{Name: "mine", Set: set, Digest: with.Digest()}
-	if _, err := e.FindPolicy(t.Context(), alice.Tenant, ref); code(err) != api.Unsupported {
+	if _, err := e.Reader.FindPolicy(t.Context(), alice.Tenant, ref); code(err) != api.Unsupported {
 		t.Fatalf("%v, want unsupported", err)
 	}
 	must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2200")}))(t)
-	if got := must(e.FindPolicy(t.Context(), alice.Tenant, ref))(t); got.Digest() != ref.Digest {
+	if got := must(e.Reader.FindPolicy(t.Context(), alice.Tenant, ref))(t); got.Digest() != ref.Digest {
 		t.Errorf("digest %v, want %v", got.Digest(), ref.Digest)
 	}
 }
@@ -88,7 +88,7 @@ func TestPolicyLookupEndsWithItsRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	ref := turns.PolicyRef{Name: "mine", Set: turns.Raw(`{"keep_tokens":1}`), Digest: turns.Hash{1}}
-	if _, err := e.ResolvePolicy(ctx, alice.Tenant, ref); code(err) != api.Unavailable {
+	if _, err := e.Reader.ResolvePolicy(ctx, alice.Tenant, ref); code(err) != api.Unavailable {
 		t.Errorf("%v, want unavailable", err)
 	}
 }

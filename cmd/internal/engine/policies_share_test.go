@@ -20,7 +20,7 @@ func exportUnder(t *testing.T, c reader.Caller, settings turns.Raw) []api.Export
 	e := newWorld().Engine(t)
 	must(putPolicy(t, e, c, api.PutPolicy{Name: "elsewhere", Settings: settings}))(t)
 	s := opened(t, e, c, "elsewhere", "{}", turns.Limits{})
-	return must(e.Export(t.Context(), c, s.ID, api.ExportSession{}))(t).Records
+	return must(e.Transfer.Export(t.Context(), c, s.ID, api.ExportSession{}))(t).Records
 }
 
 // Policies that an import brings take no room until an event of a session names them.
@@ -72,17 +72,17 @@ func TestImportedPolicyIsOfWhoBroughtIt(t *testing.T) {
 func TestAnAgentHasAShareOfTheTenantsPolicies(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
-	e.MaxPerAgent = 3
+	e.Policies.MaxPerAgent = 3
 	must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
 	opened(t, e, alice, "balanced", `{"keep_tokens":2101}`, turns.Limits{})
 	if err := importAs(t, e, alice, exportUnder(t, alice, putSettings("2102"))...); err != nil {
 		t.Fatal(err)
 	}
 	e = w.Engine(t)
-	e.MaxPerAgent = 3
+	e.Policies.MaxPerAgent = 3
 	create := func(c reader.Caller, keep string) error {
 		r := api.CreateSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":` + keep + `}`)}}}
-		_, err := e.Create(t.Context(), c, r, canon(r))
+		_, err := e.Sessions.Create(t.Context(), c, r, canon(r))
 		return err
 	}
 	before := stored(t, w)

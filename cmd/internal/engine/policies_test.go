@@ -47,9 +47,9 @@ func createWithPolicy(t *testing.T, e *Engine, p policy.Policy) *api.Session {
 	t.Helper()
 	id := newID(t)
 	ev := &turns.Event{ID: id, Kind: turns.KindOpened, Root: id, Agent: alice.Agent, Role: turns.Peer,
-		Origin: &turns.Origin{Ledger: e.Ledger, Tenant: alice.Tenant, Session: id}}
+		Origin: &turns.Origin{Ledger: e.Store.Ledger, Tenant: alice.Tenant, Session: id}}
 	set := turns.Settings{Policy: turns.PolicyRef{Name: p.Name, Digest: p.Digest()}, Limits: turns.Limits{ContextWindow: 8000}}
-	return must(e.OpenSession(t.Context(), alice, writer.Request{ID: id, Verb: "session.create"}, ev, "", set))(t)
+	return must(e.Sessions.OpenSession(t.Context(), alice, writer.Request{ID: id, Verb: "session.create"}, ev, "", set))(t)
 }
 
 // putSettings are settings that balanced has, with another number.
@@ -62,7 +62,7 @@ func putPolicy(t *testing.T, e *Engine, c reader.Caller, r api.PutPolicy) (*api.
 	t.Helper()
 	req := r
 	req.ID = turns.ID{}
-	return e.PutPolicy(t.Context(), c, r, canon(req))
+	return e.Policies.PutPolicy(t.Context(), c, r, canon(req))
 }
 
 func TestAPolicyIsStoredOnceBeforeTheFirstSessionUnderIt(t *testing.T) {
@@ -81,11 +81,11 @@ func TestAPolicyIsStoredOnceBeforeTheFirstSessionUnderIt(t *testing.T) {
 		t.Errorf("%d policies are stored, want 1", n)
 	}
 	set := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "nexus", Set: turns.Raw(`{"keep_tokens":400}`)}}}
-	got := must(e.Set(t.Context(), alice, s.ID, set, canon(set)))(t)
-	if _, ok, err := e.StoredPolicy("default", got.Policy.Digest); !ok || err != nil || stored(t, w) != 2 {
+	got := must(e.Sessions.Set(t.Context(), alice, s.ID, set, canon(set)))(t)
+	if _, ok, err := e.Reader.StoredPolicy("default", got.Policy.Digest); !ok || err != nil || stored(t, w) != 2 {
 		t.Errorf("with overrides: stored %v, %v; %d policies", ok, err, stored(t, w))
 	}
-	must(e.Create(t.Context(), reader.Caller{Tenant: "other", Agent: "alice"}, api.CreateSession{}, []byte("{}")))(t)
+	must(e.Sessions.Create(t.Context(), reader.Caller{Tenant: "other", Agent: "alice"}, api.CreateSession{}, []byte("{}")))(t)
 	if n := stored(t, w); n != 3 {
 		t.Errorf("%d policies are stored, want 3: a tenant has its own", n)
 	}
@@ -106,24 +106,24 @@ func TestAPolicyOfAnotherBuildIsFoundByItsDigest(t *testing.T) {
 		add(t, e, s.ID, say(long(2000), "b"))
 	}
 	e = w.Engine(t)
-	run := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	run := must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
 	if run.Compaction == nil || run.Compaction.Compaction.PolicyDigest != p.Digest() {
 		t.Fatalf("compaction: %s", canon(run))
 	}
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	if text := string(canon(cx)); !strings.Contains(text, "Another build says: ") {
 		t.Errorf("the context is not of the stored content: %s", text)
 	}
-	info := must(e.GetPolicy(t.Context(), alice, api.GetPolicy{Name: p.Name, Digest: p.Digest()}))(t)
+	info := must(e.Policies.GetPolicy(t.Context(), alice, api.GetPolicy{Name: p.Name, Digest: p.Digest()}))(t)
 	if string(info.Settings) != string(p.Bytes()) {
 		t.Errorf("policy.get: %s", info.Settings)
 	}
 	// What a fork, a reset and settings without a policy carry along stays known.
-	fork := api.CreateFork{Turn: *must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t).Head}
-	if f := must(e.Fork(t.Context(), alice, s.ID, fork, canon(fork)))(t); f.Policy.Digest != p.Digest() {
+	fork := api.CreateFork{Turn: *must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t).Head}
+	if f := must(e.Forks.Fork(t.Context(), alice, s.ID, fork, canon(fork)))(t); f.Policy.Digest != p.Digest() {
 		t.Errorf("fork: %+v", f.Policy)
 	}
-	if next := must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")))(t); next.Policy.Digest != p.Digest() {
+	if next := must(e.Sessions.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")))(t); next.Policy.Digest != p.Digest() {
 		t.Errorf("successor: %+v", next.Policy)
 	}
 	verified(t, e)
@@ -132,7 +132,7 @@ func TestAPolicyOfAnotherBuildIsFoundByItsDigest(t *testing.T) {
 func TestAPolicyThatNobodyHasIsUnsupported(t *testing.T) {
 	e := newWorld().Engine(t)
 	p := anotherBuilds(t)
-	if _, err := e.GetPolicy(t.Context(), alice, api.GetPolicy{Name: p.Name, Digest: p.Digest()}); code(err) != api.Unsupported {
+	if _, err := e.Policies.GetPolicy(t.Context(), alice, api.GetPolicy{Name: p.Name, Digest: p.Digest()}); code(err) != api.Unsupported {
 		t.Errorf("%v, want unsupported", err)
 	}
 }
@@ -179,7 +179,7 @@ func TestPutPolicy(t *testing.T) {
 	must(putPolicy(t, e, bobby, api.PutPolicy{Name: "hers", Settings: putSettings("2300")}))(t)
 
 	other := w.Engine(t)
-	list := must(other.ListPolicies(t.Context(), bobby, api.ListPolicies{}))(t)
+	list := must(other.Policies.ListPolicies(t.Context(), bobby, api.ListPolicies{}))(t)
 	found := map[string]api.PolicyInfo{}
 	for _, p := range list.Policies {
 		found[p.Name] = p
@@ -189,20 +189,20 @@ func TestPutPolicy(t *testing.T) {
 	}
 	names, after := 0, ""
 	for first := true; first || after != ""; first = false {
-		page := must(other.ListPolicies(t.Context(), alice, api.ListPolicies{Page: api.Page{Limit: 1, After: after}}))(t)
+		page := must(other.Policies.ListPolicies(t.Context(), alice, api.ListPolicies{Page: api.Page{Limit: 1, After: after}}))(t)
 		names, after = names+len(page.Policies), page.Next
 	}
 	if names != len(found) {
 		t.Errorf("pages list %d policies, want %d", names, len(found))
 	}
-	if got := must(other.GetPolicy(t.Context(), bobby, api.GetPolicy{Name: "mine"}))(t); string(got.Settings) != string(back.Settings) || got.Agent != "alice" {
+	if got := must(other.Policies.GetPolicy(t.Context(), bobby, api.GetPolicy{Name: "mine"}))(t); string(got.Settings) != string(back.Settings) || got.Agent != "alice" {
 		t.Errorf("policy.get: %s", canon(got))
 	}
-	if got := must(other.GetPolicy(t.Context(), bobby, api.GetPolicy{Name: "mine", Digest: v1.Digest}))(t); got.Version != 1 {
+	if got := must(other.Policies.GetPolicy(t.Context(), bobby, api.GetPolicy{Name: "mine", Digest: v1.Digest}))(t); got.Version != 1 {
 		t.Errorf("policy.get of the first version: %+v", got)
 	}
 	elsewhere := reader.Caller{Tenant: "other", Agent: "alice"}
-	if _, err := other.GetPolicy(t.Context(), elsewhere, api.GetPolicy{Name: "mine"}); code(err) != api.NotFound {
+	if _, err := other.Policies.GetPolicy(t.Context(), elsewhere, api.GetPolicy{Name: "mine"}); code(err) != api.NotFound {
 		t.Errorf("in another tenant: %v, want not_found", err)
 	}
 	verified(t, e)
@@ -225,8 +225,8 @@ func TestAPutPolicyIsUsedByName(t *testing.T) {
 	for range 8 {
 		add(t, e, s.ID, say(long(2000), "b"))
 	}
-	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
-	if text := string(canon(must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t))); !strings.Contains(text, "Mine: ") {
+	must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	if text := string(canon(must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t))); !strings.Contains(text, "Mine: ") {
 		t.Errorf("the session does not keep the version that it was given: %s", text)
 	}
 	// Another session is compacted by a policy that it does not have, with overrides.
@@ -235,17 +235,17 @@ func TestAPutPolicyIsUsedByName(t *testing.T) {
 		add(t, e, o.ID, say(long(2000), "b"))
 	}
 	named := &api.Policy{Name: "mine", Set: turns.Raw(`{"keep_tokens":400}`)}
-	seen := must(e.Context(t.Context(), alice, o.ID, api.GetContext{Policy: named}))(t)
-	replayed := must(w.Engine(t).Context(t.Context(), alice, o.ID, api.GetContext{Recipe: seen.Recipe}))(t)
+	seen := must(e.Contexts.Context(t.Context(), alice, o.ID, api.GetContext{Policy: named}))(t)
+	replayed := must(w.Engine(t).Contexts.Context(t.Context(), alice, o.ID, api.GetContext{Recipe: seen.Recipe}))(t)
 	if replayed.Fingerprint != seen.Fingerprint {
 		t.Errorf("a view by a put policy is served again as %s, was %s", replayed.Fingerprint, seen.Fingerprint)
 	}
-	run := must(e.Compact(t.Context(), alice, o.ID, api.RunCompaction{Policy: named}, canon(named)))(t)
-	if _, ok, err := e.StoredPolicy("default", run.Compaction.Compaction.PolicyDigest); !ok || err != nil {
+	run := must(e.Compactions.Compact(t.Context(), alice, o.ID, api.RunCompaction{Policy: named}, canon(named)))(t)
+	if _, ok, err := e.Reader.StoredPolicy("default", run.Compaction.Compaction.PolicyDigest); !ok || err != nil {
 		t.Errorf("the policy of the compaction is not stored: %v", err)
 	}
 	set := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "mine"}}}
-	if got := must(e.Set(t.Context(), alice, o.ID, set, canon(set)))(t); got.Policy.Name != "mine" || got.Policy.Digest == v1.Digest {
+	if got := must(e.Sessions.Set(t.Context(), alice, o.ID, set, canon(set)))(t); got.Policy.Name != "mine" || got.Policy.Digest == v1.Digest {
 		t.Errorf("session.set gives %+v, want the newest version", got.Policy)
 	}
 	verified(t, e)
@@ -297,7 +297,7 @@ func TestTwoDaemonsPutOneName(t *testing.T) {
 			go func() {
 				defer wg.Done()
 				r := api.PutPolicy{Name: "mine", Settings: putSettings([]string{"2100", "2200"}[i])}
-				infos[i], errs[i] = e.PutPolicy(t.Context(), callers[i], r, canon(r))
+				infos[i], errs[i] = e.Policies.PutPolicy(t.Context(), callers[i], r, canon(r))
 			}()
 		}
 		wg.Wait()
@@ -329,7 +329,7 @@ func TestATenantChainThatIsAsideStopsNoSession(t *testing.T) {
 	if _, err := putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}); code(err) != api.Corrupt {
 		t.Errorf("a put: %v, want corrupt", err)
 	}
-	list := must(e.ListPolicies(t.Context(), alice, api.ListPolicies{}))(t)
+	list := must(e.Policies.ListPolicies(t.Context(), alice, api.ListPolicies{}))(t)
 	if len(list.Policies) != len(policy.Names()) {
 		t.Errorf("policy.list: %s", canon(list))
 	}
@@ -346,15 +346,15 @@ func TestVerifyFindsAPolicyThatIsNotWhatItsHeaderSays(t *testing.T) {
 	} {
 		w := newWorld()
 		e := w.Engine(t)
-		must(e.LedgerKey())(t)
+		must(e.Store.LedgerKey())(t)
 		subject, chain := reader.PolicySubject("default")
 		ev := &turns.Event{Version: turns.Version, Kind: turns.KindPolicy, ID: newID(t), Chain: chain, Recorded: 1, Policy: &turns.StoredPolicy{Digest: balanced.Digest()}}
 		if why == "no policy" {
 			ev.Policy.Digest = policy.DigestOf(turns.Raw("{}"))
 		}
-		payload := must(e.Seal(t.Context(), "default", turns.ID{}, ev, &body, []turns.ID{turns.ID(w.ID)}))(t)
+		payload := must(e.Store.Seal(t.Context(), "default", turns.ID{}, ev, &body, []turns.ID{turns.ID(w.ID)}))(t)
 		must(w.Log.Append(t.Context(), subject, 0, payload))(t)
-		v := must(e.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+		v := must(e.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 		if len(v.Problems) != 1 || v.Problems[0].Event != ev.ID {
 			t.Errorf("%s: %s", why, canon(v))
 		}

@@ -16,14 +16,14 @@ import (
 // quality of a summary in compactor (survival), memories and search in later parts.
 func TestProgressOfACompactionIsAnnounced(t *testing.T) {
 	e := newWorld().Engine(t)
-	e.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
+	e.Loader.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
 		in.ReportProgress(0, 2)
 		in.ReportProgress(1, 2)
 		return firstWords{}.Summarize(ctx, in)
-	})}, e.Tiers...)
+	})}, e.Loader.Tiers...)
 	var mu sync.Mutex
 	var announced []string
-	e.Notify = func(_, _ string, n api.Notification) {
+	e.Writer.Notify = func(_, _ string, n api.Notification) {
 		if n.Kind != "turn.appended" {
 			mu.Lock()
 			announced = append(announced, n.Kind+" "+string(n.Detail))

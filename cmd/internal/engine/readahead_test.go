@@ -66,7 +66,7 @@ func TestBlobsAreReadInParallel(t *testing.T) {
 		many = append(many, turns.Part{Type: turns.Text, Content: fmt.Sprintf("%d %s", i, long(size))})
 	}
 	a := add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{{Role: turns.User, Parts: many}}})
-	stored := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: a.ID}))(t)
+	stored := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: a.ID}))(t)
 	blobs := 0
 	for _, p := range stored.Messages[0].Parts {
 		if p.Ref != nil {
@@ -78,23 +78,23 @@ func TestBlobsAreReadInParallel(t *testing.T) {
 	}
 	for name, run := range map[string]func(ctx context.Context, e *Engine) error{
 		"context": func(ctx context.Context, e *Engine) error {
-			_, err := e.Context(ctx, alice, s.ID, api.GetContext{})
+			_, err := e.Contexts.Context(ctx, alice, s.ID, api.GetContext{})
 			return err
 		},
 		"append of refs": func(ctx context.Context, e *Engine) error {
 			r := api.AppendTurn{Messages: []turns.Message{{Role: turns.User, Parts: stored.Messages[0].Parts}}}
-			_, err := e.Append(ctx, alice, s.ID, r, canon(r))
+			_, err := e.Sessions.Append(ctx, alice, s.ID, r, canon(r))
 			return err
 		},
 		"verify": func(ctx context.Context, e *Engine) error {
-			_, err := e.Verify(ctx, alice, api.Verify{Sessions: []turns.ID{s.ID}})
+			_, err := e.Audit.Verify(ctx, alice, api.Verify{Sessions: []turns.ID{s.ID}})
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := w.Engine(t) // with nothing in its cache
 			slow := together(w.Blobs, atATime)
-			e.Blobs = slow
+			e.Store.Blobs = slow
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			if err := run(ctx, e); err != nil {

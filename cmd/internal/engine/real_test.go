@@ -49,17 +49,17 @@ func replay(t *testing.T, e *Engine, file string, window uint64, policy string, 
 		case st.Open != nil:
 			r := api.CreateSession{ID: st.Open.ID}
 			r.Limits, r.Policy, r.Meta = &turns.Limits{ContextWindow: window}, &api.Policy{Name: policy}, st.Open.Meta
-			must(e.Create(t.Context(), alice, r, canon(r)))(t)
+			must(e.Sessions.Create(t.Context(), alice, r, canon(r)))(t)
 			sessions = append(sessions, st.Open.ID)
 		case st.Fork != nil:
 			r := api.CreateFork{ID: st.Fork.ID, Turn: st.Fork.At.Turn, Meta: st.Fork.Meta}
-			must(e.Fork(t.Context(), alice, st.Fork.At.Session, r, canon(r)))(t)
+			must(e.Forks.Fork(t.Context(), alice, st.Fork.At.Session, r, canon(r)))(t)
 			sessions = append(sessions, st.Fork.ID)
 		case st.Append != nil:
 			a := st.Append
 			at := api.Time(a.Time)
 			r := api.AppendTurn{ID: a.ID, Parent: a.Parent, Messages: a.Messages, Response: a.Response, Model: a.Model, Usage: a.Usage, Time: &at, Meta: a.Meta}
-			must(e.Append(t.Context(), alice, a.Session, r, canon(r)))(t)
+			must(e.Sessions.Append(t.Context(), alice, a.Session, r, canon(r)))(t)
 			appended++
 			if each != nil {
 				each(a.Session)
@@ -72,7 +72,7 @@ func replay(t *testing.T, e *Engine, file string, window uint64, policy string, 
 			for _, x := range k.Cleared {
 				r.Cleared = append(r.Cleared, api.ClearedResult{Turn: x.Turn, Call: x.Call})
 			}
-			if _, err := e.Record(t.Context(), alice, k.Session, r, canon(r)); err != nil && code(err) != api.Nothing {
+			if _, err := e.Compactions.Record(t.Context(), alice, k.Session, r, canon(r)); err != nil && code(err) != api.Nothing {
 				t.Fatalf("compaction %s: %v", k.ID, err)
 			}
 			if each != nil {
@@ -85,13 +85,13 @@ func replay(t *testing.T, e *Engine, file string, window uint64, policy string, 
 
 func validContext(t *testing.T, e *Engine, s turns.ID) *api.Context {
 	t.Helper()
-	cx := must(e.Context(t.Context(), alice, s, api.GetContext{Format: "openai", Page: api.Page{Limit: 1 << 20}}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{Format: "openai", Page: api.Page{Limit: 1 << 20}}))(t)
 	if cx.Tokens+cx.Overhead > cx.Budget {
 		t.Fatalf("%d tokens of %d", cx.Tokens, cx.Budget)
 	}
 	whole := func(format string) (system turns.Raw, ms []turns.Raw) {
 		for after := ""; ; {
-			p := must(e.Context(t.Context(), alice, s, api.GetContext{Format: format, Page: api.Page{After: after}}))(t)
+			p := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{Format: format, Page: api.Page{After: after}}))(t)
 			if after == "" {
 				system = p.System
 			}
@@ -136,13 +136,13 @@ func TestRealTranscripts(t *testing.T) {
 			second := newWorld().Engine(t)
 			for _, s := range sessions {
 				for after := ""; ; {
-					p := must(e.Export(t.Context(), alice, s, api.ExportSession{Page: api.Page{After: after}}))(t)
-					must(second.Import(t.Context(), alice, api.ImportRecords{Records: p.Records}))(t)
+					p := must(e.Transfer.Export(t.Context(), alice, s, api.ExportSession{Page: api.Page{After: after}}))(t)
+					must(second.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: p.Records}))(t)
 					if after = p.Next; after == "" {
 						break
 					}
 				}
-				a, b := must(e.Get(t.Context(), alice, s, api.Read{}))(t), must(second.Get(t.Context(), alice, s, api.Read{}))(t)
+				a, b := must(e.Reader.Get(t.Context(), alice, s, api.Read{}))(t), must(second.Reader.Get(t.Context(), alice, s, api.Read{}))(t)
 				if a.Hash != b.Hash || a.Turns != b.Turns {
 					t.Errorf("session %s: hash %v became %v", s, a.Hash, b.Hash)
 				}
@@ -172,7 +172,7 @@ func TestRealToolLoopLongerThanTheWindow(t *testing.T) {
 					replay(t, e, file, 40_000, policy, func(s turns.ID) {
 						if cx := validContext(t, e, s); cx.Compacted != nil {
 							compacted++
-							k := must(e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *cx.Compacted}))(t)
+							k := must(e.Reader.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *cx.Compacted}))(t)
 							if k.Compaction.Split {
 								split++
 							}
@@ -198,15 +198,15 @@ func TestTenCompactionsAccountForEveryHalf(t *testing.T) {
 		}
 		e := newWorld().Engine(t)
 		sessions, _ := replay(t, e, file, 24_000, "balanced", func(s turns.ID) {
-			must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+			must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 		})
-		s := must(e.Projections.Session(sessions[0]))(t)
+		s := must(e.Reader.Projections.Session(sessions[0]))(t)
 		if s.Compactions < 10 {
 			t.Fatalf("%d compactions, want ten", s.Compactions)
 		}
-		head := must(e.HeadNode(&s))(t)
-		path := must(lineage.Path(e.Projections, head, 1))(t)
-		chain := must(lineage.Chain(e.Projections, head))(t)
+		head := must(e.Reader.HeadNode(&s))(t)
+		path := must(lineage.Path(e.Reader.Projections, head, 1))(t)
+		chain := must(lineage.Chain(e.Reader.Projections, head))(t)
 		want := 0
 		for _, n := range path {
 			for _, h := range []turns.Half{turns.MessagesHalf, turns.ResponseHalf} {

@@ -15,7 +15,7 @@ import (
 func TestRecordedContextIsWhatTheCallWasServed(t *testing.T) {
 	e := newWorld().Engine(t)
 	c := new(clock)
-	e.Now = c.Now
+	e.Reader.Now = c.Now
 	k := &kept{session: usesTools(t, e, whenCold())}
 	c.pass(time.Hour)
 	cold := k.serve(t, e, api.GetContext{})
@@ -23,7 +23,7 @@ func TestRecordedContextIsWhatTheCallWasServed(t *testing.T) {
 	r.Usage = &turns.Usage{InputTokens: 4321, OutputTokens: 21}
 	at := add(t, e, k.session, r).ID
 	plain := add(t, e, k.session, say("at once, without a recipe", "a")).ID
-	before := must(e.Context(t.Context(), alice, k.session, api.GetContext{At: at, Recorded: true, Before: true, Explain: true}))(t)
+	before := must(e.Contexts.Context(t.Context(), alice, k.session, api.GetContext{At: at, Recorded: true, Before: true, Explain: true}))(t)
 	n := len(cold.Messages)
 	if len(before.Messages) != n+1 || before.Recorded != "recipe" || before.Reported != 4321 || !bytes.Equal(before.Recipe, cold.Recipe) {
 		t.Errorf("%d messages by %q, %d reported, recipe %s; served were %d", len(before.Messages), before.Recorded, before.Reported, before.Recipe, n)
@@ -40,11 +40,11 @@ func TestRecordedContextIsWhatTheCallWasServed(t *testing.T) {
 	if sum != uint64(n+1) {
 		t.Errorf("the sources have %d messages, the context %d", sum, n+1)
 	}
-	whole := must(e.Context(t.Context(), alice, k.session, api.GetContext{At: at, Recorded: true}))(t)
+	whole := must(e.Contexts.Context(t.Context(), alice, k.session, api.GetContext{At: at, Recorded: true}))(t)
 	if len(whole.Messages) != n+2 || whole.Reported != 4342 || whole.Tokens <= before.Tokens {
 		t.Errorf("with the response %d messages, %d tokens, %d reported", len(whole.Messages), whole.Tokens, whole.Reported)
 	}
-	if cx := must(e.Context(t.Context(), alice, k.session, api.GetContext{At: plain, Recorded: true}))(t); cx.Recorded != "path" || cx.Reported != 0 || cx.Recipe != nil && string(cx.Recipe) != "null" {
+	if cx := must(e.Contexts.Context(t.Context(), alice, k.session, api.GetContext{At: plain, Recorded: true}))(t); cx.Recorded != "path" || cx.Reported != 0 || cx.Recipe != nil && string(cx.Recipe) != "null" {
 		t.Errorf("a turn without a recipe: by %q, %d reported, recipe %s", cx.Recorded, cx.Reported, cx.Recipe)
 	}
 }
@@ -52,15 +52,15 @@ func TestRecordedContextIsWhatTheCallWasServed(t *testing.T) {
 // Calls that wait for their results at the turn get none: the next turn brings them.
 func TestRecordedContextMakesUpNoResults(t *testing.T) {
 	e := newWorld().Engine(t)
-	s := must(e.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t).ID
+	s := must(e.Sessions.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t).ID
 	ask := say("question", "")
 	ask.Response = &turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "c1", Name: "run", Arguments: turns.Raw(`{}`)}}}
 	at := add(t, e, s, ask).ID
-	if cx := must(e.Context(t.Context(), alice, s, api.GetContext{At: at}))(t); len(cx.Messages) != 3 {
+	if cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{At: at}))(t); len(cx.Messages) != 3 {
 		t.Fatalf("the next call is given %d messages", len(cx.Messages))
 	}
 	for before, want := range map[bool]int{false: 2, true: 1} {
-		cx := must(e.Context(t.Context(), alice, s, api.GetContext{At: at, Recorded: true, Before: before, Explain: true}))(t)
+		cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{At: at, Recorded: true, Before: before, Explain: true}))(t)
 		sum := uint64(0)
 		for _, x := range cx.Sources {
 			sum += x.Tokens
@@ -76,8 +76,8 @@ func TestRecordedContextMakesUpNoResults(t *testing.T) {
 func TestRecordedContextHasNoCompactionThatIsLaterThanTheCall(t *testing.T) {
 	e := newWorld().Engine(t)
 	c := new(clock)
-	e.Now = c.Now
-	s := must(e.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t).ID
+	e.Reader.Now = c.Now
+	s := must(e.Sessions.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t).ID
 	past := func(text string) api.AppendTurn {
 		r := say(text, strings.Repeat("an answer of some words ", 60))
 		at := api.Time(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -87,11 +87,11 @@ func TestRecordedContextHasNoCompactionThatIsLaterThanTheCall(t *testing.T) {
 	for range 4 {
 		add(t, e, s, past("before"))
 	}
-	must(e.Compact(t.Context(), alice, s, api.RunCompaction{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":50}`)}}, nil))(t)
+	must(e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":50}`)}}, nil))(t)
 	at := add(t, e, s, past("read later")).ID
 	now := add(t, e, s, say("said now", "a")).ID
 	for turn, want := range map[turns.ID]int{at: 9, now: 0} {
-		cx := must(e.Context(t.Context(), alice, s, api.GetContext{At: turn, Recorded: true, Before: true, Explain: true}))(t)
+		cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{At: turn, Recorded: true, Before: true, Explain: true}))(t)
 		summaries := 0
 		for _, x := range cx.Sources {
 			if x.Status == "summary" {
@@ -106,9 +106,9 @@ func TestRecordedContextHasNoCompactionThatIsLaterThanTheCall(t *testing.T) {
 
 func TestRecordedContextRefusesWhatAsksForAnother(t *testing.T) {
 	e := newWorld().Engine(t)
-	s := must(e.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t).ID
+	s := must(e.Sessions.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t).ID
 	at := add(t, e, s, say("a", "b")).ID
-	fork := must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: at}, canon(api.CreateFork{Turn: at})))(t).ID
+	fork := must(e.Forks.Fork(t.Context(), alice, s, api.CreateFork{Turn: at}, canon(api.CreateFork{Turn: at})))(t).ID
 	for name, req := range map[string]api.GetContext{
 		"no turn":        {Recorded: true},
 		"before alone":   {At: at, Before: true},
@@ -116,12 +116,12 @@ func TestRecordedContextRefusesWhatAsksForAnother(t *testing.T) {
 		"a budget":       {At: at, Recorded: true, Budget: 9000},
 		"a query":        {At: at, Recorded: true, Query: "a"},
 	} {
-		_, err := e.Context(t.Context(), alice, s, req)
+		_, err := e.Contexts.Context(t.Context(), alice, s, req)
 		if code(err) != api.Malformed {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := e.Context(t.Context(), alice, fork, api.GetContext{At: at, Recorded: true})
+	_, err := e.Contexts.Context(t.Context(), alice, fork, api.GetContext{At: at, Recorded: true})
 	if code(err) != api.Malformed {
 		t.Errorf("an inherited turn: %v", err)
 	}

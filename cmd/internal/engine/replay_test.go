@@ -26,7 +26,7 @@ type kept struct {
 // serve asks for a context and keeps it.
 func (k *kept) serve(t *testing.T, e *Engine, req api.GetContext) *api.Context {
 	t.Helper()
-	cx := must(e.Context(t.Context(), alice, k.session, req))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, k.session, req))(t)
 	k.contexts = append(k.contexts, cx)
 	return cx
 }
@@ -40,7 +40,7 @@ func shown(cx *api.Context) []byte {
 func (k *kept) again(t *testing.T, e *Engine) {
 	t.Helper()
 	for i, was := range k.contexts {
-		cx := must(e.Context(t.Context(), alice, k.session, api.GetContext{Recipe: was.Recipe}))(t)
+		cx := must(e.Contexts.Context(t.Context(), alice, k.session, api.GetContext{Recipe: was.Recipe}))(t)
 		if !bytes.Equal(shown(cx), shown(was)) {
 			t.Errorf("context %d has now %d tokens by %s, served were %d by %s", i, cx.Tokens, cx.Recipe, was.Tokens, was.Recipe)
 		}
@@ -58,7 +58,7 @@ func usesTools(t *testing.T, e *Engine, policy *api.Policy) turns.ID {
 	t.Helper()
 	r := api.CreateSession{}
 	r.Policy = policy
-	s := must(e.Create(t.Context(), alice, r, canon(r)))(t).ID
+	s := must(e.Sessions.Create(t.Context(), alice, r, canon(r)))(t).ID
 	for i := range 8 {
 		id := fmt.Sprintf("call-%d", i)
 		ask := say("question", "")
@@ -77,7 +77,7 @@ func whenCold() *api.Policy {
 
 func head(t *testing.T, e *Engine, s turns.ID) turns.ID {
 	t.Helper()
-	return *must(e.Get(t.Context(), alice, s, api.Read{}))(t).Head
+	return *must(e.Reader.Get(t.Context(), alice, s, api.Read{}))(t).Head
 }
 
 // A view that depends on the clock is shown again as it was, whatever the clock says
@@ -86,7 +86,7 @@ func TestRecipeOfAColdViewIsServedAgain(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	c := new(clock)
-	e.Now = c.Now
+	e.Reader.Now = c.Now
 	k := &kept{session: usesTools(t, e, whenCold())}
 	first := head(t, e, k.session)
 	warm := k.serve(t, e, api.GetContext{})
@@ -104,11 +104,11 @@ func TestRecipeOfAColdViewIsServedAgain(t *testing.T) {
 	for name, by := range map[string]*Engine{"as it is": e, "a second daemon": other} {
 		k.again(t, by)
 		for at, tokens := range map[turns.ID]uint64{first: cold.Tokens, second: k.contexts[2].Tokens} {
-			if cx := must(by.Context(t.Context(), alice, k.session, api.GetContext{At: at}))(t); cx.Tokens != tokens {
+			if cx := must(by.Contexts.Context(t.Context(), alice, k.session, api.GetContext{At: at}))(t); cx.Tokens != tokens {
 				t.Errorf("%s, at %s: %d tokens, served were %d", name, at, cx.Tokens, tokens)
 			}
 		}
-		cx := must(by.Context(t.Context(), alice, k.session, api.GetContext{At: third}))(t)
+		cx := must(by.Contexts.Context(t.Context(), alice, k.session, api.GetContext{At: third}))(t)
 		if r := must(view.ParseRecipe(cx.Recipe))(t); r.Cache != "cold" {
 			t.Errorf("%s: the context of a turn that came after an hour was %s", name, r.Cache)
 		}
@@ -119,12 +119,12 @@ func TestRecipeOfAColdViewIsServedAgain(t *testing.T) {
 // build wrote it.
 func pin(t *testing.T, e *Engine, s turns.ID, ref turns.PolicyRef) {
 	t.Helper()
-	err := e.Mutate(t.Context(), alice, s, func(_ *writer.Chain, f *ledger.Session) (*writer.Draft, error) {
-		ev, _, err := e.BeginEvent(f, writer.Request{Verb: "session.set"}, turns.KindChanged)
+	err := e.Writer.Mutate(t.Context(), alice, s, func(_ *writer.Chain, f *ledger.Session) (*writer.Draft, error) {
+		ev, _, err := e.Writer.BeginEvent(f, writer.Request{Verb: "session.set"}, turns.KindChanged)
 		if err != nil {
 			return nil, err
 		}
-		label, set, err := e.SettingsInForce(t.Context(), f)
+		label, set, err := e.Reader.SettingsInForce(t.Context(), f)
 		set.Policy = ref
 		return &writer.Draft{Event: ev, Body: &turns.ChangedBody{Label: label, Settings: set}}, err
 	})
@@ -148,7 +148,7 @@ func TestServedContextsAreServedAgain(t *testing.T) {
 	set := func(t *testing.T, e *Engine, s turns.ID, x api.SessionSettings) {
 		t.Helper()
 		r := api.SetSession{SessionSettings: x}
-		must(e.Set(t.Context(), alice, s, r, canon(r)))(t)
+		must(e.Sessions.Set(t.Context(), alice, s, r, canon(r)))(t)
 	}
 	talk := func(t *testing.T, e *Engine, k *kept, n int) (ids []turns.ID) {
 		t.Helper()
@@ -166,7 +166,7 @@ func TestServedContextsAreServedAgain(t *testing.T) {
 	for name, story := range map[string]func(t *testing.T, e *Engine, k *kept) (at map[turns.ID]int){
 		"a head moved back, and other settings": func(t *testing.T, e *Engine, k *kept) map[turns.ID]int {
 			ids := talk(t, e, k, 8)
-			must(e.Move(t.Context(), alice, k.session, api.MoveSession{To: &ids[3]}, nil))(t)
+			must(e.Sessions.Move(t.Context(), alice, k.session, api.MoveSession{To: &ids[3]}, nil))(t)
 			set(t, e, k.session, policy("autobyteus"))
 			set(t, e, k.session, system("be brief"))
 			model := "large-model"
@@ -231,7 +231,7 @@ func TestServedContextsAreServedAgain(t *testing.T) {
 			set(t, e, k.session, api.SessionSettings{Limits: &turns.Limits{ContextWindow: 14_000}})
 			ids := talk(t, e, k, 10)
 			r := api.RunCompaction{}
-			made := must(e.Compact(t.Context(), alice, k.session, r, canon(r)))(t).Compaction.ID
+			made := must(e.Compactions.Compact(t.Context(), alice, k.session, r, canon(r)))(t).Compaction.ID
 			k.serve(t, e, api.GetContext{})
 			add(t, e, k.session, with(say("on a compaction", "a"), k.contexts[10]))
 			return map[turns.ID]int{ids[9]: 9, made: 10}
@@ -239,29 +239,29 @@ func TestServedContextsAreServedAgain(t *testing.T) {
 		"a fork, and a reset": func(t *testing.T, e *Engine, k *kept) map[turns.ID]int {
 			ids := talk(t, e, k, 8)
 			r := api.CreateFork{Turn: ids[5]}
-			k.session, k.contexts = must(e.Fork(t.Context(), alice, k.session, r, canon(r)))(t).ID, nil
+			k.session, k.contexts = must(e.Forks.Fork(t.Context(), alice, k.session, r, canon(r)))(t).ID, nil
 			set(t, e, k.session, system("a fork"))
 			k.serve(t, e, api.GetContext{})
 			own := talk(t, e, k, 3)
-			must(e.Reset(t.Context(), alice, k.session, api.ResetSession{}, []byte("{}")))(t)
+			must(e.Sessions.Reset(t.Context(), alice, k.session, api.ResetSession{}, []byte("{}")))(t)
 			return map[turns.ID]int{ids[5]: 0, own[0]: 1, own[2]: 3}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			e := w.Engine(t)
-			e.Models = tokens.Models{}.With(tokens.Model{Name: "small-model", ContextWindow: 12_000, OutputReserve: 1000}, tokens.Model{Name: "large-model", ContextWindow: 400_000})
+			e.Reader.Models = tokens.Models{}.With(tokens.Model{Name: "small-model", ContextWindow: 12_000, OutputReserve: 1000}, tokens.Model{Name: "large-model", ContextWindow: 400_000})
 			k := &kept{session: create(t, e, 60_000, "nexus").ID}
 			before := &kept{session: k.session}
 			before.serve(t, e, api.GetContext{})
 			at := story(t, e, k)
 			before.again(t, e)
 			other, elsewhere := w.Engine(t), newWorld().Engine(t)
-			must(elsewhere.Import(t.Context(), alice, api.ImportRecords{Records: exports(t, e, k.session)}))(t)
+			must(elsewhere.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: exports(t, e, k.session)}))(t)
 			for name, by := range map[string]*Engine{"here": e, "on another daemon": other, "in another ledger": elsewhere} {
 				k.again(t, by)
 				for turn, i := range at {
-					cx := must(by.Context(t.Context(), alice, k.session, api.GetContext{At: turn}))(t)
+					cx := must(by.Contexts.Context(t.Context(), alice, k.session, api.GetContext{At: turn}))(t)
 					if !bytes.Equal(shown(cx), shown(k.contexts[i])) {
 						t.Errorf("%s, at %s: %d tokens by %s, served as context %d were %d by %s", name, turn, cx.Tokens, cx.Recipe, i, k.contexts[i].Tokens, k.contexts[i].Recipe)
 					}
@@ -276,7 +276,7 @@ func TestRecipesThatCannotBeMade(t *testing.T) {
 	e := newWorld().Engine(t)
 	s, other := create(t, e, 60_000, "nexus").ID, create(t, e, 60_000, "nexus").ID
 	at := add(t, e, s, say("q", "a")).ID
-	cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 	r := must(view.ParseRecipe(cx.Recipe))(t)
 	changed := func(f func(*view.Recipe)) turns.Raw {
 		x := r
@@ -302,7 +302,7 @@ func TestRecipesThatCannotBeMade(t *testing.T) {
 		"another compaction":  {s, api.GetContext{Recipe: changed(func(r *view.Recipe) { r.Compaction = r.Head })}, api.Unsupported},
 		"itself":              {s, api.GetContext{Recipe: cx.Recipe}, ""},
 	} {
-		if _, err := e.Context(t.Context(), alice, tc.session, tc.req); code(err) != tc.want {
+		if _, err := e.Contexts.Context(t.Context(), alice, tc.session, tc.req); code(err) != tc.want {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
@@ -323,16 +323,16 @@ func TestAnInheritedTurnIsServedAsTheCallThere(t *testing.T) {
 		ids = append(ids, add(t, e, s.ID, say(fmt.Sprintf("question %d", i), "answer")).ID)
 	}
 	r := api.CreateFork{Turn: ids[5]}
-	f := must(e.Fork(t.Context(), alice, s.ID, r, canon(r)))(t).ID
+	f := must(e.Forks.Fork(t.Context(), alice, s.ID, r, canon(r)))(t).ID
 	at := func() string {
-		return must(e.Context(t.Context(), alice, f, api.GetContext{At: ids[2]}))(t).Fingerprint
+		return must(e.Contexts.Context(t.Context(), alice, f, api.GetContext{At: ids[2]}))(t).Fingerprint
 	}
 	before := at()
-	must(e.Move(t.Context(), alice, f, api.MoveSession{To: &ids[2]}, nil))(t)
+	must(e.Sessions.Move(t.Context(), alice, f, api.MoveSession{To: &ids[2]}, nil))(t)
 	set := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "spec-008", Set: turns.Raw(`{"prune":{"when":"always","soft_trim_chars":100,"head_chars":20,"tail_chars":20}}`)},
 		Limits: &turns.Limits{ContextWindow: 4_000}}}
-	must(e.Set(t.Context(), alice, f, set, canon(set)))(t)
-	served := must(e.Context(t.Context(), alice, f, api.GetContext{}))(t).Fingerprint
+	must(e.Sessions.Set(t.Context(), alice, f, set, canon(set)))(t)
+	served := must(e.Contexts.Context(t.Context(), alice, f, api.GetContext{}))(t).Fingerprint
 	add(t, e, f, say("and so?", "so"))
 	if got := at(); got != served || got == before {
 		t.Errorf("at the turn the context is %s, %s was served there, %s before it went back", got, served, before)
@@ -350,15 +350,15 @@ func TestATurnBeforeACompactionIsServedAsTheCallThere(t *testing.T) {
 		last = add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2500)), long(400))).ID
 	}
 	at := func() string {
-		return must(e.Context(t.Context(), alice, s.ID, api.GetContext{At: last}))(t).Fingerprint
+		return must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{At: last}))(t).Fingerprint
 	}
-	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil))(t)
+	must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil))(t)
 	add(t, e, s.ID, say("on", "yes"))
 	there := at()
-	must(e.Move(t.Context(), alice, s.ID, api.MoveSession{To: &last}, nil))(t)
+	must(e.Sessions.Move(t.Context(), alice, s.ID, api.MoveSession{To: &last}, nil))(t)
 	set := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "gsv", Set: turns.Raw(`{"mode":"manual"}`)}, Limits: &turns.Limits{ContextWindow: 5_000}}}
-	must(e.Set(t.Context(), alice, s.ID, set, canon(set)))(t)
-	served := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t).Fingerprint
+	must(e.Sessions.Set(t.Context(), alice, s.ID, set, canon(set)))(t)
+	served := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t).Fingerprint
 	add(t, e, s.ID, say("otherwise", "so"))
 	if got := at(); got != served || served == there {
 		t.Errorf("at the turn the context is %s, %s was served there; from the compaction it was %s", got, served, there)
@@ -371,7 +371,7 @@ func TestATurnBeforeACompactionIsServedAsTheCallThere(t *testing.T) {
 func TestARecipeNamesTheSummaryThatSqueezedItsView(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
-	e.Tiers[0].Version = "1"
+	e.Loader.Tiers[0].Version = "1"
 	k := &kept{session: create(t, e, 20_000, "nexus").ID}
 	for range 8 {
 		add(t, e, k.session, say(long(4000), long(2000)))
@@ -386,11 +386,11 @@ func TestARecipeNamesTheSummaryThatSqueezedItsView(t *testing.T) {
 	}
 	k.again(t, e)
 	later := w.Engine(t)
-	later.Tiers[0].Version = "2"
-	if cx := must(later.Context(t.Context(), alice, k.session, api.GetContext{Recipe: whole.Recipe}))(t); !bytes.Equal(shown(cx), shown(whole)) {
+	later.Loader.Tiers[0].Version = "2"
+	if cx := must(later.Contexts.Context(t.Context(), alice, k.session, api.GetContext{Recipe: whole.Recipe}))(t); !bytes.Equal(shown(cx), shown(whole)) {
 		t.Errorf("by a later build it is %s", cx.Recipe)
 	}
-	_, err := later.Context(t.Context(), alice, k.session, api.GetContext{Recipe: squeezed.Recipe})
+	_, err := later.Contexts.Context(t.Context(), alice, k.session, api.GetContext{Recipe: squeezed.Recipe})
 	if code(err) != api.Unsupported || !strings.Contains(err.Error(), "/recipe/summary") {
 		t.Errorf("the squeezed view by a later build: %v", err)
 	}
@@ -409,7 +409,7 @@ func TestStoredRecipeThatNamesNothingIsLeftAside(t *testing.T) {
 		"a policy that is not there": {`"policy":"[^"]*"`, `"policy":"` + turns.HashEvent([]byte("x")).String() + `"`},
 		"a budget that fits nothing": {`"budget":[0-9]*`, `"budget":1`},
 	} {
-		at := *must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t).Head
+		at := *must(e.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t).Head
 		plain := contextOf(t, e, s.ID, api.GetContext{})
 		asked := contextOf(t, e, s.ID, api.GetContext{Query: "question 1"})
 		if found, _ := recalled(asked); len(found) == 0 {
@@ -419,13 +419,13 @@ func TestStoredRecipeThatNamesNothingIsLeftAside(t *testing.T) {
 		if bytes.Equal(forged, asked.Recipe) {
 			t.Fatalf("%s: the recipe is the same: %s", name, forged)
 		}
-		if _, err := e.Context(t.Context(), alice, s.ID, api.GetContext{Recipe: forged}); err == nil {
+		if _, err := e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{Recipe: forged}); err == nil {
 			t.Errorf("%s: the recipe of a request is served", name)
 		}
 		next := say("and then "+name, "ok")
 		next.Context = &api.ContextUsed{Recipe: forged, Fingerprint: asked.Fingerprint}
 		add(t, e, s.ID, next)
-		if got, err := e.Context(t.Context(), alice, s.ID, api.GetContext{At: at}); err != nil || got.Fingerprint != plain.Fingerprint {
+		if got, err := e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{At: at}); err != nil || got.Fingerprint != plain.Fingerprint {
 			t.Errorf("%s: the context at the turn: %v", name, err)
 		}
 	}

@@ -18,7 +18,7 @@ type fullness struct {
 
 func fullnessOf(t *testing.T, e *Engine, c reader.Caller, s turns.ID) (f fullness) {
 	t.Helper()
-	if err := json.Unmarshal(canon(must(e.Get(t.Context(), c, s, api.Read{}))(t)), &f); err != nil {
+	if err := json.Unmarshal(canon(must(e.Reader.Get(t.Context(), c, s, api.Read{}))(t)), &f); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -37,14 +37,14 @@ func TestReportedCountReplacesTheEstimate(t *testing.T) {
 	e := newWorld().Engine(t)
 	r := api.CreateSession{}
 	r.Policy, r.Limits = &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"","mode":"manual"}`)}, &turns.Limits{ContextWindow: 1_000_000}
-	s := must(e.Create(t.Context(), bob, r, []byte("{}")))(t).ID
-	send := func(r api.AppendTurn) *api.Appended { return must(e.Append(t.Context(), bob, s, r, nil))(t) }
+	s := must(e.Sessions.Create(t.Context(), bob, r, []byte("{}")))(t).ID
+	send := func(r api.AppendTurn) *api.Appended { return must(e.Sessions.Append(t.Context(), bob, s, r, nil))(t) }
 	send(say("before", "yes"))
 	if f := fullnessOf(t, e, bob, s); f.Reported != 0 || f.Tokens == 0 || f.Tokens > 100 {
 		t.Errorf("no provider counted: %+v", f)
 	}
 	ack := send(usedTurn(327_429))
-	answer := e.Counter.Message(usedTurn(1).Response)
+	answer := e.Store.Counter.Message(usedTurn(1).Response)
 	want := 327_429 + answer
 	check := func(what string, e *Engine, ack *api.Appended) {
 		t.Helper()
@@ -56,21 +56,21 @@ func TestReportedCountReplacesTheEstimate(t *testing.T) {
 			t.Errorf("%s: its ack says %+v, the session %+v", what, ack.Context, f)
 		}
 		var cx struct{ Reported, Tokens uint64 }
-		if err := json.Unmarshal(canon(must(e.Context(t.Context(), bob, s, api.GetContext{}))(t)), &cx); err != nil || cx.Reported != want || cx.Tokens > 2000 {
+		if err := json.Unmarshal(canon(must(e.Contexts.Context(t.Context(), bob, s, api.GetContext{}))(t)), &cx); err != nil || cx.Reported != want || cx.Tokens > 2000 {
 			t.Errorf("%s: the context says %+v, %v, want %d", what, cx, err, want)
 		}
 	}
 	check("a call that was counted", e, ack)
 	later := say("later", "yes")
 	ack = send(later)
-	want += e.Counter.Message(&later.Messages[0]) + e.Counter.Message(later.Response)
+	want += e.Store.Counter.Message(&later.Messages[0]) + e.Store.Counter.Message(later.Response)
 	check("a turn behind it", e, ack)
 	model := "other"
-	must(e.Set(t.Context(), bob, s, api.SetSession{SessionSettings: api.SessionSettings{Model: &model}}, []byte("{}")))(t)
+	must(e.Sessions.Set(t.Context(), bob, s, api.SetSession{SessionSettings: api.SessionSettings{Model: &model}}, []byte("{}")))(t)
 	check("settings of no weight", e, nil)
 
 	there := newWorld().Engine(t)
-	if err := importAs(t, there, bob, must(e.Export(t.Context(), bob, s, api.ExportSession{}))(t).Records...); err != nil {
+	if err := importAs(t, there, bob, must(e.Transfer.Export(t.Context(), bob, s, api.ExportSession{}))(t).Records...); err != nil {
 		t.Fatal(err)
 	}
 	check("imported", there, nil)
@@ -80,7 +80,7 @@ func TestReportedCountReplacesTheEstimate(t *testing.T) {
 	if err := turns.DecodeJSON(append(append([]byte(`{"system":`), system...), '}'), &set); err != nil {
 		t.Fatal(err)
 	}
-	must(e.Set(t.Context(), bob, s, set, []byte("{}")))(t)
+	must(e.Sessions.Set(t.Context(), bob, s, set, []byte("{}")))(t)
 	if f := fullnessOf(t, e, bob, s); f.Reported != 0 || f.Tokens > 2000 {
 		t.Errorf("under another system part: %+v", f)
 	}
@@ -88,7 +88,7 @@ func TestReportedCountReplacesTheEstimate(t *testing.T) {
 	if f := fullnessOf(t, e, bob, s); f.Reported != 5_000+answer {
 		t.Errorf("counted under it: %+v", f)
 	}
-	must(e.Compact(t.Context(), bob, s, api.RunCompaction{}, []byte("{}")))(t)
+	must(e.Compactions.Compact(t.Context(), bob, s, api.RunCompaction{}, []byte("{}")))(t)
 	if f := fullnessOf(t, e, bob, s); f.Reported != 0 {
 		t.Errorf("behind a compaction: %+v", f)
 	}
@@ -110,10 +110,10 @@ func TestWindowOfAnUnknownModelIsAGuess(t *testing.T) {
 		if tc.window > 0 {
 			r.Limits = &turns.Limits{ContextWindow: tc.window}
 		}
-		s := must(e.Create(t.Context(), alice, r, canon(r)))(t).ID
+		s := must(e.Sessions.Create(t.Context(), alice, r, canon(r)))(t).ID
 		add(t, e, s, say("question", "answer"))
 		var cx fullness
-		if err := json.Unmarshal(canon(must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)), &cx); err != nil {
+		if err := json.Unmarshal(canon(must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)), &cx); err != nil {
 			t.Fatal(err)
 		}
 		if f := fullnessOf(t, e, alice, s); f.Guessed != tc.want || cx.Guessed != tc.want {

@@ -31,7 +31,7 @@ func TestTheLedgersIDIsReserved(t *testing.T) {
 		Origin: &turns.Origin{Ledger: from.ID, Tenant: "default", Session: reserved}}
 	key := must(from.Keys.Create(reserved, rand.Reader))(t)
 	opening = sealedUnder(t, from.Keys, opening, &turns.OpenedBody{}, reserved)
-	row := must(src.Projections.Session(foreign.ID))(t)
+	row := must(src.Reader.Projections.Session(foreign.ID))(t)
 	reset := &turns.Event{Version: turns.Version, Kind: turns.KindState, ID: newID(t), Chain: turns.SessionChain(foreign.ID), Index: row.Tail.Index + 1, Prev: row.Tail.Hash,
 		Recorded: 1, State: turns.Reset, Successor: reserved}
 
@@ -39,23 +39,23 @@ func TestTheLedgersIDIsReserved(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"session.create": func() error {
 			r := api.CreateSession{ID: reserved}
-			_, err := e.Create(t.Context(), alice, r, canon(r))
+			_, err := e.Sessions.Create(t.Context(), alice, r, canon(r))
 			return err
 		},
 		"fork.create": func() error {
 			r := api.CreateFork{ID: reserved, Turn: a.ID}
-			_, err := e.Fork(t.Context(), alice, s.ID, r, canon(r))
+			_, err := e.Forks.Fork(t.Context(), alice, s.ID, r, canon(r))
 			return err
 		},
 		"turn.append": func() error {
 			r := say("five", "six")
 			r.ID = reserved
-			_, err := e.Append(t.Context(), alice, s.ID, r, canon(r))
+			_, err := e.Sessions.Append(t.Context(), alice, s.ID, r, canon(r))
 			return err
 		},
 		"session.reset": func() error {
 			r := api.ResetSession{ID: reserved}
-			_, err := e.Reset(t.Context(), alice, s.ID, r, canon(r))
+			_, err := e.Sessions.Reset(t.Context(), alice, s.ID, r, canon(r))
 			return err
 		},
 		"session.import of a key": func() error {
@@ -75,20 +75,20 @@ func TestTheLedgersIDIsReserved(t *testing.T) {
 	}
 
 	// A stored session of that id is refused by who reads the log, and shows nothing.
-	k := must(e.LedgerKey())(t)
+	k := must(e.Store.LedgerKey())(t)
 	opening.Origin.Ledger = w.ID
 	raw(t, w, e, ledger.SessionSubject("default", reserved, reserved), sealedUnder(t, w.Keys, opening, &turns.OpenedBody{}, reserved))
-	if _, err := e.Projections.Session(reserved); !errors.Is(err, ledger.ErrNotFound) {
+	if _, err := e.Reader.Projections.Session(reserved); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("the session is admitted: %v", err)
 	}
-	out, err := e.Export(t.Context(), alice, reserved, api.ExportSession{})
+	out, err := e.Transfer.Export(t.Context(), alice, reserved, api.ExportSession{})
 	if err == nil {
 		t.Error("it is exported")
 	}
 	if out != nil && slices.ContainsFunc(out.Records, func(r api.ExportRecord) bool { return r.Key != nil && seal.Key(r.Key.Key) == k }) {
 		t.Error("the ledger's key is handed out")
 	}
-	if v := must(e.Verify(t.Context(), operator, api.Verify{}))(t); v.OK || len(v.Problems) != 1 || v.Problems[0].Session != reserved {
+	if v := must(e.Audit.Verify(t.Context(), operator, api.Verify{}))(t); v.OK || len(v.Problems) != 1 || v.Problems[0].Session != reserved {
 		t.Errorf("verify: %s", canon(v))
 	}
 }

@@ -41,14 +41,14 @@ func timedDaemons(t *testing.T, w *enginetest.World, c *resetClock, n int) (out 
 func fireAll(t *testing.T, daemons []*engine.Engine) {
 	t.Helper()
 	for _, e := range daemons {
-		if err := e.Projections.WaitFor(t.Context(), enginetest.Must(e.Log.State(t.Context()))(t).Last); err != nil {
+		if err := e.Reader.Projections.WaitFor(t.Context(), enginetest.Must(e.Reader.Log.State(t.Context()))(t).Last); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var wg sync.WaitGroup
 	for _, e := range daemons {
 		wg.Go(func() {
-			if _, err := e.FireDue(t.Context()); err != nil {
+			if _, err := e.Resets.FireDue(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -61,14 +61,14 @@ func timedSession(t *testing.T, e *engine.Engine, label, rule string) *api.Sessi
 	t.Helper()
 	r := api.CreateSession{}
 	r.Label, r.Reset, r.Policy = &label, turns.Raw(rule), &api.Policy{Name: "gsv"}
-	return enginetest.Must(e.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
+	return enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
 }
 
 // resetsOf returns the resets of a session and its successors, as "cause at due".
 func resetsOf(t *testing.T, e *engine.Engine, id turns.ID) (out []string, last *api.Session) {
 	t.Helper()
 	for {
-		s := enginetest.Must(e.Get(t.Context(), enginetest.Alice, id, api.Read{}))(t)
+		s := enginetest.Must(e.Reader.Get(t.Context(), enginetest.Alice, id, api.Read{}))(t)
 		if s.State != "reset" {
 			return out, s
 		}
@@ -96,7 +96,7 @@ func TestGSV12DailyResetsOverAMonthHappenOnce(t *testing.T) {
 			daemons[day%2] = timedDaemons(t, w, c, 1)[0] // a restart
 		}
 		if day%5 != 3 { // a day without a turn
-			s := enginetest.Must(daemons[day%2].Resolve(t.Context(), enginetest.Alice, "daily"))(t)
+			s := enginetest.Must(daemons[day%2].Sessions.Resolve(t.Context(), enginetest.Alice, "daily"))(t)
 			enginetest.Add(t, daemons[day%2], s.ID, enginetest.Say("hello", "hello"))
 			due := time.Date(2026, 3, 2+day, 1, 0, 0, 0, time.UTC) // 02:00 CET
 			if day+2 >= 30 {                                       // CEST
@@ -132,20 +132,20 @@ func TestRequestAfterTheDueInstantMeetsTheSuccessor(t *testing.T) {
 	e := timedDaemons(t, w, c, 1)[0]
 	for name, f := range map[string]func(label string, s *api.Session) error{
 		"append": func(_ string, s *api.Session) error {
-			_, err := e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("new", "day"), nil)
+			_, err := e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("new", "day"), nil)
 			return err
 		},
 		"set": func(_ string, s *api.Session) error {
 			user := "u"
-			_, err := e.Set(t.Context(), enginetest.Alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{User: &user}}, nil)
+			_, err := e.Sessions.Set(t.Context(), enginetest.Alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{User: &user}}, nil)
 			return err
 		},
 		"resolve": func(label string, s *api.Session) error {
-			next := enginetest.Must(e.Resolve(t.Context(), enginetest.Alice, label))(t)
+			next := enginetest.Must(e.Sessions.Resolve(t.Context(), enginetest.Alice, label))(t)
 			if next.ID == s.ID {
 				t.Error("the label stands for the old session")
 			}
-			_, err := e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("new", "day"), nil)
+			_, err := e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("new", "day"), nil)
 			return err
 		},
 	} {
@@ -162,7 +162,7 @@ func TestRequestAfterTheDueInstantMeetsTheSuccessor(t *testing.T) {
 			t.Errorf("%s: %v, want closed", name, err)
 			continue
 		}
-		next := enginetest.Must(e.Resolve(t.Context(), enginetest.Alice, name))(t)
+		next := enginetest.Must(e.Sessions.Resolve(t.Context(), enginetest.Alice, name))(t)
 		if closed.Details["successor"] != next.ID.String() {
 			t.Errorf("%s: closed names %v, the label %s", name, closed.Details, next.ID)
 		}
@@ -198,7 +198,7 @@ func TestIdleResetComesAfterTheNewestTurn(t *testing.T) {
 	}
 	c.add(1)
 	fireAll(t, daemons)
-	if next, err := e.FireDue(t.Context()); err != nil || !next.IsZero() {
+	if next, err := e.Resets.FireDue(t.Context()); err != nil || !next.IsZero() {
 		t.Errorf("next is due at %v, %v", next, err)
 	}
 	fireAll(t, daemons)
@@ -257,9 +257,9 @@ func TestResetRuleIsTheSessionsElseThePolicys(t *testing.T) {
 		if rule != "" {
 			r.Reset = turns.Raw(rule)
 		}
-		s := enginetest.Must(e.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
+		s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
 		enginetest.Add(t, e, s.ID, enginetest.Say("a", "b"))
-		return enginetest.Must(e.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t)
+		return enginetest.Must(e.Reader.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t)
 	}
 	for rule, want := range map[string]string{"": "2026-05-01T23:00:00Z", `{"mode":"daily"}`: "2026-05-02T04:00:00Z", `{}`: "none", `{"mode":"idle","idle_minutes":1}`: "2026-05-01T20:01:00Z"} {
 		got := "none"
@@ -273,7 +273,7 @@ func TestResetRuleIsTheSessionsElseThePolicys(t *testing.T) {
 	for _, rule := range []string{`{"mode":"weekly"}`, `{"mode":"daily","time_zone":"Mars/Olympus"}`, `{"mode":"daily","time_zone":"Local"}`, `{"mode":"daily","time_zone":"../../etc/passwd"}`, `{"mode":"idle"}`, `[]`, `{"x":1}`} {
 		r := api.CreateSession{}
 		r.Reset = turns.Raw(rule)
-		if _, err := e.Create(t.Context(), enginetest.Alice, r, nil); enginetest.Code(err) != api.Malformed {
+		if _, err := e.Sessions.Create(t.Context(), enginetest.Alice, r, nil); enginetest.Code(err) != api.Malformed {
 			t.Errorf("rule %s: %v", rule, err)
 		}
 	}
@@ -287,8 +287,8 @@ func TestEndByHandKeepsItsCause(t *testing.T) {
 	s := timedSession(t, e, "x", `{"mode":"daily"}`)
 	enginetest.Add(t, e, s.ID, enginetest.Say("a", "b"))
 	c.add(24 * time.Hour)
-	next := enginetest.Must(e.Reset(t.Context(), enginetest.Alice, s.ID, api.ResetSession{Cause: "by hand"}, nil))(t)
-	old := enginetest.Must(e.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t)
+	next := enginetest.Must(e.Sessions.Reset(t.Context(), enginetest.Alice, s.ID, api.ResetSession{Cause: "by hand"}, nil))(t)
+	old := enginetest.Must(e.Reader.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t)
 	if old.Ended == nil || old.Ended.Cause != "by hand" || old.Ended.Due != nil || old.Successor != next.ID {
 		t.Errorf("%+v", old.Ended)
 	}
@@ -302,20 +302,20 @@ func TestEndByHandKeepsItsCause(t *testing.T) {
 func TestKindMainIsGrantedByTheConfiguration(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	open := func() (*api.Session, error) {
-		return e.Create(t.Context(), enginetest.Alice, api.CreateSession{Kind: turns.Main}, []byte("{}"))
+		return e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{Kind: turns.Main}, []byte("{}"))
 	}
 	if _, err := open(); enginetest.Code(err) != api.Denied {
 		t.Errorf("without a grant: %v", err)
 	}
-	e.MayOpenMain = func(tenant, agent string) bool { return tenant == "default" && agent == "bob" }
+	e.Sessions.MayOpenMain = func(tenant, agent string) bool { return tenant == "default" && agent == "bob" }
 	if _, err := open(); enginetest.Code(err) != api.Denied {
 		t.Errorf("with another agent's grant: %v", err)
 	}
-	e.MayOpenMain = func(tenant, agent string) bool { return tenant == "default" && agent == "alice" }
+	e.Sessions.MayOpenMain = func(tenant, agent string) bool { return tenant == "default" && agent == "alice" }
 	s := enginetest.Must(open())(t)
 	a := enginetest.Add(t, e, s.ID, enginetest.Say("a", "b"))
-	fork := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: a.ID}, []byte("{}")))(t)
-	next := enginetest.Must(e.Reset(t.Context(), enginetest.Alice, s.ID, api.ResetSession{}, nil))(t)
+	fork := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: a.ID}, []byte("{}")))(t)
+	next := enginetest.Must(e.Sessions.Reset(t.Context(), enginetest.Alice, s.ID, api.ResetSession{}, nil))(t)
 	for what, got := range map[string]*api.Session{"session": s, "fork": fork, "successor": next} {
 		if got.Kind != turns.Main {
 			t.Errorf("the %s is of kind %q", what, got.Kind)

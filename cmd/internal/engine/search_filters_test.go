@@ -59,7 +59,7 @@ func TestSearchIsBoundedByFolderBranchSourceRoleAndPosition(t *testing.T) {
 func TestSearchFindsTurnsAfterAChangeOfBranch(t *testing.T) {
 	w, dir := newWorld(), t.TempDir()
 	e, stop := w.SearchEngine(t, dir)
-	s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Meta: turns.Raw(`{"source":"claude-code","cwd":"/a","git_branch":"main"}`)}}, []byte("{}")))(t).ID
+	s := must(e.Sessions.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Meta: turns.Raw(`{"source":"claude-code","cwd":"/a","git_branch":"main"}`)}}, []byte("{}")))(t).ID
 	turn := func(session turns.ID, text, meta string) turns.ID {
 		r := say(text, "ok")
 		r.Meta = turns.Raw(meta)
@@ -71,9 +71,9 @@ func TestSearchFindsTurnsAfterAChangeOfBranch(t *testing.T) {
 	find(t, w, e, alice, seek("needle"))
 	stop()
 	e, _ = w.SearchEngine(t, dir) // it knows nothing of the turns that are indexed
-	bare := must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: third}, []byte("{}")))(t).ID
+	bare := must(e.Forks.Fork(t.Context(), alice, s, api.CreateFork{Turn: third}, []byte("{}")))(t).ID
 	turn(bare, "needle four", `{}`)
-	other := must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: third, Meta: turns.Raw(`{"git_branch":"other"}`)}, []byte("{1}")))(t).ID
+	other := must(e.Forks.Fork(t.Context(), alice, s, api.CreateFork{Turn: third, Meta: turns.Raw(`{"git_branch":"other"}`)}, []byte("{1}")))(t).ID
 	turn(other, "needle five", `{}`)
 	turn(s, "needle six", `{"git_branch":"main"}`)
 	for _, x := range []struct {
@@ -189,7 +189,7 @@ func TestSearchOfCoveredFindsWhatTheModelDoesNotSee(t *testing.T) {
 	for i := range 8 {
 		add(t, e, s, say(fmt.Sprintf("needle%d %s", i, long(2000)), "ok"))
 	}
-	must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, []byte("{}")))(t)
+	must(e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{}, []byte("{}")))(t)
 	for i, covered := range map[int]bool{0: true, 7: false} {
 		r := seek(fmt.Sprintf("needle%d", i))
 		r.Kinds, r.Role, r.Covered = []string{"turn"}, "user", true
@@ -206,12 +206,12 @@ func TestSearchOfCoveredFindsWhatTheModelDoesNotSee(t *testing.T) {
 	s = create(t, e, 40_000, "wolffish").ID
 	add(t, e, s, say("read them all", ""))
 	reads(t, e, s, "a", 9_000, 12_000, 6_000, 8_000, 5_000, 5_000, 5_000)
-	cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
 	if cx.Compacted == nil {
 		t.Fatal("not compacted")
 	}
 	shortened := map[uint64]bool{}
-	for _, x := range must(e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *cx.Compacted}))(t).Compaction.Elisions {
+	for _, x := range must(e.Reader.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *cx.Compacted}))(t).Compaction.Elisions {
 		shortened[x.Message] = true
 	}
 	if len(shortened) == 0 || len(shortened) == 7 {

@@ -36,7 +36,7 @@ func TestAPhraseIsFoundBehindAllThatLookLikeIt(t *testing.T) {
 	find(t, w, e, alice, seek("filler")) // the index has all
 	for name, text := range map[string]int{"one page": 8 << 20, "many pages": 100_000} {
 		e.Search.PageText = text
-		read := e.Projections.EventBytes()
+		read := e.Reader.Projections.EventBytes()
 		r, pages := seek(`"left right"`), 0
 		var hits []api.SearchHit
 		for more := true; more; more = r.After != "" {
@@ -51,7 +51,7 @@ func TestAPhraseIsFoundBehindAllThatLookLikeIt(t *testing.T) {
 		if len(hits) != 1 || hits[0].Turn != want || (pages == 1) != (name == "one page") {
 			t.Errorf("%s: %d hits on %d pages: %+v", name, len(hits), pages, hits)
 		}
-		if n := e.Projections.EventBytes() - read; n < 500_000 || n > 4_000_000 { // of 14 MB; about one turn in eleven is a candidate
+		if n := e.Reader.Projections.EventBytes() - read; n < 500_000 || n > 4_000_000 { // of 14 MB; about one turn in eleven is a candidate
 			t.Errorf("%s: %d bytes of events are read for the candidates", name, n)
 		}
 	}

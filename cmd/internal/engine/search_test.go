@@ -102,7 +102,7 @@ func TestSearchSaysWhatTheModelSees(t *testing.T) {
 	for i := range 8 {
 		turn = append(turn, add(t, e, s.ID, say(fmt.Sprintf("marker%d %s", i, long(2000)), fmt.Sprintf("reply%d", i))).ID)
 	}
-	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
 	state := func(r api.Search) string {
 		t.Helper()
 		hits := find(t, w, e, alice, r).Hits
@@ -121,7 +121,7 @@ func TestSearchSaysWhatTheModelSees(t *testing.T) {
 	if len(summary) != 1 || summary[0].Type != "compaction" || summary[0].State != "live" {
 		t.Errorf("the summary: %+v", summary)
 	}
-	fork := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: turn[3]}, []byte("f")))(t)
+	fork := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: turn[3]}, []byte("f")))(t)
 	add(t, e, fork.ID, say("onlyonthefork", "yes"))
 	for name, tc := range map[string]struct {
 		r    api.Search
@@ -137,7 +137,7 @@ func TestSearchSaysWhatTheModelSees(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
-	must(e.Move(t.Context(), alice, fork.ID, api.MoveSession{To: &turn[2]}, nil))(t)
+	must(e.Sessions.Move(t.Context(), alice, fork.ID, api.MoveSession{To: &turn[2]}, nil))(t)
 	add(t, e, fork.ID, say("aftermoving", "ok"))
 	for name, tc := range map[string]struct {
 		r    api.Search
@@ -151,7 +151,7 @@ func TestSearchSaysWhatTheModelSees(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
-	must(e.CloseSession(t.Context(), alice, fork.ID, api.CloseSession{}, nil))(t)
+	must(e.Sessions.CloseSession(t.Context(), alice, fork.ID, api.CloseSession{}, nil))(t)
 	if got := state(seek("aftermoving")); got != "archived" {
 		t.Errorf("a turn of a closed session is %s", got)
 	}
@@ -164,12 +164,12 @@ func TestSearchSaysThatAPartIsShortened(t *testing.T) {
 	s := create(t, e, 40_000, "wolffish")
 	add(t, e, s.ID, say("read them all", ""))
 	reads(t, e, s.ID, "a", 9_000, 12_000, 6_000, 8_000, 5_000, 5_000, 5_000)
-	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	if cx.Compacted == nil {
 		t.Fatal("not compacted")
 	}
 	shortened := map[uint64]bool{}
-	for _, x := range must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction.Elisions {
+	for _, x := range must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction.Elisions {
 		shortened[x.Message] = true
 	}
 	if len(shortened) == 0 || len(shortened) == 7 {
@@ -297,7 +297,7 @@ func TestSearchAfterARestartAndARebuildIsTheSame(t *testing.T) {
 	grow := func(from, to int) {
 		for i := from; i < to; i++ {
 			add(t, e, s.ID, say(fmt.Sprintf("topic%d topic%d %s", i%5, i%7, long(600)), fmt.Sprintf("answer%d", i)))
-			must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t) // compacts
+			must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t) // compacts
 		}
 	}
 	grow(0, 20)

@@ -18,7 +18,7 @@ func TestCompactionShowsExpectedAndBilledCost(t *testing.T) {
 	s := opened(t, e, alice, "balanced", `{"mode":"before_call","cost":{"patience":1}}`, turns.Limits{ContextWindow: 64_000})
 	call := func(i int, usage turns.Usage) *api.Context {
 		t.Helper()
-		cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+		cx := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 		r := say(fmt.Sprintf("question %d %s", i, long(2000)), "answer")
 		r.Usage = &usage
 		add(t, e, s.ID, r)
@@ -39,7 +39,7 @@ func TestCompactionShowsExpectedAndBilledCost(t *testing.T) {
 			visible = append(visible, u)
 		}
 	}
-	k := must(e.GetCompaction(t.Context(), alice, s.ID, api.GetTurn{ID: first}))(t).Compaction
+	k := must(e.History.GetCompaction(t.Context(), alice, s.ID, api.GetTurn{ID: first}))(t).Compaction
 	var expected struct {
 		Rewrite uint64  `json:"rewrite_tokens"`
 		Saves   uint64  `json:"saves_tokens"`
@@ -59,12 +59,12 @@ func TestCompactionShowsExpectedAndBilledCost(t *testing.T) {
 		t.Errorf("the calls since (-made +told):\n%s", diff)
 	}
 	// A head that was moved back, before it, has made no call with it.
-	l := must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{}))(t)
-	must(e.Move(t.Context(), alice, s.ID, api.MoveSession{To: &l.Turns[0].ID}, nil))(t)
-	if k := must(e.GetCompaction(t.Context(), alice, s.ID, api.GetTurn{ID: first}))(t).Compaction; k.Since != nil {
+	l := must(e.History.ListTurns(t.Context(), alice, s.ID, api.ListTurns{}))(t)
+	must(e.Sessions.Move(t.Context(), alice, s.ID, api.MoveSession{To: &l.Turns[0].ID}, nil))(t)
+	if k := must(e.History.GetCompaction(t.Context(), alice, s.ID, api.GetTurn{ID: first}))(t).Compaction; k.Since != nil {
 		t.Errorf("off the head's path: %+v", k.Since)
 	}
-	if _, err := e.GetCompaction(t.Context(), alice, s.ID, api.GetTurn{ID: l.Turns[0].ID}); code(err) != api.NotFound {
+	if _, err := e.History.GetCompaction(t.Context(), alice, s.ID, api.GetTurn{ID: l.Turns[0].ID}); code(err) != api.NotFound {
 		t.Errorf("a turn that is no compaction: %v", err)
 	}
 }

@@ -46,7 +46,7 @@ func untilDue(t *testing.T, e *Engine, s turns.ID, chars int) {
 
 // idle waits until nothing of a session is queued or being made.
 func idle(e *Engine, s turns.ID) {
-	for e.IsPreparing(s) {
+	for e.Compactions.IsPreparing(s) {
 		runtime.Gosched()
 	}
 }
@@ -59,10 +59,10 @@ func TestFailedCompactionsBackOff(t *testing.T) {
 	e := w.Engine(t)
 	now := time.Unix(1_800_000_000, 0)
 	var clock atomic.Int64
-	e.Now = func() time.Time { return now.Add(time.Duration(clock.Load())) }
+	e.Reader.Now = func() time.Time { return now.Add(time.Duration(clock.Load())) }
 	var calls atomic.Int64
 	var up atomic.Bool
-	e.Tiers = []compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
+	e.Loader.Tiers = []compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
 		calls.Add(1)
 		if up.Load() {
 			return firstWords{}.Summarize(ctx, in)
@@ -109,7 +109,7 @@ func TestFailedCompactionsBackOff(t *testing.T) {
 	if cx := look(t, e, s.ID); cx.Compaction.State != "idle" {
 		t.Errorf("it is up: the state is %s after %d tries", cx.Compaction.State, calls.Load())
 	}
-	if e.IsBackedOff(s.ID, s.ID) {
+	if e.Compactions.IsBackedOff(s.ID, s.ID) {
 		t.Error("strikes are left")
 	}
 }
@@ -119,10 +119,10 @@ func TestFailedCompactionsBackOff(t *testing.T) {
 func TestLostSummariesAreCounted(t *testing.T) {
 	e := newWorld().Engine(t)
 	registry := prometheus.NewRegistry()
-	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))
+	e.Writer.Metrics = metrics.New(registry, e.Reader.Projections, cache.NewBudget(0))
 	began, release := make(chan struct{}, 10), make(chan struct{})
 	used := turns.Usage{InputTokens: 100_000, OutputTokens: 900}
-	e.Tiers = []compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
+	e.Loader.Tiers = []compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
 		began <- struct{}{}
 		<-release
 		out, err := firstWords{}.Summarize(ctx, in)
@@ -131,7 +131,7 @@ func TestLostSummariesAreCounted(t *testing.T) {
 	}), {Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}
 	var mu sync.Mutex
 	announced := false
-	e.Notify = func(_, _ string, n api.Notification) {
+	e.Writer.Notify = func(_, _ string, n api.Notification) {
 		mu.Lock()
 		defer mu.Unlock()
 		announced = announced || n.Kind == "compaction.failed" && strings.Contains(string(n.Detail), `"cost_micros":300000`)
@@ -156,7 +156,7 @@ func TestLostSummariesAreCounted(t *testing.T) {
 		t.Errorf("%v micro-dollars are counted, 300,000 were spent", n)
 	}
 	kept := false
-	for _, k := range must(e.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns {
+	for _, k := range must(e.History.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns {
 		kept = kept || k.Compaction.CostMicros == 300_000
 	}
 	mu.Lock()

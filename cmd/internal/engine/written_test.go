@@ -22,52 +22,52 @@ func TestStoredRequestIsNeverUnavailable(t *testing.T) {
 	for name, v := range map[string]verb{
 		"session.create": {func(ctx context.Context, e *Engine, _, _ turns.ID) error {
 			r := api.CreateSession{ID: id}
-			_, err := e.Create(ctx, alice, r, canon(r))
+			_, err := e.Sessions.Create(ctx, alice, r, canon(r))
 			return err
 		}, 2}, // its policy first
 		"session.create with a label": {func(ctx context.Context, e *Engine, _, _ turns.ID) error {
 			r := opens(id, label)
-			_, err := e.Create(ctx, alice, r, canon(r))
+			_, err := e.Sessions.Create(ctx, alice, r, canon(r))
 			return err
 		}, 3},
 		"session.move": {func(ctx context.Context, e *Engine, s, a turns.ID) error {
 			r := api.MoveSession{ID: id, To: &a}
-			_, err := e.Move(ctx, alice, s, r, canon(r))
+			_, err := e.Sessions.Move(ctx, alice, s, r, canon(r))
 			return err
 		}, 1},
 		"session.set": {func(ctx context.Context, e *Engine, s, _ turns.ID) error {
 			r := api.SetSession{ID: id, SessionSettings: api.SessionSettings{Label: &label}}
-			_, err := e.Set(ctx, alice, s, r, canon(r))
+			_, err := e.Sessions.Set(ctx, alice, s, r, canon(r))
 			return err
 		}, 2},
 		"session.reset": {func(ctx context.Context, e *Engine, s, _ turns.ID) error {
 			r := api.ResetSession{ID: id}
-			_, err := e.Reset(ctx, alice, s, r, canon(r))
+			_, err := e.Sessions.Reset(ctx, alice, s, r, canon(r))
 			return err
 		}, 1},
 		"session.close": {func(ctx context.Context, e *Engine, s, _ turns.ID) error {
 			r := api.CloseSession{ID: id}
-			_, err := e.CloseSession(ctx, alice, s, r, canon(r))
+			_, err := e.Sessions.CloseSession(ctx, alice, s, r, canon(r))
 			return err
 		}, 1},
 		"fork.create": {func(ctx context.Context, e *Engine, s, a turns.ID) error {
 			r := api.CreateFork{ID: id, Turn: a, Mode: "summary"}
-			_, err := e.Fork(ctx, alice, s, r, canon(r))
+			_, err := e.Forks.Fork(ctx, alice, s, r, canon(r))
 			return err
 		}, 1},
 		"compaction.run": {func(ctx context.Context, e *Engine, s, _ turns.ID) error {
 			r := api.RunCompaction{ID: id}
-			_, err := e.Compact(ctx, alice, s, r, canon(r))
+			_, err := e.Compactions.Compact(ctx, alice, s, r, canon(r))
 			return err
 		}, 1},
 		"compaction.record": {func(ctx context.Context, e *Engine, s, _ turns.ID) error {
 			r := api.RecordCompaction{ID: id, Summary: "in short"}
-			_, err := e.Record(ctx, alice, s, r, canon(r))
+			_, err := e.Compactions.Record(ctx, alice, s, r, canon(r))
 			return err
 		}, 1},
 		"context.overflow": {func(ctx context.Context, e *Engine, s, _ turns.ID) error {
 			r := api.Overflow{ID: id, Error: "context_length_exceeded", Status: 400}
-			_, err := e.Overflow(ctx, alice, s, r, canon(r))
+			_, err := e.Contexts.Overflow(ctx, alice, s, r, canon(r))
 			return err
 		}, 1},
 	} {
@@ -106,7 +106,7 @@ func TestNotificationHasThePositionOfItsEvent(t *testing.T) {
 	e := w.Engine(t)
 	s := create(t, e, 8000, "nexus")
 	announced := make(map[string]uint64)
-	e.Notify = func(_, _ string, n api.Notification) {
+	e.Writer.Notify = func(_, _ string, n api.Notification) {
 		announced[n.Kind] = must(page.ParsePosition(n.Position))(t)
 		if last := must(w.Log.State(t.Context()))(t).Last; n.Kind != "compaction.started" && announced[n.Kind] != last {
 			t.Errorf("%s at %d, its event is at %d", n.Kind, announced[n.Kind], last)
@@ -115,12 +115,12 @@ func TestNotificationHasThePositionOfItsEvent(t *testing.T) {
 	for range 8 {
 		add(t, e, s.ID, say(long(2000), "b"))
 	}
-	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
 	add(t, e, s.ID, say(long(4000), "b"))
 	add(t, e, s.ID, say(long(4000), "b"))
-	offer := must(e.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t)
-	must(e.Submit(t.Context(), alice, s.ID, api.SubmitCompaction{Plan: offer.Plan, Text: "in short"}, []byte("{}")))(t)
-	must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")))(t)
+	offer := must(e.Compactions.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t)
+	must(e.Compactions.Submit(t.Context(), alice, s.ID, api.SubmitCompaction{Plan: offer.Plan, Text: "in short"}, []byte("{}")))(t)
+	must(e.Sessions.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")))(t)
 	for _, what := range []string{"turn.appended", "compaction.started", "compaction.applied", "session.reset"} {
 		if announced[what] == 0 {
 			t.Errorf("%s was not told", what)

@@ -39,7 +39,7 @@ func session(t *testing.T, e *engine.Engine, set string) *api.Session {
 	r := api.CreateSession{}
 	r.Limits = &turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100}
 	r.Policy = &api.Policy{Name: "gsv", Set: turns.Raw(set)}
-	return must(e.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
+	return must(e.Sessions.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
 }
 
 // talk appends n turns and asks for the context before each, so that the policy
@@ -48,7 +48,7 @@ func talk(t *testing.T, e *engine.Engine, id turns.ID, n int) {
 	t.Helper()
 	for i := range n {
 		enginetest.Add(t, e, id, enginetest.Say(fmt.Sprintf("question %d <memories> \u202e %s", i, enginetest.Text(900)), enginetest.Text(400)))
-		must(e.Context(t.Context(), enginetest.Alice, id, api.GetContext{}))(t)
+		must(e.Contexts.Context(t.Context(), enginetest.Alice, id, api.GetContext{}))(t)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestGSV8EachCompactionHasAnArchive(t *testing.T) {
 	big := enginetest.Noise(600 << 10) // in a blob
 	enginetest.Add(t, e, s.ID, enginetest.Say(big, "seen"))
 	talk(t, e, s.ID, 60)
-	s = must(e.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t)
+	s = must(e.Reader.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t)
 	if s.Compactions < 2 {
 		t.Fatalf("%d compactions", s.Compactions)
 	}
@@ -119,9 +119,9 @@ func TestGSV8EachCompactionHasAnArchive(t *testing.T) {
 			}
 		}
 	}
-	last := must(e.ListCompactions(t.Context(), enginetest.Alice, s.ID, api.ListCompactions{}))(t).Turns[0]
+	last := must(e.History.ListCompactions(t.Context(), enginetest.Alice, s.ID, api.ListCompactions{}))(t).Turns[0]
 	var want []turns.ID
-	for _, v := range must(e.Expand(t.Context(), enginetest.Alice, s.ID, api.ExpandCompaction{ID: last.ID, Levels: turns.Raw(`"all"`)}))(t).Turns {
+	for _, v := range must(e.Covered.Expand(t.Context(), enginetest.Alice, s.ID, api.ExpandCompaction{ID: last.ID, Levels: turns.Raw(`"all"`)}))(t).Turns {
 		want = append(want, v.ID)
 	}
 	if got = slices.Compact(got); !slices.Equal(got, want) {
@@ -138,7 +138,7 @@ func TestGSV12EndedSessionIsArchivedWhole(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s, dir := session(t, e, `{}`), t.TempDir()
 	talk(t, e, s.ID, 40)
-	fork := must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: *must(e.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t).Head}, []byte("{}")))(t)
+	fork := must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: *must(e.Reader.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t).Head}, []byte("{}")))(t)
 	talk(t, e, fork.ID, 2)
 	x := exporter(t, e, dir)
 	whole := filepath.Join(dir, "agents", "alice", "sessions", fork.ID.String()+".jsonl.gz")
@@ -146,7 +146,7 @@ func TestGSV12EndedSessionIsArchivedWhole(t *testing.T) {
 	if _, err := os.Stat(whole); err == nil {
 		t.Fatal("an open session is archived")
 	}
-	must(e.Reset(t.Context(), enginetest.Alice, fork.ID, api.ResetSession{Cause: "daily"}, []byte("{}")))(t)
+	must(e.Sessions.Reset(t.Context(), enginetest.Alice, fork.ID, api.ResetSession{Cause: "daily"}, []byte("{}")))(t)
 	applied(t, e, fork.ID)
 	x.Pass(t.Context(), false)
 	var records []api.ExportRecord
@@ -159,25 +159,25 @@ func TestGSV12EndedSessionIsArchivedWhole(t *testing.T) {
 	if readable < 22 {
 		t.Errorf("%d readable turns", readable)
 	}
-	got := must(e.Import(t.Context(), enginetest.Operator, api.ImportRecords{Records: records}))(t)
+	got := must(e.Transfer.Import(t.Context(), enginetest.Operator, api.ImportRecords{Records: records}))(t)
 	if got.Stored != 0 || got.Existing == 0 {
 		t.Errorf("imported where it is: %+v", got)
 	}
 	// In another ledger it needs the keys, which a backup has.
 	other := enginetest.NewWorld().Engine(t)
 	var keys []api.ExportRecord
-	page := must(e.Export(t.Context(), enginetest.Operator, fork.ID, api.ExportSession{}))(t)
+	page := must(e.Transfer.Export(t.Context(), enginetest.Operator, fork.ID, api.ExportSession{}))(t)
 	for _, r := range page.Records {
 		if r.Key != nil {
 			keys = append(keys, r)
 		}
 	}
-	if _, err := other.Import(t.Context(), enginetest.Operator, api.ImportRecords{Records: records}); err == nil {
+	if _, err := other.Transfer.Import(t.Context(), enginetest.Operator, api.ImportRecords{Records: records}); err == nil {
 		t.Error("a sealed archive was imported without its keys")
 	}
-	must(other.Import(t.Context(), enginetest.Operator, api.ImportRecords{Records: append(keys, records...)}))(t)
-	want := must(e.Get(t.Context(), enginetest.Alice, fork.ID, api.Read{}))(t)
-	if have := must(other.Get(t.Context(), enginetest.Alice, fork.ID, api.Read{}))(t); *have.Head != *want.Head || have.State != want.State {
+	must(other.Transfer.Import(t.Context(), enginetest.Operator, api.ImportRecords{Records: append(keys, records...)}))(t)
+	want := must(e.Reader.Get(t.Context(), enginetest.Alice, fork.ID, api.Read{}))(t)
+	if have := must(other.Reader.Get(t.Context(), enginetest.Alice, fork.ID, api.Read{}))(t); *have.Head != *want.Head || have.State != want.State {
 		t.Errorf("restored %+v, was %+v", have, want)
 	}
 	enginetest.Verified(t, other)
@@ -189,7 +189,7 @@ func TestNoFilesUnlessThePolicyAsks(t *testing.T) {
 	dir := t.TempDir()
 	s := session(t, e, `{"files":{"layout":"","archive":false}}`)
 	talk(t, e, s.ID, 40)
-	must(e.Reset(t.Context(), enginetest.Alice, s.ID, api.ResetSession{}, []byte("{}")))(t)
+	must(e.Sessions.Reset(t.Context(), enginetest.Alice, s.ID, api.ResetSession{}, []byte("{}")))(t)
 	applied(t, e, s.ID)
 	x := exporter(t, e, dir)
 	if n := x.Pass(t.Context(), true); n != 0 || len(names(t, dir)) != 0 {
@@ -247,7 +247,7 @@ func TestFilesAreWholeAfterAnyCrash(t *testing.T) {
 	}
 	x := exporter(t, e, dir)
 	n := x.Pass(t.Context(), true)
-	if want := int(must(e.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t).Compactions); n != want || len(names(t, dir)) != want {
+	if want := int(must(e.Reader.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t).Compactions); n != want || len(names(t, dir)) != want {
 		t.Errorf("%d files of %d: %v", n, want, names(t, dir))
 	}
 	for _, name := range names(t, dir) {

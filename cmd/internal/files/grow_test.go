@@ -21,7 +21,7 @@ func open(t *testing.T, e *engine.Engine, policy string) *api.Session {
 	r := api.CreateSession{}
 	r.Limits = &turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100}
 	r.Policy = &api.Policy{Name: policy}
-	return must(e.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
+	return must(e.Sessions.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
 }
 
 // traces returns the turns of a file of traces, in their order.
@@ -61,7 +61,7 @@ func stored(t *testing.T, e *engine.Engine, ids ...turns.ID) (out []turns.ID) {
 func applied(t *testing.T, e *engine.Engine, ids ...turns.ID) {
 	t.Helper()
 	for _, id := range ids {
-		must(e.Get(t.Context(), enginetest.Alice, id, api.Read{}))(t)
+		must(e.Reader.Get(t.Context(), enginetest.Alice, id, api.Read{}))(t)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestAUT5TracesLoseNothingInAnyCrash(t *testing.T) {
 		talk(t, e, a.ID, 12)
 		talk(t, e, b.ID, 3)
 		if round == 3 { // a branch beside the path
-			must(e.Move(t.Context(), enginetest.Alice, b.ID, api.MoveSession{To: &stored(t, e, b.ID)[2]}, []byte("{}")))(t)
+			must(e.Sessions.Move(t.Context(), enginetest.Alice, b.ID, api.MoveSession{To: &stored(t, e, b.ID)[2]}, []byte("{}")))(t)
 		}
 		applied(t, e, a.ID, b.ID)
 		for done := false; !done; die++ {
@@ -128,7 +128,7 @@ func TestAUT5TracesLoseNothingInAnyCrash(t *testing.T) {
 		}
 		seen[l.Compaction] = true
 	}
-	if s := must(e.Get(t.Context(), enginetest.Alice, a.ID, api.Read{}))(t); uint64(len(seen)) < s.Compactions {
+	if s := must(e.Reader.Get(t.Context(), enginetest.Alice, a.ID, api.Read{}))(t); uint64(len(seen)) < s.Compactions {
 		t.Errorf("%d episodes of %d compactions", len(seen), s.Compactions)
 	}
 }

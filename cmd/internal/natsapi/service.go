@@ -71,7 +71,7 @@ type Service struct {
 func Start(nc *nats.Conn, e *engine.Engine, users Users, version string, logger *slog.Logger) (*Service, error) {
 	base, cancel := context.WithCancel(context.Background())
 	s := &Service{nc: nc, engine: e, users: users, logger: logger, base: base, cancel: cancel, stopped: make(chan struct{}), intake: newIntake(), prober: newProber(), age: newAge()}
-	s.intake.changed = func(l load) { e.Metrics.Accepted(l.requests, l.bytes) }
+	s.intake.changed = func(l load) { e.Writer.Metrics.Accepted(l.requests, l.bytes) }
 	s.watch()
 	var err error
 	s.service, err = micro.AddService(nc, micro.Config{
@@ -197,14 +197,14 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 		}
 		probed.used.Store(true)
 		if !mayReply(r.Reply()) {
-			s.engine.Metrics.Begin(v.name)(string(api.Denied))
+			s.engine.Writer.Metrics.Begin(v.name)(string(api.Denied))
 			return
 		}
 		var user User
 		var err error
 		user, r.connection, err = s.authorize(r)
 		if err != nil { // before it counts as work of that agent
-			s.engine.Metrics.Begin(v.name)(string(api.Denied))
+			s.engine.Writer.Metrics.Begin(v.name)(string(api.Denied))
 			s.reply(r, v, nil, err)
 			return
 		}
@@ -213,7 +213,7 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 			t.order = r.Subject()
 		}
 		if !s.running.begin() {
-			s.engine.Metrics.Begin(v.name)(string(api.Unavailable))
+			s.engine.Writer.Metrics.Begin(v.name)(string(api.Unavailable))
 			s.reply(r, v, nil, &api.Error{Code: api.Unavailable, Message: "the daemon is being stopped; the request was not begun"})
 			return
 		}
@@ -238,7 +238,7 @@ func (s *Service) OnRefused(f func(key, agent string)) { s.refused.Store(&f) }
 
 // refuse answers busy. There may be a hundred thousand such answers a second.
 func (s *Service) refuse(r inbound, v verb, over bound, pause time.Duration) {
-	s.engine.Metrics.Refused(v.name, string(over))
+	s.engine.Writer.Metrics.Refused(v.name, string(over))
 	text := refusals[over]
 	b := fmt.Appendf(nil, `{"error":{"code":"busy","message":"%s","details":{"retry_after_ms":%d}}}`, text, pause.Milliseconds())
 	s.send(r, v, nats.Header{micro.ErrorHeader: {text}, micro.ErrorCodeHeader: {string(api.Busy)}}, b)
@@ -302,15 +302,15 @@ const late = time.Second
 // serveInTime serves r and answers it. leave gives up the place of r. If that does not end in time, it answers meanwhile:
 // a disk that hangs may stop a request in the kernel.
 func (s *Service) serveInTime(r inbound, v verb, user User, when arrival, leave func()) {
-	end := s.engine.Metrics.Begin(v.name)
-	before := s.engine.AccessNow()
+	end := s.engine.Writer.Metrics.Begin(v.name)
+	before := s.engine.Reader.AccessNow()
 	var once sync.Once
 	answer := func(out any, err error) {
 		once.Do(func() {
 			code := ""
 			if err != nil {
 				code = string(api.FromError(err).Code)
-			} else if before.Stale() || s.engine.AccessNow().Stale() {
+			} else if before.Stale() || s.engine.Reader.AccessNow().Stale() {
 				out = stale{out}
 			}
 			s.reply(r, v, out, err)
@@ -368,7 +368,7 @@ func (s *Service) serve(r inbound, v verb, user User, when arrival, leave func()
 		return nil, err
 	}
 	c.caller.Key, c.everyTenant = user.Key, user.Tenant == "*"
-	may := s.engine.AccessNow()
+	may := s.engine.Reader.AccessNow()
 	switch {
 	case may.Reads != nil:
 		return nil, may.Reads
@@ -387,17 +387,17 @@ func (s *Service) serve(r inbound, v verb, user User, when arrival, leave func()
 		}
 		ctx = writer.WhileMay(ctx, func() error { return mayDecide(when.sent, time.Now(), limit) })
 	}
-	ctx, end := s.engine.MeterRequest(reader.WithPlace(ctx, leave))
+	ctx, end := s.engine.Loader.MeterRequest(reader.WithPlace(ctx, leave))
 	defer end()
 	for again := true; ; again = false {
-		if may = s.engine.AccessNow(); may.Reads != nil {
+		if may = s.engine.Reader.AccessNow(); may.Reads != nil {
 			return nil, may.Reads
 		}
 		out, err = v.serve(ctx, c)
 		if v.changes {
 			err = s.confirmed(ctx, err)
 		}
-		if err == nil || v.changes || v.stores || !may.Stale() && !s.engine.AccessNow().Stale() {
+		if err == nil || v.changes || v.stores || !may.Stale() && !s.engine.Reader.AccessNow().Stale() {
 			return out, err
 		}
 		code := api.FromError(err).Code
@@ -415,7 +415,7 @@ func (s *Service) serve(r inbound, v verb, user User, when arrival, leave func()
 // acknowledged; see [engine.Config.Confirm]. What was stored before, and is answered again, counts
 // as much as what is new.
 func (s *Service) confirmed(ctx context.Context, err error) error {
-	if s.engine.Confirm == nil {
+	if s.engine.Reader.Confirm == nil {
 		return err
 	}
 	if err != nil {
@@ -423,7 +423,7 @@ func (s *Service) confirmed(ctx context.Context, err error) error {
 			return err
 		}
 	}
-	fault := s.engine.Confirm(ctx)
+	fault := s.engine.Reader.Confirm(ctx)
 	switch {
 	case fault == nil, err != nil && api.FromError(fault).Code != api.Corrupt:
 		return err
@@ -576,7 +576,7 @@ func (s *Service) fail(r inbound, v verb, err error) {
 			e = api.InternalError(api.NewID(), "")
 		}
 		s.logger.Error("request failed", "id", e.Details["id"], "verb", v.name, "code", e.Code, "err", err)
-	case e.Code == api.Corrupt && s.engine.AccessNow().Lost == nil: // else the daemon has said so, once
+	case e.Code == api.Corrupt && s.engine.Reader.AccessNow().Lost == nil: // else the daemon has said so, once
 		s.logger.Error("request failed", "verb", v.name, "code", e.Code, "err", err)
 	}
 	b, merr := turns.EncodeJSON(struct {

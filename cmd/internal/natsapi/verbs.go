@@ -123,121 +123,121 @@ func inOrder(v verb) verb {
 // that is not for later.
 var verbs = []verb{
 	change("session.create", false, "open a session", func(ctx context.Context, c *call, r api.CreateSession) (*api.Session, error) {
-		return c.engine.Create(ctx, c.caller, r, c.canonical)
+		return c.engine.Sessions.Create(ctx, c.caller, r, c.canonical)
 	}),
 	endpoint("session.get", true, "a session by id", func(ctx context.Context, c *call, r api.GetSession) (*api.Session, error) {
-		return c.engine.GetAbout(ctx, c.caller, c.session, r)
+		return c.engine.History.GetAbout(ctx, c.caller, c.session, r)
 	}),
 	endpoint("session.list", false, "the agent's sessions", func(ctx context.Context, c *call, r api.ListSessions) (*api.SessionList, error) {
-		return c.engine.List(ctx, c.caller, r)
+		return c.engine.History.List(ctx, c.caller, r)
 	}),
 	endpoint("session.resolve", false, "the session that a label stands for", func(ctx context.Context, c *call, r api.Resolve) (*api.Session, error) {
-		return c.engine.Resolve(ctx, c.caller, r.Label)
+		return c.engine.Sessions.Resolve(ctx, c.caller, r.Label)
 	}),
 	inOrder(change("session.set", true, "change settings", func(ctx context.Context, c *call, r api.SetSession) (*api.Session, error) {
-		return c.engine.Set(ctx, c.caller, c.session, r, c.canonical)
+		return c.engine.Sessions.Set(ctx, c.caller, c.session, r, c.canonical)
 	})),
 	inOrder(change("session.close", true, "take no more turns", func(ctx context.Context, c *call, r api.CloseSession) (*api.Session, error) {
-		return c.engine.CloseSession(ctx, c.caller, c.session, r, c.canonical)
+		return c.engine.Sessions.CloseSession(ctx, c.caller, c.session, r, c.canonical)
 	})),
 	inOrder(change("session.reset", true, "close, and go on in a fresh successor", func(ctx context.Context, c *call, r api.ResetSession) (*api.Session, error) {
-		return c.engine.Reset(ctx, c.caller, c.session, r, c.canonical)
+		return c.engine.Sessions.Reset(ctx, c.caller, c.session, r, c.canonical)
 	})),
 	requiring(inOrder(change("session.move", true, "move the head to another turn", func(ctx context.Context, c *call, r api.MoveSession) (*api.Session, error) {
-		return c.engine.Move(ctx, c.caller, c.session, r, c.canonical)
+		return c.engine.Sessions.Move(ctx, c.caller, c.session, r, c.canonical)
 	})), "to"),
 	endpoint("session.export", true, "raw events with ancestor chains", func(ctx context.Context, c *call, r api.ExportSession) (*api.Exported, error) {
-		return c.engine.Export(ctx, c.caller, c.session, r)
+		return c.engine.Transfer.Export(ctx, c.caller, c.session, r)
 	}),
 	storing(endpoint("session.import", false, "store an export's events", func(ctx context.Context, c *call, r api.ImportRecords) (*api.Imported, error) {
-		return c.engine.Import(ctx, c.caller, r)
+		return c.engine.Transfer.Import(ctx, c.caller, r)
 	})),
 	inOrder(change("turn.append", true, "append a turn", func(ctx context.Context, c *call, r api.AppendTurn) (*api.Appended, error) {
-		return c.engine.Append(ctx, c.caller, c.session, r, c.canonical)
+		return c.engine.Sessions.Append(ctx, c.caller, c.session, r, c.canonical)
 	})),
 	endpoint("turn.get", true, "a turn by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
-		return c.engine.GetTurn(ctx, c.caller, c.session, r)
+		return c.engine.Reader.GetTurn(ctx, c.caller, c.session, r)
 	}),
 	endpoint("turn.list", true, "the path of the head", func(ctx context.Context, c *call, r api.ListTurns) (*api.TurnList, error) {
-		return c.engine.ListTurns(ctx, c.caller, c.session, r)
+		return c.engine.History.ListTurns(ctx, c.caller, c.session, r)
 	}),
 	endpoint("context.get", true, "the messages for the next model call", func(ctx context.Context, c *call, r api.GetContext) (*api.Context, error) {
-		return c.engine.Context(ctx, c.caller, c.session, r)
+		return c.engine.Contexts.Context(ctx, c.caller, c.session, r)
 	}),
 	change("context.overflow", true, "the provider refused the context as too long", func(ctx context.Context, c *call, r api.Overflow) (*api.Context, error) {
-		return c.engine.Overflow(ctx, c.caller, c.session, r, c.canonical)
+		return c.engine.Contexts.Overflow(ctx, c.caller, c.session, r, c.canonical)
 	}),
 	change("compaction.run", true, "compact now", func(ctx context.Context, c *call, r api.RunCompaction) (*api.CompactionRun, error) {
-		return c.engine.Compact(ctx, c.caller, c.session, r, c.canonical)
+		return c.engine.Compactions.Compact(ctx, c.caller, c.session, r, c.canonical)
 	}),
 	endpoint("compaction.list", true, "compactions in force, newest first", func(ctx context.Context, c *call, r api.ListCompactions) (*api.TurnList, error) {
-		return c.engine.ListCompactions(ctx, c.caller, c.session, r)
+		return c.engine.History.ListCompactions(ctx, c.caller, c.session, r)
 	}),
 	endpoint("compaction.get", true, "a compaction by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
-		return c.engine.GetCompaction(ctx, c.caller, c.session, r)
+		return c.engine.History.GetCompaction(ctx, c.caller, c.session, r)
 	}),
 	endpoint("compaction.expand", true, "the turns that a compaction stands for", func(ctx context.Context, c *call, r api.ExpandCompaction) (*api.Expanded, error) {
-		return c.engine.Expand(ctx, c.caller, c.session, r)
+		return c.engine.Covered.Expand(ctx, c.caller, c.session, r)
 	}),
 	endpoint("compaction.lost", true, "facts of covered turns that the context does not hold", func(ctx context.Context, c *call, r api.ListLost) (*api.LostList, error) {
-		return c.engine.Lost(ctx, c.caller, c.session, r)
+		return c.engine.Covered.Lost(ctx, c.caller, c.session, r)
 	}),
 	endpoint("compaction.take", true, "what the agent needs to summarize by itself", func(ctx context.Context, c *call, r api.TakeCompaction) (*api.TakenCompaction, error) {
-		return c.engine.Take(ctx, c.caller, c.session, r)
+		return c.engine.Compactions.Take(ctx, c.caller, c.session, r)
 	}),
 	change("compaction.submit", true, "a summary that the agent made", func(ctx context.Context, c *call, r api.SubmitCompaction) (*api.Turn, error) {
-		return c.engine.Submit(ctx, c.caller, c.session, r, c.canonical)
+		return c.engine.Compactions.Submit(ctx, c.caller, c.session, r, c.canonical)
 	}),
 	inOrder(change("compaction.record", true, "record a compaction that another system made", func(ctx context.Context, c *call, r api.RecordCompaction) (*api.Turn, error) {
-		return c.engine.Record(ctx, c.caller, c.session, r, c.canonical)
+		return c.engine.Compactions.Record(ctx, c.caller, c.session, r, c.canonical)
 	})),
 	change("flush.begin", true, "begin the memory flush of a cycle", func(ctx context.Context, c *call, r api.BeginFlush) (*api.BegunFlush, error) {
-		return c.engine.BeginFlush(ctx, c.caller, c.session, r, c.canonical)
+		return c.engine.Compactions.BeginFlush(ctx, c.caller, c.session, r, c.canonical)
 	}),
 	requiring(change("flush.done", true, "how the memory flush went", func(ctx context.Context, c *call, r api.DoneFlush) (*api.EndedFlush, error) {
-		return c.engine.DoneFlush(ctx, c.caller, c.session, r, c.canonical)
+		return c.engine.Compactions.DoneFlush(ctx, c.caller, c.session, r, c.canonical)
 	}), "cycle", "saved"),
 	change("fork.create", true, "a new session from a turn", func(ctx context.Context, c *call, r api.CreateFork) (*api.Session, error) {
-		return c.engine.Fork(ctx, c.caller, c.session, r, forkCanonical(c))
+		return c.engine.Forks.Fork(ctx, c.caller, c.session, r, forkCanonical(c))
 	}),
 	endpoint("lineage.path", true, "turn ids with depth, root first", func(ctx context.Context, c *call, r api.GetPath) (*api.Path, error) {
-		return c.engine.Path(ctx, c.caller, c.session, r)
+		return c.engine.History.Path(ctx, c.caller, c.session, r)
 	}),
 	endpoint("lineage.base", true, "the last turn that two paths have in common", func(ctx context.Context, c *call, r api.GetBase) (*api.Base, error) {
-		return c.engine.Base(ctx, c.caller, c.session, r)
+		return c.engine.History.Base(ctx, c.caller, c.session, r)
 	}),
 	endpoint("lineage.find", false, "the sessions and turns that a name may mean", func(ctx context.Context, c *call, r api.FindNames) (*api.Names, error) {
-		return c.engine.FindNames(ctx, c.caller, r)
+		return c.engine.Sessions.FindNames(ctx, c.caller, r)
 	}),
 	endpoint("lineage.tree", true, "the tree of forks", func(ctx context.Context, c *call, r api.GetTree) (*api.Tree, error) {
-		return c.engine.Tree(ctx, c.caller, c.session, r)
+		return c.engine.History.Tree(ctx, c.caller, c.session, r)
 	}),
 	storing(endpoint("blob.put", false, "store content for turns to come", func(ctx context.Context, c *call, r api.PutBlob) (*api.BlobInfo, error) {
-		return c.engine.PutBlob(ctx, c.caller, r)
+		return c.engine.Writer.PutBlob(ctx, c.caller, r)
 	})),
 	endpoint("blob.get", false, "the content of a blob", func(ctx context.Context, c *call, r api.GetBlob) (*api.BlobData, error) {
-		return c.engine.GetBlob(ctx, c.caller, r)
+		return c.engine.Reader.GetBlob(ctx, c.caller, r)
 	}),
 	endpoint("policy.list", false, "the policies that a session can be given", func(ctx context.Context, c *call, r api.ListPolicies) (*api.PolicyList, error) {
-		return c.engine.ListPolicies(ctx, c.caller, r)
+		return c.engine.Policies.ListPolicies(ctx, c.caller, r)
 	}),
 	endpoint("policy.get", false, "a policy with its settings", func(ctx context.Context, c *call, r api.GetPolicy) (*api.PolicyInfo, error) {
-		return c.engine.GetPolicy(ctx, c.caller, r)
+		return c.engine.Policies.GetPolicy(ctx, c.caller, r)
 	}),
 	change("policy.put", false, "a policy of the agent's own", func(ctx context.Context, c *call, r api.PutPolicy) (*api.PolicyInfo, error) {
-		return c.engine.PutPolicy(ctx, c.caller, r, c.canonical)
+		return c.engine.Policies.PutPolicy(ctx, c.caller, r, c.canonical)
 	}),
 	change("event.append", false, "store an external event on a channel", func(ctx context.Context, c *call, r api.AppendEvent) (*api.AppendedEvent, error) {
-		return c.engine.AppendEvent(ctx, c.caller, r, c.canonical)
+		return c.engine.Events.AppendEvent(ctx, c.caller, r, c.canonical)
 	}),
 	endpoint("event.get", false, "an external event, and the turns that name it", func(ctx context.Context, c *call, r api.GetEvent) (*api.Event, error) {
-		return c.engine.GetEvent(ctx, c.caller, r)
+		return c.engine.Events.GetEvent(ctx, c.caller, r)
 	}),
 	endpoint("event.list", false, "the events of a channel", func(ctx context.Context, c *call, r api.ListEvents) (*api.EventList, error) {
-		return c.engine.ListEvents(ctx, c.caller, r)
+		return c.engine.Events.ListEvents(ctx, c.caller, r)
 	}),
 	endpoint("event.channels", false, "the agent's channels of external events", func(ctx context.Context, c *call, r api.ListChannels) (*api.ChannelList, error) {
-		return c.engine.ListChannels(ctx, c.caller, r)
+		return c.engine.Events.ListChannels(ctx, c.caller, r)
 	}),
 	change("memory.save", false, "remember something", func(ctx context.Context, c *call, r api.SaveMemory) (*api.Memory, error) {
 		return c.engine.Memories.Save(ctx, c.caller, r, c.canonical)
@@ -267,7 +267,7 @@ var verbs = []verb{
 		return c.engine.Search.Query(ctx, c.caller, r)
 	}),
 	endpoint("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
-		return c.engine.Verify(ctx, c.caller, r)
+		return c.engine.Audit.Verify(ctx, c.caller, r)
 	}),
 	endpoint("backup.state", false, "what a backup must hold", func(ctx context.Context, c *call, _ api.GetBackup) (*api.BackupState, error) {
 		return c.engine.Backup.State(ctx, c.caller, c.everyTenant)

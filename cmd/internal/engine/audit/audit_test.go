@@ -17,14 +17,14 @@ import (
 func TestVerifyFindsARowThatDiffers(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
-	s, err := e.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}"))
+	s, err := e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
 		answer := turns.TextMessage(turns.Assistant, "answer")
 		r := api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "question")}, Response: &answer}
-		if _, err := e.Append(t.Context(), enginetest.Alice, s.ID, r, nil); err != nil {
+		if _, err := e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, r, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -33,7 +33,7 @@ func TestVerifyFindsARowThatDiffers(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	v := enginetest.Must(w.EngineOver(store).Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+	v := enginetest.Must(w.EngineOver(store).Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 	if v.Turns != 5 || v.Count != 5 {
 		t.Errorf("%+v: want 5 turns, all of them differing, and no chain given up", v)
 	}
@@ -47,12 +47,12 @@ func TestVerifyFindsARowThatDiffers(t *testing.T) {
 // Projections that are behind are not taken for whole.
 func TestVerifyWaitsForTheProjections(t *testing.T) {
 	w := enginetest.NewWorld()
-	enginetest.Must(w.Engine(t).Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
+	enginetest.Must(w.Engine(t).Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
 	other := enginetest.NewWorld().Engine(t) // projections of an empty log
-	other.Log, other.Keys, other.Blobs = w.Log, w.Keys, w.Blobs
+	other.Reader.Log, other.Store.Keys, other.Store.Blobs = w.Log, w.Keys, w.Blobs
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := other.Verify(ctx, enginetest.Operator, api.Verify{}); err == nil {
+	if _, err := other.Audit.Verify(ctx, enginetest.Operator, api.Verify{}); err == nil {
 		t.Error("projections that are behind were taken for whole")
 	}
 }
@@ -62,22 +62,22 @@ func TestVerifyWaitsForTheProjections(t *testing.T) {
 func TestVerifyEndsWhereItBegan(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
-	s, err := e.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}"))
+	s, err := e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	answer := turns.TextMessage(turns.Assistant, "answer")
 	for range 3 {
 		r := api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "question")}, Response: &answer}
-		if _, err := e.Append(t.Context(), enginetest.Alice, s.ID, r, nil); err != nil {
+		if _, err := e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, r, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	last := enginetest.Must(w.Log.State(t.Context()))(t).Last
 	behind := w.EngineBehind(t)
 	log := &growing{Log: w.Log, grow: func() { enginetest.Add(t, e, s.ID, enginetest.Say("more", "of it")) }}
-	behind.Log = log
-	v := enginetest.Must(behind.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+	behind.Reader.Log = log
+	v := enginetest.Must(behind.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 	if !v.OK || v.Turns != 3 || v.Last != last {
 		t.Errorf("up to the last record when it began: %+v; want 3 turns", v)
 	}

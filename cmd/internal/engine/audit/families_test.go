@@ -37,32 +37,32 @@ func livedIn(t *testing.T) (*enginetest.World, *engine.Engine) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
 	ctx, alice := t.Context(), enginetest.Alice
-	e.Tiers = []compactor.Tier{{Name: "learner", Summarizer: learner{}, Local: true}}
+	e.Loader.Tiers = []compactor.Tier{{Name: "learner", Summarizer: learner{}, Local: true}}
 
 	builtin, _ := policy.Builtin("balanced")
 	put := api.PutPolicy{Name: "mine", Settings: turns.Raw(builtin.Bytes())}
-	enginetest.Must(e.PutPolicy(ctx, alice, put, enginetest.JSON(put)))(t)
+	enginetest.Must(e.Policies.PutPolicy(ctx, alice, put, enginetest.JSON(put)))(t)
 
 	label := "main"
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Label: &label, Limits: &turns.Limits{ContextWindow: 8000},
 		Policy: &api.Policy{Name: "gsv", Set: turns.Raw(`{"reset":{"mode":"daily","hour":3}}`)}}}
-	s := enginetest.Must(e.Create(ctx, alice, r, []byte("{}")))(t)
+	s := enginetest.Must(e.Sessions.Create(ctx, alice, r, []byte("{}")))(t)
 	var all []*api.Appended
 	for range 2 { // compactions
 		for range 12 {
 			all = append(all, enginetest.Add(t, e, s.ID, enginetest.Say(enginetest.Text(3000), "b")))
 		}
-		if run := enginetest.Must(e.Compact(ctx, alice, s.ID, api.RunCompaction{}, []byte("{}")))(t); run.Compaction == nil {
+		if run := enginetest.Must(e.Compactions.Compact(ctx, alice, s.ID, api.RunCompaction{}, []byte("{}")))(t); run.Compaction == nil {
 			t.Fatalf("%+v", run)
 		}
 	}
 	back := all[len(all)-2].ID
-	enginetest.Must(e.Move(ctx, alice, s.ID, api.MoveSession{To: &back}, []byte("{}")))(t)
-	fork := enginetest.Must(e.Fork(ctx, alice, s.ID, api.CreateFork{Turn: all[1].ID}, []byte("{}")))(t)
+	enginetest.Must(e.Sessions.Move(ctx, alice, s.ID, api.MoveSession{To: &back}, []byte("{}")))(t)
+	fork := enginetest.Must(e.Forks.Fork(ctx, alice, s.ID, api.CreateFork{Turn: all[1].ID}, []byte("{}")))(t)
 	enginetest.Add(t, e, fork.ID, enginetest.Say("on a branch", "yes"))
 
 	ev := api.AppendEvent{Channel: "mail", Kind: "note", Body: turns.Raw("{}")}
-	mail := enginetest.Must(e.AppendEvent(ctx, alice, ev, enginetest.JSON(ev)))(t)
+	mail := enginetest.Must(e.Events.AppendEvent(ctx, alice, ev, enginetest.JSON(ev)))(t)
 	names := enginetest.Say("a mail", "read")
 	names.Meta = turns.Raw(fmt.Sprintf(`{"event":{"channel":"mail","id":%q}}`, mail.ID))
 	enginetest.Add(t, e, s.ID, names)
@@ -79,9 +79,9 @@ func livedIn(t *testing.T) (*enginetest.World, *engine.Engine) {
 	enginetest.Must(e.Memories.Document(ctx, alice, doc, enginetest.JSON(doc)))(t)
 
 	// A record that is no event takes the place of a turn, and another turn follows.
-	lost := enginetest.Must(e.Create(ctx, alice, api.CreateSession{}, []byte("{}")))(t)
+	lost := enginetest.Must(e.Sessions.Create(ctx, alice, api.CreateSession{}, []byte("{}")))(t)
 	enginetest.Add(t, e, lost.ID, enginetest.Say("question", "answer"))
-	row := enginetest.Must(e.Projections.Session(lost.ID))(t)
+	row := enginetest.Must(e.Reader.Projections.Session(lost.ID))(t)
 	subject := row.Subject()
 	tail := enginetest.Must(w.Log.Last(ctx, subject))(t)
 	after := enginetest.Must(turns.Decode(tail.Payload))(t)
@@ -89,7 +89,7 @@ func livedIn(t *testing.T) (*enginetest.World, *engine.Engine) {
 	after.Index, after.Prev, after.Parent = after.Index+2, turns.Hash{1}, turns.Ref{Session: lost.ID, Turn: enginetest.ID(t)}
 	after.ID, after.Depth = enginetest.ID(t), after.Depth+2
 	seq := enginetest.Must(w.Log.Append(ctx, subject, gone, enginetest.Must(after.Encode())(t)))(t)
-	if err := e.Projections.WaitFor(ctx, seq); err != nil {
+	if err := e.Reader.Projections.WaitFor(ctx, seq); err != nil {
 		t.Fatal(err)
 	}
 	return w, e
@@ -99,7 +99,7 @@ func livedIn(t *testing.T) (*enginetest.World, *engine.Engine) {
 // nothing is found.
 func TestVerifyFindsAnyRowOfAnyFamily(t *testing.T) {
 	w, e := livedIn(t)
-	sound := enginetest.Must(e.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+	sound := enginetest.Must(e.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 	if len(sound.Problems) != 1 { // the record that is no event
 		t.Fatalf("without a change: %+v", sound.Problems)
 	}
@@ -110,7 +110,7 @@ func TestVerifyFindsAnyRowOfAnyFamily(t *testing.T) {
 		for _, change := range []string{"missing", "differs", "extra"} {
 			t.Run(family+" "+change, func(t *testing.T) {
 				store := changedDatabase(t, w, func(db *pebble.DB) { changeFamily(t, db, family, change) })
-				v := enginetest.Must(w.EngineOver(store).Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+				v := enginetest.Must(w.EngineOver(store).Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 				want := map[string]string{"missing": "lack the row of ", "differs": "row of ", "extra": "have a row of "}[change]
 				if family == "p" && change == "extra" {
 					want = "of another tenant" // whose rows are not named
@@ -185,7 +185,7 @@ func TestVerifyBesideAppendsFindsNothing(t *testing.T) {
 	}
 	for rounds := 0; running.Load() > 0 || rounds < 3; rounds++ {
 		enginetest.Verified(t, e)
-		v := enginetest.Must(e.Verify(t.Context(), enginetest.Alice, api.Verify{Sessions: []turns.ID{shared.ID}}))(t)
+		v := enginetest.Must(e.Audit.Verify(t.Context(), enginetest.Alice, api.Verify{Sessions: []turns.ID{shared.ID}}))(t)
 		if !v.OK {
 			t.Errorf("of the session: %+v", v.Problems)
 		}
@@ -199,20 +199,20 @@ func appendSome(t *testing.T, e *engine.Engine, shared turns.ID, writer, n int) 
 	ctx, alice := t.Context(), enginetest.Alice
 	switch n % 6 {
 	case 0:
-		s, err := e.Create(ctx, alice, api.CreateSession{}, []byte("{}"))
+		s, err := e.Sessions.Create(ctx, alice, api.CreateSession{}, []byte("{}"))
 		if err != nil {
 			return err
 		}
-		a, err := e.Append(ctx, alice, s.ID, enginetest.Say("question", "answer"), nil)
+		a, err := e.Sessions.Append(ctx, alice, s.ID, enginetest.Say("question", "answer"), nil)
 		if err != nil {
 			return err
 		}
-		f, err := e.Fork(ctx, alice, s.ID, api.CreateFork{Turn: a.ID}, []byte("{}"))
+		f, err := e.Forks.Fork(ctx, alice, s.ID, api.CreateFork{Turn: a.ID}, []byte("{}"))
 		if err != nil {
 			return err
 		}
 		k := api.RecordCompaction{FirstKept: a.ID, Replacement: []turns.Message{turns.TextMessage(turns.User, "before")}}
-		_, err = e.Record(ctx, alice, f.ID, k, nil)
+		_, err = e.Compactions.Record(ctx, alice, f.ID, k, nil)
 		return err
 	case 1:
 		r := api.SaveMemory{Kind: "daily", Visibility: "all", Text: fmt.Sprintf("The number is %d.", n%5)}
@@ -220,10 +220,10 @@ func appendSome(t *testing.T, e *engine.Engine, shared turns.ID, writer, n int) 
 		return err
 	case 2:
 		r := api.AppendEvent{Channel: fmt.Sprintf("mail-%d", writer), Kind: "note", Body: turns.Raw("{}")}
-		_, err := e.AppendEvent(ctx, alice, r, enginetest.JSON(r))
+		_, err := e.Events.AppendEvent(ctx, alice, r, enginetest.JSON(r))
 		return err
 	}
-	_, err := e.Append(ctx, alice, shared, enginetest.Say("question", "answer"), nil)
+	_, err := e.Sessions.Append(ctx, alice, shared, enginetest.Say("question", "answer"), nil)
 	if enginetest.Code(err) == api.Conflict {
 		err = nil // another writer moved the head
 	}

@@ -27,7 +27,7 @@ func TestVerifyNamesAMemoryWhoseRowDiffers(t *testing.T) {
 	save(api.SaveMemory{Text: "The owner is Bob.", Supersedes: first.ID})
 	enginetest.Must(e.Memories.Withdraw(t.Context(), enginetest.Alice, api.WithdrawMemory{Memory: first.ID}, []byte("{}")))(t)
 	save(api.SaveMemory{Text: "The owner is Ada."}) // new, as the agent saves what was withdrawn
-	if v := enginetest.Must(e.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t); !v.OK {
+	if v := enginetest.Must(e.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t); !v.OK {
 		t.Fatalf("%+v", v.Problems)
 	}
 	for name, change := range map[string]func(m *ledger.Memory){

@@ -46,18 +46,18 @@ func TestVerifyOfSessionsReadsTheirChains(t *testing.T) {
 		enginetest.Add(t, e, other.ID, enginetest.Say("theirs", "x"))
 	}
 	bob := reader.Caller{Tenant: "default", Agent: "bob"}
-	own := enginetest.Must(e.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
+	own := enginetest.Must(e.Sessions.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
 	var last *api.Appended
 	for range 3 {
-		last = enginetest.Must(e.Append(t.Context(), bob, own.ID, enginetest.Say("1", "2"), nil))(t)
+		last = enginetest.Must(e.Sessions.Append(t.Context(), bob, own.ID, enginetest.Say("1", "2"), nil))(t)
 	}
-	fork := enginetest.Must(e.Fork(t.Context(), bob, own.ID, api.CreateFork{Turn: last.ID}, []byte("{}")))(t)
-	enginetest.Must(e.Append(t.Context(), bob, fork.ID, enginetest.Say("3", "4"), nil))(t)
+	fork := enginetest.Must(e.Forks.Fork(t.Context(), bob, own.ID, api.CreateFork{Turn: last.ID}, []byte("{}")))(t)
+	enginetest.Must(e.Sessions.Append(t.Context(), bob, fork.ID, enginetest.Say("3", "4"), nil))(t)
 	log := &readLog{Log: w.Log}
-	e.Log = log
+	e.Reader.Log = log
 	for _, named := range [][]turns.ID{{fork.ID}, {fork.ID, own.ID}, {own.ID, fork.ID}} {
 		log.n = 0
-		v := enginetest.Must(e.Verify(t.Context(), bob, api.Verify{Sessions: named}))(t)
+		v := enginetest.Must(e.Audit.Verify(t.Context(), bob, api.Verify{Sessions: named}))(t)
 		if !v.OK || v.Events != 6 || v.Turns != 4 || v.Sessions != 2 {
 			t.Errorf("verified: %+v", v)
 		}
@@ -94,14 +94,14 @@ func TestVerificationsOfOneAgentAreBounded(t *testing.T) {
 	sessions := map[string]turns.ID{}
 	for _, name := range []string{"alice", "bob", "carol"} {
 		agents[name] = reader.Caller{Tenant: "default", Agent: name}
-		sessions[name] = enginetest.Must(e.Create(t.Context(), agents[name], api.CreateSession{}, []byte("{}")))(t).ID
+		sessions[name] = enginetest.Must(e.Sessions.Create(t.Context(), agents[name], api.CreateSession{}, []byte("{}")))(t).ID
 	}
 	verify := func(name string) error {
-		_, err := e.Verify(t.Context(), agents[name], api.Verify{Sessions: []turns.ID{sessions[name]}})
+		_, err := e.Audit.Verify(t.Context(), agents[name], api.Verify{Sessions: []turns.ID{sessions[name]}})
 		return err
 	}
-	log := &blockedLog{Log: e.Log, reading: make(chan struct{}), release: make(chan struct{})}
-	e.Log = log
+	log := &blockedLog{Log: e.Reader.Log, reading: make(chan struct{}), release: make(chan struct{})}
+	e.Reader.Log = log
 	done := make(chan error, 2)
 	go func() { done <- verify("alice") }()
 	<-log.reading
@@ -149,9 +149,9 @@ func TestVerifyCostGrowsWithTheEvents(t *testing.T) {
 	}
 	before := enginetest.Allocated(func() { enginetest.Verified(t, e) })
 	for range 40 {
-		f := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: last.ID}, nil))(t)
+		f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: last.ID}, nil))(t)
 		k := api.RecordCompaction{FirstKept: last.ID, Replacement: []turns.Message{turns.TextMessage(turns.User, "before")}}
-		enginetest.Must(e.Record(t.Context(), enginetest.Alice, f.ID, k, nil))(t)
+		enginetest.Must(e.Compactions.Record(t.Context(), enginetest.Alice, f.ID, k, nil))(t)
 	}
 	if after := enginetest.Allocated(func() { enginetest.Verified(t, e) }); after > before+before/2 {
 		t.Errorf("80 events more took verification from %d to %d MiB", before, after)
@@ -180,8 +180,8 @@ func TestVerifyCountsTheProblemsThatItDoesNotList(t *testing.T) {
 	for range 8 {
 		enginetest.Add(t, e, s.ID, enginetest.Say("1", "2"))
 	}
-	e.Log, e.Limits.MaxPayload = damagedLog{w.Log}, 8<<10
-	v := enginetest.Must(e.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+	e.Reader.Log, e.Limits.MaxPayload = damagedLog{w.Log}, 8<<10
+	v := enginetest.Must(e.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 	if v.OK || v.Events != 10 || v.Count != 10 || len(v.Problems) == 0 || len(v.Problems) >= 10 {
 		t.Errorf("of 10 damaged events %d are counted, %d listed", v.Count, len(v.Problems))
 	}

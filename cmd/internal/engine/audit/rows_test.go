@@ -30,15 +30,15 @@ import (
 func TestVerifyNamesASessionWhoseRowDiffers(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
-	s := enginetest.Must(e.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
+	s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
 	var last *api.Appended
 	for n := range 3 {
 		answer := turns.TextMessage(turns.Assistant, "answer")
 		r := api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "question")}, Response: &answer, Usage: &turns.Usage{InputTokens: uint64(n)}}
-		last = enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, r, nil))(t)
+		last = enginetest.Must(e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, r, nil))(t)
 	}
-	fork := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: last.ID}, []byte("{}")))(t)
-	if v := enginetest.Must(e.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t); !v.OK {
+	fork := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: last.ID}, []byte("{}")))(t)
+	if v := enginetest.Must(e.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t); !v.OK {
 		t.Fatalf("%+v", v.Problems)
 	}
 	for name, tc := range map[string]struct {
@@ -75,7 +75,7 @@ func TestVerifyNamesASessionWhoseRowDiffers(t *testing.T) {
 // their files, and verifies the ledger with them. Change returns false for another row.
 func verifyChanged[Row any](t *testing.T, w *enginetest.World, change func(row *Row, key []byte) bool) *api.Verified {
 	t.Helper()
-	return enginetest.Must(w.EngineOver(changedStore(t, w, rowChange(t, change))).Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+	return enginetest.Must(w.EngineOver(changedStore(t, w, rowChange(t, change))).Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 }
 
 // rowChange is a change of the value of a row that is stored as CBOR.
@@ -158,11 +158,11 @@ func TestVerifyFindsWhatARowSaysBeyondItsChain(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
 	label := "main"
-	s := enginetest.Must(e.Create(t.Context(), enginetest.Alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
+	s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
 	answer := turns.TextMessage(turns.Assistant, "answer")
 	r := api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "question")}, Response: &answer, Usage: &turns.Usage{InputTokens: 7}}
-	enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, r, nil))(t)
-	if v := enginetest.Must(e.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t); !v.OK {
+	enginetest.Must(e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, r, nil))(t)
+	if v := enginetest.Must(e.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t); !v.OK {
 		t.Fatalf("%+v", v.Problems)
 	}
 	for name, change := range map[string]func(s *ledger.Session){
@@ -211,12 +211,12 @@ func TestVerifyFindsAChangedRowOfAnyChain(t *testing.T) {
 		save := api.SaveMemory{Kind: "semantic", Visibility: "all", Text: "Tea is " + enginetest.ID(t).String()}
 		enginetest.Must(e.Memories.Save(t.Context(), enginetest.Alice, save, enginetest.JSON(save)))(t)
 		ev := api.AppendEvent{Channel: "mail", Kind: "note", Body: turns.Raw("{}")}
-		enginetest.Must(e.AppendEvent(t.Context(), enginetest.Alice, ev, enginetest.JSON(ev)))(t)
+		enginetest.Must(e.Events.AppendEvent(t.Context(), enginetest.Alice, ev, enginetest.JSON(ev)))(t)
 	}
 	builtin, _ := policy.Builtin("balanced")
 	put := api.PutPolicy{Name: "mine", Settings: turns.Raw(builtin.Bytes())}
-	enginetest.Must(e.PutPolicy(t.Context(), enginetest.Alice, put, enginetest.JSON(put)))(t)
-	if v := enginetest.Must(e.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t); !v.OK {
+	enginetest.Must(e.Policies.PutPolicy(t.Context(), enginetest.Alice, put, enginetest.JSON(put)))(t)
+	if v := enginetest.Must(e.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t); !v.OK {
 		t.Fatalf("%+v", v.Problems)
 	}
 	found := func(t *testing.T, v *api.Verified) {
@@ -256,10 +256,10 @@ func TestVerifyFindsAChangedRowOfAnyChain(t *testing.T) {
 func TestVerifyComparesEveryFieldOfATurn(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
-	s := enginetest.Must(e.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
+	s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
 	answer := turns.TextMessage(turns.Assistant, "answer")
 	r := api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "question")}, Response: &answer, Usage: &turns.Usage{InputTokens: 77}}
-	enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, r, nil))(t)
+	enginetest.Must(e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, r, nil))(t)
 	for name, fromEnd := range map[string]int{"recorded": 2, "input": 12} { // its time takes 9 bytes
 		t.Run(name, func(t *testing.T) {
 			store := changedStore(t, w, func(key, value []byte) []byte {
@@ -272,7 +272,7 @@ func TestVerifyComparesEveryFieldOfATurn(t *testing.T) {
 				value[len(value)-fromEnd] ^= 1
 				return value
 			})
-			v := enginetest.Must(w.EngineOver(store).Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+			v := enginetest.Must(w.EngineOver(store).Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 			if len(v.Problems) != 1 || !strings.Contains(v.Problems[0].Message, "row of turn") {
 				t.Errorf("the verification found %+v, not the row of the turn", v.Problems)
 			}
@@ -297,7 +297,7 @@ func TestVerifyComparesTheRowOfASessionThatGrows(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
 	label := "main"
-	s := enginetest.Must(e.Create(t.Context(), enginetest.Alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
+	s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
 	enginetest.Add(t, e, s.ID, enginetest.Say("question", "answer"))
 	for _, wrong := range []bool{false, true} {
 		store := changedStore(t, w, rowChange(t, func(row *ledger.Session, key []byte) bool {
@@ -316,7 +316,7 @@ func TestVerifyComparesTheRowOfASessionThatGrows(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		v := enginetest.Must(over.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+		v := enginetest.Must(over.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 		if v.OK == wrong || wrong && (len(v.Problems) != 1 || v.Problems[0].Session != s.ID || !strings.Contains(v.Problems[0].Message, "row of session")) {
 			t.Errorf("wrong row %t: the verification found %+v", wrong, v.Problems)
 		}
@@ -327,7 +327,7 @@ func TestVerifyComparesTheRowOfASessionThatGrows(t *testing.T) {
 func TestVerifyComparesTheRowOfASessionWithoutItsKey(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
-	s := enginetest.Must(e.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
+	s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
 	enginetest.Add(t, e, s.ID, enginetest.Say("question", "answer"))
 	w.Keys = new(seal.Memory)
 	v := verifyChanged(t, w, func(row *ledger.Session, key []byte) bool {
@@ -345,12 +345,12 @@ func TestVerifyComparesTheRowOfASessionWithoutItsKey(t *testing.T) {
 func TestVerifyComparesTheListsOfSettingsAndOfEvents(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
-	s := enginetest.Must(e.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
+	s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
 	label := "main"
 	set := api.SetSession{SessionSettings: api.SessionSettings{Label: &label}}
-	enginetest.Must(e.Set(t.Context(), enginetest.Alice, s.ID, set, enginetest.JSON(set)))(t)
+	enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, s.ID, set, enginetest.JSON(set)))(t)
 	ev := api.AppendEvent{Channel: "mail", Kind: "note", Body: turns.Raw("{}")}
-	enginetest.Must(e.AppendEvent(t.Context(), enginetest.Alice, ev, enginetest.JSON(ev)))(t)
+	enginetest.Must(e.Events.AppendEvent(t.Context(), enginetest.Alice, ev, enginetest.JSON(ev)))(t)
 	for _, prefix := range []byte("gY") {
 		t.Run(string(prefix), func(t *testing.T) {
 			var gone []byte
@@ -363,7 +363,7 @@ func TestVerifyComparesTheListsOfSettingsAndOfEvents(t *testing.T) {
 					t.Fatalf("no row is gone: %v", err)
 				}
 			})
-			v := enginetest.Must(w.EngineOver(store).Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+			v := enginetest.Must(w.EngineOver(store).Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
 			if len(v.Problems) != 1 {
 				t.Errorf("the verification found %+v, not the row that is gone", v.Problems)
 			}

@@ -39,13 +39,13 @@ func working(t *testing.T) (*engine.Engine, blocked) {
 	t.Helper()
 	e := enginetest.NewWorld().Engine(t)
 	slow := blocked{make(chan struct{}, 10), make(chan struct{})}
-	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
+	e.Loader.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Loader.Tiers...)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { e.Work(ctx) })
+	running.Go(func() { e.Compactions.Work(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 	for n := 0; n == 0; {
-		n, _ = e.Jobs()
+		n, _ = e.Compactions.Jobs()
 	}
 	return e, slow
 }
@@ -55,14 +55,14 @@ func dueSession(t *testing.T, e *engine.Engine) (s, head turns.ID) {
 	t.Helper()
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 16_000},
 		Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"mode":"background"}`)}}}
-	made, err := e.Create(t.Context(), enginetest.Alice, r, []byte("{}"))
+	made, err := e.Sessions.Create(t.Context(), enginetest.Alice, r, []byte("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := 0; ; i++ {
 		answer := turns.TextMessage(turns.Assistant, "answer")
 		question := turns.TextMessage(turns.User, fmt.Sprintf("question %d %s", i, enginetest.Text(1500)))
-		a, err := e.Append(t.Context(), enginetest.Alice, made.ID, api.AppendTurn{Messages: []turns.Message{question}, Response: &answer}, nil)
+		a, err := e.Sessions.Append(t.Context(), enginetest.Alice, made.ID, api.AppendTurn{Messages: []turns.Message{question}, Response: &answer}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,22 +95,22 @@ func TestQueueBoundsTheJobsOfOneAgent(t *testing.T) {
 func TestRequestedRunEndsAPause(t *testing.T) {
 	e, slow := working(t)
 	s, head := dueSession(t, e)
-	e.Pause(t.Context(), enginetest.Alice, s, head)
-	if got := e.DueState(s, head); got != "paused" || e.Prepare(t.Context(), enginetest.Alice, s, head) {
+	e.Compactions.Pause(t.Context(), enginetest.Alice, s, head)
+	if got := e.Compactions.DueState(s, head); got != "paused" || e.Compactions.Prepare(t.Context(), enginetest.Alice, s, head) {
 		t.Fatalf("%s, want paused, and none made", got)
 	}
 	go func() { <-slow.begun; close(slow.release) }()
-	run, err := e.Compact(t.Context(), enginetest.Alice, s, api.RunCompaction{WaitMS: 20_000}, nil)
+	run, err := e.Compactions.Compact(t.Context(), enginetest.Alice, s, api.RunCompaction{WaitMS: 20_000}, nil)
 	if err != nil || run.State != "done" {
 		t.Fatalf("%+v, %v", run, err)
 	}
-	if _, err := e.Move(t.Context(), enginetest.Alice, s, api.MoveSession{To: &head}, nil); err != nil {
+	if _, err := e.Sessions.Move(t.Context(), enginetest.Alice, s, api.MoveSession{To: &head}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := e.DueState(s, head); got != "due" {
+	if got := e.Compactions.DueState(s, head); got != "due" {
 		t.Errorf("where the head was: %s, want due", got)
 	}
-	if v, err := e.Verify(t.Context(), enginetest.Operator, api.Verify{}); err != nil || !v.OK {
+	if v, err := e.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}); err != nil || !v.OK {
 		t.Errorf("verify: %+v, %v", v, err)
 	}
 }
@@ -137,15 +137,15 @@ func TestResourcesHeldByAnAppendAreCounted(t *testing.T) {
 	e, slow := working(t)
 	close(slow.release)
 	registry := prometheus.NewRegistry()
-	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))
+	e.Writer.Metrics = metrics.New(registry, e.Reader.Projections, cache.NewBudget(0))
 	s, _ := dueSession(t, e)
 	for name, hold := range map[string]func(context.Context){
-		"queue":     func(ctx context.Context) { e.Enqueue(ctx, enginetest.Alice, enginetest.ID(t)) },
-		"prepare":   func(ctx context.Context) { e.Prepare(ctx, enginetest.Alice, enginetest.ID(t), turns.ID{}) },
-		"pause":     func(ctx context.Context) { e.Pause(ctx, enginetest.Alice, s, enginetest.ID(t)) },
-		"requested": func(ctx context.Context) { e.FindRun(ctx, s, enginetest.ID(t)) },
+		"queue":     func(ctx context.Context) { e.Compactions.Enqueue(ctx, enginetest.Alice, enginetest.ID(t)) },
+		"prepare":   func(ctx context.Context) { e.Compactions.Prepare(ctx, enginetest.Alice, enginetest.ID(t), turns.ID{}) },
+		"pause":     func(ctx context.Context) { e.Compactions.Pause(ctx, enginetest.Alice, s, enginetest.ID(t)) },
+		"requested": func(ctx context.Context) { e.Compactions.FindRun(ctx, s, enginetest.ID(t)) },
 		"compact": func(ctx context.Context) {
-			_, _ = e.Run(ctx, enginetest.Alice, s, compactions.Spec{Trigger: turns.Trigger{Kind: "manual"}})
+			_, _ = e.Compactions.Run(ctx, enginetest.Alice, s, compactions.Spec{Trigger: turns.Trigger{Kind: "manual"}})
 		},
 	} {
 		was := heldByAppends(t, registry)

@@ -25,16 +25,16 @@ func TestSummaryIsSealedUnderEverySourceSession(t *testing.T) {
 			for i := range 8 {
 				last = enginetest.Add(t, e, q.ID, enginetest.Say(fmt.Sprintf("question %d %s", i, enginetest.Text(2000)), "a")).ID
 			}
-			p := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, q.ID, api.CreateFork{Turn: last}, []byte("1")))(t)
+			p := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, q.ID, api.CreateFork{Turn: last}, []byte("1")))(t)
 			secret := enginetest.Add(t, e, p.ID, enginetest.Say("the secret "+enginetest.Text(300), "yes")).ID
-			c := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, p.ID, api.CreateFork{Turn: secret}, []byte("2")))(t)
+			c := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, p.ID, api.CreateFork{Turn: secret}, []byte("2")))(t)
 			enginetest.Add(t, e, c.ID, enginetest.Say("go on", "yes"))
-			offer := enginetest.Must(e.Take(t.Context(), enginetest.Alice, c.ID, api.TakeCompaction{}))(t)
+			offer := enginetest.Must(e.Compactions.Take(t.Context(), enginetest.Alice, c.ID, api.TakeCompaction{}))(t)
 			r := api.SubmitCompaction{Plan: offer.Plan, Text: "In short: the secret."}
 			if says {
 				r.SawThrough = secret
 			}
-			k := enginetest.Must(e.Submit(t.Context(), enginetest.Alice, c.ID, r, enginetest.JSON(r)))(t)
+			k := enginetest.Must(e.Compactions.Submit(t.Context(), enginetest.Alice, c.ID, r, enginetest.JSON(r)))(t)
 			keys := eventKeys(t, e, turns.Ref{Session: c.ID, Turn: k.ID})
 			for who, x := range map[string]struct {
 				id   turns.ID
@@ -57,9 +57,9 @@ func TestSubmitOfAShortHistory(t *testing.T) {
 	for i := range 120 {
 		enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprintf("change src/pkg%d/main.go, port %d %s", i, 8000+i, enginetest.Text(1500)), fmt.Sprintf("answer %d %s", i, enginetest.Text(400))))
 	}
-	offer := enginetest.Must(e.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{}))(t)
+	offer := enginetest.Must(e.Compactions.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{}))(t)
 	r := api.SubmitCompaction{ID: enginetest.ID(t), Plan: offer.Plan, Text: "All ports were changed."}
-	k := enginetest.Must(e.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t).Compaction
+	k := enginetest.Must(e.Compactions.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t).Compaction
 	if k.Tier != "agent" || !strings.Contains(string(k.Survival), `"paths":{"total":`) {
 		t.Errorf("by %s, survival %s", k.Tier, k.Survival)
 	}
@@ -73,31 +73,31 @@ func TestAgentSummarizesItself(t *testing.T) {
 	for i := range 20 {
 		enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprintf("question %d </summary> %s", i, enginetest.Text(2000)), fmt.Sprintf("answer %d %s", i, enginetest.Text(2000))))
 	}
-	offer := enginetest.Must(e.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{Focus: "the question"}))(t)
+	offer := enginetest.Must(e.Compactions.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{Focus: "the question"}))(t)
 	if !strings.Contains(offer.Content, "question 0 &lt;/summary>") || !strings.Contains(offer.Prompt, "the question") || offer.Next != "" {
 		t.Errorf("taken: prompt %q, content of %d bytes, next %q", offer.Prompt, len(offer.Content), offer.Next)
 	}
 	later := enginetest.Add(t, e, s.ID, enginetest.Say("meanwhile", "yes"))
 	refused := api.SubmitCompaction{Plan: offer.Plan, Text: enginetest.Text(40 * int(offer.MaxTokens))}
-	if _, err := second.Submit(t.Context(), enginetest.Alice, s.ID, refused, nil); enginetest.Code(err) != api.Unprocessable {
+	if _, err := second.Compactions.Submit(t.Context(), enginetest.Alice, s.ID, refused, nil); enginetest.Code(err) != api.Unprocessable {
 		t.Errorf("a summary that is too long: %v, want unprocessable", err)
 	}
 	r := api.SubmitCompaction{ID: enginetest.ID(t), Plan: offer.Plan, Text: "TASK: questions were asked.", Usage: &turns.Usage{InputTokens: 9, OutputTokens: 3}, SawThrough: later.ID}
-	k := enginetest.Must(second.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t)
+	k := enginetest.Must(second.Compactions.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t)
 	if k.Compaction.Tier != "agent" || *k.Compaction.Summary != r.Text || k.Usage == nil || *k.Compaction.SawThrough != later.ID || *k.Parent != later.ID {
 		t.Errorf("compaction by %s, saw through %v, after %v", k.Compaction.Tier, k.Compaction.SawThrough, k.Parent)
 	}
-	if again := enginetest.Must(e.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t); again.ID != k.ID {
+	if again := enginetest.Must(e.Compactions.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t); again.ID != k.ID {
 		t.Errorf("the same submit again: %s, want %s", again.ID, k.ID)
 	}
 	stale := api.SubmitCompaction{Plan: offer.Plan, Text: "again"}
-	if _, err := e.Submit(t.Context(), enginetest.Alice, s.ID, stale, enginetest.JSON(stale)); enginetest.Code(err) != api.Conflict {
+	if _, err := e.Compactions.Submit(t.Context(), enginetest.Alice, s.ID, stale, enginetest.JSON(stale)); enginetest.Code(err) != api.Conflict {
 		t.Errorf("another summary of the same plan: %v, want conflict", err)
 	}
-	if _, err := e.Submit(t.Context(), enginetest.Alice, s.ID, api.SubmitCompaction{Plan: "e30", Text: "x"}, nil); enginetest.Code(err) != api.Malformed {
+	if _, err := e.Compactions.Submit(t.Context(), enginetest.Alice, s.ID, api.SubmitCompaction{Plan: "e30", Text: "x"}, nil); enginetest.Code(err) != api.Malformed {
 		t.Errorf("a forged plan: %v, want malformed", err)
 	}
-	cx := enginetest.Must(e.Context(t.Context(), enginetest.Alice, s.ID, api.GetContext{}))(t)
+	cx := enginetest.Must(e.Contexts.Context(t.Context(), enginetest.Alice, s.ID, api.GetContext{}))(t)
 	if !bytes.Contains(cx.Messages[0], []byte("questions were asked")) || !bytes.Contains(enginetest.JSON(cx.Messages), []byte("meanwhile")) {
 		t.Errorf("context begins with %.200s", cx.Messages[0])
 	}
@@ -118,17 +118,17 @@ func TestSubmitUnderChangedSettingsIsConflict(t *testing.T) {
 		for i := range 20 {
 			enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprintf("question %d %s", i, enginetest.Text(3000)), "answer"))
 		}
-		offer := enginetest.Must(e.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{}))(t)
-		enginetest.Must(e.Set(t.Context(), enginetest.Alice, s.ID, api.SetSession{SessionSettings: set}, nil))(t)
+		offer := enginetest.Must(e.Compactions.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{}))(t)
+		enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, s.ID, api.SetSession{SessionSettings: set}, nil))(t)
 		r := api.SubmitCompaction{Plan: offer.Plan, Text: "In short: questions were asked."}
-		if k, err := e.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)); enginetest.Code(err) != api.Conflict {
+		if k, err := e.Compactions.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)); enginetest.Code(err) != api.Conflict {
 			t.Errorf("%s: %+v, %v; want conflict", name, k, err)
 		}
-		if v := enginetest.Must(e.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t); v.Compactions != 0 {
+		if v := enginetest.Must(e.Reader.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t); v.Compactions != 0 {
 			t.Errorf("%s: %d compactions", name, v.Compactions)
 		}
-		r.Plan = enginetest.Must(e.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{}))(t).Plan
-		enginetest.Must(e.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t)
+		r.Plan = enginetest.Must(e.Compactions.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{}))(t).Plan
+		enginetest.Must(e.Compactions.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t)
 		enginetest.Verified(t, e)
 	}
 }
@@ -136,7 +136,7 @@ func TestSubmitUnderChangedSettingsIsConflict(t *testing.T) {
 // eventKeys returns the content keys that an event is sealed under.
 func eventKeys(t *testing.T, e *engine.Engine, ref turns.Ref) []turns.ID {
 	t.Helper()
-	_, ev, err := e.TurnEvent(ref)
+	_, ev, err := e.Reader.TurnEvent(ref)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func TestAppendsDoNotEncodeThePreambleAgain(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
 	allocated := func(r api.SessionSettings) uint64 {
-		s := enginetest.Must(e.Create(t.Context(), enginetest.Alice, api.CreateSession{SessionSettings: r}, []byte("{}")))(t)
+		s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{SessionSettings: r}, []byte("{}")))(t)
 		enginetest.Add(t, e, s.ID, enginetest.Say("first", "answer"))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -44,19 +44,19 @@ func Create(t testing.TB, e *engine.Engine, window uint64, policy string) *api.S
 	r := api.CreateSession{}
 	r.Limits = &turns.Limits{ContextWindow: window}
 	r.Policy = &api.Policy{Name: policy}
-	return Must(e.Create(t.Context(), Alice, r, []byte("{}")))(t)
+	return Must(e.Sessions.Create(t.Context(), Alice, r, []byte("{}")))(t)
 }
 
 // Add appends a turn to a session of [Alice].
 func Add(t testing.TB, e *engine.Engine, s turns.ID, r api.AppendTurn) *api.Appended {
 	t.Helper()
-	return Must(e.Append(t.Context(), Alice, s, r, JSON(r)))(t)
+	return Must(e.Sessions.Append(t.Context(), Alice, s, r, JSON(r)))(t)
 }
 
 // Verified verifies the whole ledger. Every problem is an error of the test.
 func Verified(t testing.TB, e *engine.Engine) *api.Verified {
 	t.Helper()
-	v := Must(e.Verify(t.Context(), Operator, api.Verify{}))(t)
+	v := Must(e.Audit.Verify(t.Context(), Operator, api.Verify{}))(t)
 	for _, p := range v.Problems {
 		t.Errorf("verify: %+v", p)
 	}

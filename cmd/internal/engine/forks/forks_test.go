@@ -22,29 +22,29 @@ func TestForkFromAFullForkAtAnInheritedTurn(t *testing.T) {
 			for i := range 8 {
 				enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprintf("question %d %s", i, enginetest.Text(2000)), fmt.Sprintf("answer %d", i)))
 			}
-			enginetest.Must(e.Compact(t.Context(), enginetest.Alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+			enginetest.Must(e.Compactions.Compact(t.Context(), enginetest.Alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
 			y := enginetest.Add(t, e, s.ID, enginetest.Say("y", "y")).ID
-			full := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: y, Mode: "full"}, []byte("1")))(t)
-			below := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, full.ID, api.CreateFork{Turn: enginetest.Add(t, e, full.ID, enginetest.Say("z", "z")).ID}, []byte("2")))(t)
+			full := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: y, Mode: "full"}, []byte("1")))(t)
+			below := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, full.ID, api.CreateFork{Turn: enginetest.Add(t, e, full.ID, enginetest.Say("z", "z")).ID}, []byte("2")))(t)
 			for name, from := range map[string]turns.ID{"the full fork": full.ID, "a fork of it": below.ID} {
 				r := api.CreateFork{ID: enginetest.ID(t), Turn: y, Mode: mode}
-				f := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, from, r, enginetest.JSON(r)))(t)
+				f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, from, r, enginetest.JSON(r)))(t)
 				visible := func(id turns.ID, at turns.ID) *api.Context {
-					return enginetest.Must(e.Context(t.Context(), enginetest.Alice, id, api.GetContext{At: at, Budget: 100_000}))(t)
+					return enginetest.Must(e.Contexts.Context(t.Context(), enginetest.Alice, id, api.GetContext{At: at, Budget: 100_000}))(t)
 				}
 				want, got := visible(from, y), visible(f.ID, turns.ID{})
 				if len(want.Messages) != 18 {
 					t.Errorf("%s sees %d messages, want 18", name, len(want.Messages))
 				}
 				if mode == "summary" {
-					k := enginetest.Must(e.ListCompactions(t.Context(), enginetest.Alice, f.ID, api.ListCompactions{}))(t)
+					k := enginetest.Must(e.History.ListCompactions(t.Context(), enginetest.Alice, f.ID, api.ListCompactions{}))(t)
 					if f.Mode != "summary" || len(k.Turns) != 1 || k.Turns[0].Session != f.ID || len(got.Messages) >= len(want.Messages) {
 						t.Errorf("from %s: mode %s, %d compactions, %d messages", name, f.Mode, len(k.Turns), len(got.Messages))
 					}
 				} else if got.Fingerprint != want.Fingerprint || f.Mode != "full" {
 					t.Errorf("from %s: mode %s, %d messages, want %d", name, f.Mode, len(got.Messages), len(want.Messages))
 				}
-				again := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, from, r, enginetest.JSON(r)))(t)
+				again := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, from, r, enginetest.JSON(r)))(t)
 				if again.ID != f.ID || again.Mode != f.Mode {
 					t.Errorf("the same again: %s %s", again.ID, again.Mode)
 				}
@@ -64,24 +64,24 @@ func TestSummaryForkReusesOnlyAFittingSummary(t *testing.T) {
 	}{
 		"one of its own kind": {
 			func(t *testing.T, e *engine.Engine, s turns.ID, _ []turns.ID) {
-				enginetest.Must(e.Compact(t.Context(), enginetest.Alice, s, api.RunCompaction{}, []byte("{}")))(t)
+				enginetest.Must(e.Compactions.Compact(t.Context(), enginetest.Alice, s, api.RunCompaction{}, []byte("{}")))(t)
 			}, nil, "reused",
 		},
 		"a truncation of another system": {
 			func(t *testing.T, e *engine.Engine, s turns.ID, ids []turns.ID) {
 				r := api.RecordCompaction{FirstKept: ids[6], Dropped: true}
-				enginetest.Must(e.Record(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)))(t)
+				enginetest.Must(e.Compactions.Record(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)))(t)
 			}, nil, "manual",
 		},
 		"a summary of another system": {
 			func(t *testing.T, e *engine.Engine, s turns.ID, ids []turns.ID) {
 				r := api.RecordCompaction{FirstKept: ids[6], Summary: "not much"}
-				enginetest.Must(e.Record(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)))(t)
+				enginetest.Must(e.Compactions.Record(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)))(t)
 			}, nil, "manual",
 		},
 		"one for a larger window": {
 			func(t *testing.T, e *engine.Engine, s turns.ID, _ []turns.ID) {
-				enginetest.Must(e.Compact(t.Context(), enginetest.Alice, s, api.RunCompaction{}, []byte("{}")))(t)
+				enginetest.Must(e.Compactions.Compact(t.Context(), enginetest.Alice, s, api.RunCompaction{}, []byte("{}")))(t)
 			}, &api.Policy{Name: "nexus", Set: turns.Raw(`{"target_tokens":900}`)}, "manual",
 		},
 	} {
@@ -92,10 +92,10 @@ func TestSummaryForkReusesOnlyAFittingSummary(t *testing.T) {
 			for i := range 8 {
 				ids = append(ids, enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprintf("question %d %s", i, enginetest.Text(2000)), fmt.Sprintf("answer %d", i))).ID)
 			}
-			on := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: ids[7]}, []byte("1")))(t)
+			on := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: ids[7]}, []byte("1")))(t)
 			tc.elsewhere(t, e, on.ID, ids)
-			f := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: ids[7], Mode: "summary", Policy: tc.policy}, []byte("2")))(t)
-			got := enginetest.Must(e.ListCompactions(t.Context(), enginetest.Alice, f.ID, api.ListCompactions{}))(t).Turns
+			f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: ids[7], Mode: "summary", Policy: tc.policy}, []byte("2")))(t)
+			got := enginetest.Must(e.History.ListCompactions(t.Context(), enginetest.Alice, f.ID, api.ListCompactions{}))(t).Turns
 			if len(got) != 1 || got[0].Compaction.Mode != tc.want || got[0].Compaction.Dropped || len(got[0].Compaction.Replacement) == 0 {
 				t.Errorf("%s", enginetest.JSON(got))
 			}
@@ -111,20 +111,20 @@ func TestForkTakesTheCurrentSettings(t *testing.T) {
 	e := w.Engine(t)
 	was, is := "old", "new"
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Model: &was}}
-	s := enginetest.Must(e.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
+	s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
 	at := enginetest.Add(t, e, s.ID, enginetest.Say("q", "a")).ID
 	late := w.EngineBehind(t)
-	enginetest.Must(e.Set(t.Context(), enginetest.Alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Model: &is}}, nil))(t)
+	enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Model: &is}}, nil))(t)
 	f := api.CreateFork{ID: enginetest.ID(t), Turn: at}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := late.Fork(ctx, enginetest.Alice, s.ID, f, enginetest.JSON(f)); enginetest.Code(err) != api.Unavailable {
+	if _, err := late.Forks.Fork(ctx, enginetest.Alice, s.ID, f, enginetest.JSON(f)); enginetest.Code(err) != api.Unavailable {
 		t.Errorf("on a daemon that is behind: %v, want unavailable", err)
 	}
-	if _, err := e.Get(t.Context(), enginetest.Alice, f.ID, api.Read{}); enginetest.Code(err) != api.NotFound {
+	if _, err := e.Reader.Get(t.Context(), enginetest.Alice, f.ID, api.Read{}); enginetest.Code(err) != api.NotFound {
 		t.Errorf("after that: %v, want not_found", err)
 	}
-	if got := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, f, enginetest.JSON(f)))(t); got.Model != is {
+	if got := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, f, enginetest.JSON(f)))(t); got.Model != is {
 		t.Errorf("the fork runs under model %q, the session was set to %q before", got.Model, is)
 	}
 }
@@ -137,13 +137,13 @@ func TestForkModesShowTheirPartOfThePath(t *testing.T) {
 	for i := range 8 {
 		ids = append(ids, enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprintf("question %d %s", i, enginetest.Text(2000)), fmt.Sprintf("answer %d", i))).ID)
 	}
-	run := enginetest.Must(e.Compact(t.Context(), enginetest.Alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	run := enginetest.Must(e.Compactions.Compact(t.Context(), enginetest.Alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
 	texts := func(id turns.ID) int {
-		return len(enginetest.Must(e.Context(t.Context(), enginetest.Alice, id, api.GetContext{Budget: 100_000}))(t).Messages)
+		return len(enginetest.Must(e.Contexts.Context(t.Context(), enginetest.Alice, id, api.GetContext{Budget: 100_000}))(t).Messages)
 	}
 	parent := texts(s.ID)
 	f := func(turn turns.ID, mode string) *api.Session {
-		return enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: turn, Mode: mode}, []byte(mode+turn.String())))(t)
+		return enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: turn, Mode: mode}, []byte(mode+turn.String())))(t)
 	}
 	if got := texts(f(run.Compaction.ID, "as_seen").ID); got != parent {
 		t.Errorf("as_seen at the compaction: %d messages, the parent sees %d", got, parent)
@@ -167,7 +167,7 @@ func TestForkModesShowTheirPartOfThePath(t *testing.T) {
 	if got := texts(full.ID); got != 18 {
 		t.Errorf("full, one turn later: %d messages, want 18", got)
 	}
-	tree := enginetest.Must(e.Tree(t.Context(), enginetest.Alice, sum.ID, api.GetTree{}))(t)
+	tree := enginetest.Must(e.History.Tree(t.Context(), enginetest.Alice, sum.ID, api.GetTree{}))(t)
 	if len(tree.Sessions) != 6 || tree.Root != s.ID {
 		t.Errorf("tree: %d sessions from %s", len(tree.Sessions), tree.Root)
 	}
@@ -183,19 +183,19 @@ func TestForkOfAFullForkSeesNoCompaction(t *testing.T) {
 	for i := range 8 {
 		enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprintf("question %d %s", i, enginetest.Text(2000)), fmt.Sprintf("answer %d", i)))
 	}
-	enginetest.Must(e.Compact(t.Context(), enginetest.Alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	enginetest.Must(e.Compactions.Compact(t.Context(), enginetest.Alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
 	x := enginetest.Add(t, e, s.ID, enginetest.Say("x", "x")).ID
 	y := enginetest.Add(t, e, s.ID, enginetest.Say("y", "y")).ID
-	full := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: y, Mode: "full"}, []byte("1")))(t)
+	full := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: y, Mode: "full"}, []byte("1")))(t)
 	z := enginetest.Add(t, e, full.ID, enginetest.Say("z", "z")).ID
-	f := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, full.ID, api.CreateFork{Turn: z}, []byte("2")))(t)
+	f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, full.ID, api.CreateFork{Turn: z}, []byte("2")))(t)
 	messages := func() int {
-		return len(enginetest.Must(e.Context(t.Context(), enginetest.Alice, f.ID, api.GetContext{Budget: 100_000}))(t).Messages)
+		return len(enginetest.Must(e.Contexts.Context(t.Context(), enginetest.Alice, f.ID, api.GetContext{Budget: 100_000}))(t).Messages)
 	}
 	if got := messages(); got != 22 {
 		t.Errorf("at the fork point: %d messages, want 22", got)
 	}
-	enginetest.Must(e.Move(t.Context(), enginetest.Alice, f.ID, api.MoveSession{To: &x}, nil))(t)
+	enginetest.Must(e.Sessions.Move(t.Context(), enginetest.Alice, f.ID, api.MoveSession{To: &x}, nil))(t)
 	if got := messages(); got != 18 {
 		t.Errorf("above the full fork's point: %d messages, want 18", got)
 	}

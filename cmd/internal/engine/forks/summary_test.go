@@ -38,19 +38,19 @@ func open(t *testing.T, e *engine.Engine, s turns.ID, r api.CreateFork) *api.Ses
 	if r.ID.IsZero() {
 		r.ID = enginetest.ID(t)
 	}
-	return enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)))(t)
+	return enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)))(t)
 }
 
 // compact compacts a session.
 func compact(t *testing.T, e *engine.Engine, s turns.ID) turns.ID {
 	t.Helper()
-	return enginetest.Must(e.Compact(t.Context(), enginetest.Alice, s, api.RunCompaction{}, []byte("{}")))(t).Compaction.ID
+	return enginetest.Must(e.Compactions.Compact(t.Context(), enginetest.Alice, s, api.RunCompaction{}, []byte("{}")))(t).Compaction.ID
 }
 
 // ownCompactions returns the modes of a session's own compactions, newest first.
 func ownCompactions(t *testing.T, e *engine.Engine, s turns.ID) (modes []string) {
 	t.Helper()
-	for _, x := range enginetest.Must(e.ListCompactions(t.Context(), enginetest.Alice, s, api.ListCompactions{}))(t).Turns {
+	for _, x := range enginetest.Must(e.History.ListCompactions(t.Context(), enginetest.Alice, s, api.ListCompactions{}))(t).Turns {
 		if x.Session == s {
 			modes = append(modes, x.Compaction.Mode)
 		}
@@ -85,8 +85,8 @@ func TestRetryAddsTheSummaryThatACrashPrevented(t *testing.T) {
 				want = "reused"
 			}
 			r := api.CreateFork{ID: enginetest.ID(t), Turn: ids[7], Mode: "summary"}
-			e.Log = &cutLog{w.Log, 1}
-			if _, err := e.Fork(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)); enginetest.Code(err) != api.Indeterminate {
+			e.Reader.Log = &cutLog{w.Log, 1}
+			if _, err := e.Forks.Fork(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)); enginetest.Code(err) != api.Indeterminate {
 				t.Fatalf("cut short after the first event: %v, want indeterminate", err)
 			}
 			other := w.Engine(t)
@@ -109,9 +109,9 @@ func TestRetryAddsNoSummaryToAForkThatContinued(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s, ids := history(t, e, 1)
 	r := api.CreateFork{ID: enginetest.ID(t), Turn: ids[0], Mode: "summary"}
-	e.Log = &cutLog{e.Log, 1}
-	_, _ = e.Fork(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)) // the summary may be missing
-	e.Log = e.Log.(*cutLog).Log
+	e.Reader.Log = &cutLog{e.Reader.Log, 1}
+	_, _ = e.Forks.Fork(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)) // the summary may be missing
+	e.Reader.Log = e.Reader.Log.(*cutLog).Log
 	extend(t, e, r.ID, 8)
 	open(t, e, s, r)
 	if got := ownCompactions(t, e, r.ID); len(got) != 0 {
@@ -164,7 +164,7 @@ func TestForkLooksAt64Compactions(t *testing.T) {
 			for range unusable {
 				f := open(t, e, s, api.CreateFork{Turn: ids[7]}).ID
 				r := api.RecordCompaction{FirstKept: ids[7], Summary: "of another system"}
-				enginetest.Must(e.Record(t.Context(), enginetest.Alice, f, r, enginetest.JSON(r)))(t)
+				enginetest.Must(e.Compactions.Record(t.Context(), enginetest.Alice, f, r, enginetest.JSON(r)))(t)
 			}
 			f := open(t, e, s, api.CreateFork{Turn: ids[7], Mode: "summary"})
 			if got := ownCompactions(t, e, f.ID); !slices.Equal(got, []string{want}) {
@@ -182,7 +182,7 @@ func TestReusedSummaryMayFillTheTarget(t *testing.T) {
 		s, ids := history(t, e, 8)
 		compact(t, e, open(t, e, s, api.CreateFork{Turn: ids[7]}).ID)
 		f := open(t, e, s, api.CreateFork{Turn: ids[7], Mode: "summary"})
-		size := int(enginetest.Must(e.Context(t.Context(), enginetest.Alice, f.ID, api.GetContext{}))(t).Tokens)
+		size := int(enginetest.Must(e.Contexts.Context(t.Context(), enginetest.Alice, f.ID, api.GetContext{}))(t).Tokens)
 		target := &api.Policy{Name: "nexus", Set: turns.Raw(fmt.Sprintf(`{"target_tokens":%d}`, size-over))}
 		f = open(t, e, s, api.CreateFork{Turn: ids[7], Mode: "summary", Policy: target})
 		if got := ownCompactions(t, e, f.ID); !slices.Equal(got, []string{want}) {
@@ -201,11 +201,11 @@ func TestReusedSummaryIsSealedUnderTheForksAncestors(t *testing.T) {
 	branch := open(t, e, parent, api.CreateFork{Turn: point}).ID
 	compact(t, e, branch)
 	f := open(t, e, parent, api.CreateFork{Turn: point, Mode: "summary"}).ID
-	list := enginetest.Must(e.ListCompactions(t.Context(), enginetest.Alice, f, api.ListCompactions{}))(t).Turns
+	list := enginetest.Must(e.History.ListCompactions(t.Context(), enginetest.Alice, f, api.ListCompactions{}))(t).Turns
 	if len(list) != 1 || list[0].Compaction.Mode != "reused" {
 		t.Fatalf("%s", enginetest.JSON(list))
 	}
-	_, ev, err := e.TurnEvent(turns.Ref{Session: f, Turn: list[0].ID})
+	_, ev, err := e.Reader.TurnEvent(turns.Ref{Session: f, Turn: list[0].ID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,10 +236,10 @@ func TestForkIsRefused(t *testing.T) {
 		"under a policy of no one": {enginetest.Alice, api.CreateFork{Turn: ids[0], Policy: &api.Policy{Name: "none"}}, api.Malformed},
 	} {
 		tc.r.ID = enginetest.ID(t)
-		if _, err := e.Fork(t.Context(), tc.caller, s, tc.r, enginetest.JSON(tc.r)); enginetest.Code(err) != tc.want {
+		if _, err := e.Forks.Fork(t.Context(), tc.caller, s, tc.r, enginetest.JSON(tc.r)); enginetest.Code(err) != tc.want {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
-		if _, err := e.Get(t.Context(), enginetest.Operator, tc.r.ID, api.Read{}); enginetest.Code(err) != api.NotFound {
+		if _, err := e.Reader.Get(t.Context(), enginetest.Operator, tc.r.ID, api.Read{}); enginetest.Code(err) != api.NotFound {
 			t.Errorf("%s: the fork is stored: %v", name, err)
 		}
 	}
@@ -252,7 +252,7 @@ func TestForkIDOfAnotherRequestIsRefused(t *testing.T) {
 	r := api.CreateFork{ID: enginetest.ID(t), Turn: ids[0]}
 	open(t, e, s, r)
 	r.Turn = ids[1]
-	if _, err := e.Fork(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)); enginetest.Code(err) != api.IDReused {
+	if _, err := e.Forks.Fork(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)); enginetest.Code(err) != api.IDReused {
 		t.Errorf("%v, want %s", err, api.IDReused)
 	}
 }
@@ -264,11 +264,11 @@ func TestForkIsStoredOnceWhateverTheLogDoes(t *testing.T) {
 		e := w.Engine(t)
 		s, ids := history(t, e, 8)
 		f := new(ledgertest.Faults)
-		e.Log = ledgertest.Flaky(w.Log, f)
+		e.Reader.Log = ledgertest.Flaky(w.Log, f)
 		f.Script(fault, 0, fault)
 		r := api.CreateFork{ID: enginetest.ID(t), Turn: ids[7], Mode: "summary"}
 		for range 3 {
-			_, _ = e.Fork(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r))
+			_, _ = e.Forks.Fork(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r))
 		}
 		open(t, e, s, r)
 		if got := ownCompactions(t, e, r.ID); !slices.Equal(got, []string{"manual"}) {

@@ -18,13 +18,13 @@ func TestAboutShowsTitleAndTime(t *testing.T) {
 	at := func(r api.AppendTurn) api.AppendTurn { r.Time = (*api.Time)(&claimed); return r }
 	about := func(id turns.ID) (string, string) {
 		t.Helper()
-		s := enginetest.Must(e.GetAbout(t.Context(), enginetest.Alice, id, api.GetSession{About: api.About{About: true}}))(t)
+		s := enginetest.Must(e.History.GetAbout(t.Context(), enginetest.Alice, id, api.GetSession{About: api.About{About: true}}))(t)
 		date := ""
 		if s.HeadTime != nil {
 			date = time.Time(*s.HeadTime).Format(time.DateOnly)
 		}
 		var listed *api.Session
-		for _, l := range enginetest.Must(e.List(t.Context(), enginetest.Alice, api.ListSessions{About: api.About{About: true}}))(t).Sessions {
+		for _, l := range enginetest.Must(e.History.List(t.Context(), enginetest.Alice, api.ListSessions{About: api.About{About: true}}))(t).Sessions {
 			if l.ID == id {
 				listed = &l
 			}
@@ -58,16 +58,16 @@ func TestAboutShowsTitleAndTime(t *testing.T) {
 	first := enginetest.Add(t, e, s, at(enginetest.Say("mend  the\nroof", "done")))
 	check("a user's words", s, "mend the roof", "2025-04-29")
 	enginetest.Add(t, e, s, at(enginetest.Say(strings.Repeat("ä", 500), "done")))
-	f := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s, api.CreateFork{Turn: first.ID}, enginetest.JSON("fork")))(t).ID
+	f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s, api.CreateFork{Turn: first.ID}, enginetest.JSON("fork")))(t).ID
 	check("a fork without turns", f, "mend the roof", "2025-04-29")
 	enginetest.Add(t, e, f, at(enginetest.Say("and the "+strings.Repeat("ä", 500), "done")))
 	check("a fork with its own", f, "and the "+strings.Repeat("ä", history.TitleRunes-9)+"…", "2025-04-29")
 	set := api.SetSession{SessionSettings: api.SessionSettings{Meta: turns.Raw(`{"title":"The roof","x":1}`)}}
-	enginetest.Must(e.Set(t.Context(), enginetest.Alice, s, set, enginetest.JSON(set)))(t)
+	enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, s, set, enginetest.JSON(set)))(t)
 	check("a title", s, "The roof", "2025-04-29")
 	secret := "gh" + "p_" + strings.Repeat("Ab3dE7gH", 5)
 	set.Meta = turns.Raw(`{"title":"use ` + secret + `"}`)
-	enginetest.Must(e.Set(t.Context(), enginetest.Alice, s, set, enginetest.JSON(set)))(t)
+	enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, s, set, enginetest.JSON(set)))(t)
 	check("a title with a credential", s, "use "+strings.Repeat("*", len(secret)), "2025-04-29")
 	j := enginetest.Create(t, e, 50_000, "nexus").ID
 	enginetest.Add(t, e, j, at(enginetest.Say("<system-reminder>be kind</system-reminder>\n<div> is broken", "")))
@@ -76,9 +76,9 @@ func TestAboutShowsTitleAndTime(t *testing.T) {
 	enginetest.Add(t, e, k, at(enginetest.Say(strings.Repeat("x", history.TitleRunes-10)+" "+secret, "")))
 	check("words with a credential at the cut", k, strings.Repeat("x", history.TitleRunes-10)+" "+strings.Repeat("*", 8)+"…", "2025-04-29")
 	set.Meta = turns.Raw(`{"title":7}`)
-	enginetest.Must(e.Set(t.Context(), enginetest.Alice, s, set, enginetest.JSON(set)))(t)
+	enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, s, set, enginetest.JSON(set)))(t)
 	check("a title that is none", s, "mend the roof", "2025-04-29")
-	if got := enginetest.Must(e.Get(t.Context(), enginetest.Alice, s, api.Read{}))(t); got.Title != "" || got.HeadTime != nil {
+	if got := enginetest.Must(e.Reader.Get(t.Context(), enginetest.Alice, s, api.Read{}))(t); got.Title != "" || got.HeadTime != nil {
 		t.Errorf("not asked for, and told: %q, %v", got.Title, got.HeadTime)
 	}
 }

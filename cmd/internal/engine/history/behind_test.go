@@ -19,22 +19,22 @@ func TestListsAndTreesHaveWhatWasAcknowledged(t *testing.T) {
 	e := w.Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
 	first := enginetest.Add(t, e, s.ID, enginetest.Say("one", "two"))
-	fork := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: first.ID}, []byte("{}")))(t)
+	fork := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: first.ID}, []byte("{}")))(t)
 	late := w.EngineBehind(t)
 	enginetest.Add(t, e, fork.ID, enginetest.Say("three", "four"))
 
 	stale := api.Read{StaleOK: true}
 	for name, read := range map[string]func(context.Context, api.Read) error{
 		"session.list": func(ctx context.Context, r api.Read) error {
-			_, err := late.List(ctx, enginetest.Alice, api.ListSessions{Read: r})
+			_, err := late.History.List(ctx, enginetest.Alice, api.ListSessions{Read: r})
 			return err
 		},
 		"lineage.find": func(ctx context.Context, r api.Read) error {
-			_, err := late.FindNames(ctx, enginetest.Alice, api.FindNames{Name: first.ID.String(), Read: r})
+			_, err := late.Sessions.FindNames(ctx, enginetest.Alice, api.FindNames{Name: first.ID.String(), Read: r})
 			return err
 		},
 		"lineage.tree of the parent": func(ctx context.Context, r api.Read) error {
-			_, err := late.Tree(ctx, enginetest.Alice, s.ID, api.GetTree{Read: r})
+			_, err := late.History.Tree(ctx, enginetest.Alice, s.ID, api.GetTree{Read: r})
 			return err
 		},
 	} {
@@ -52,13 +52,13 @@ func TestAReadOfWhatIsKnownAsksNoLog(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
 	s := enginetest.Create(t, e, 1, "nexus")
-	if err := e.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
+	if err := e.Reader.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
 		t.Fatal(err)
 	}
-	e.Log = silent{w.Log}
+	e.Reader.Log = silent{w.Log}
 	for _, known := range []bool{true, false} {
-		e.Acknowledged = func(string) (uint64, bool) { return 0, known }
-		got, err := e.Get(t.Context(), enginetest.Alice, s.ID, api.Read{})
+		e.Reader.Acknowledged = func(string) (uint64, bool) { return 0, known }
+		got, err := e.Reader.Get(t.Context(), enginetest.Alice, s.ID, api.Read{})
 		if known && (err != nil || got.ID != s.ID) || !known && !errors.Is(err, ledger.ErrUnavailable) {
 			t.Errorf("known %v: %+v, %v", known, got, err)
 		}
@@ -84,12 +84,12 @@ func TestAChainSetAsideUnderAReadIsNotReadAsWhole(t *testing.T) {
 	e.Reader.Acknowledged = func(subject string) (uint64, bool) {
 		last := enginetest.Must(w.Log.Last(t.Context(), subject))(t)
 		seq := enginetest.Must(w.Log.Append(t.Context(), subject, last.Seq, payload))(t)
-		if err := e.Projections.WaitFor(t.Context(), seq); err != nil {
+		if err := e.Reader.Projections.WaitFor(t.Context(), seq); err != nil {
 			t.Fatal(err)
 		}
 		return 0, true // all is applied
 	}
-	if got, err := e.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}); !errors.Is(err, ledger.ErrCorrupt) {
+	if got, err := e.Reader.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}); !errors.Is(err, ledger.ErrCorrupt) {
 		t.Errorf("%+v, %v; want corrupt", got, err)
 	}
 }

@@ -36,31 +36,31 @@ func TestPageReadsOnlyItsTurns(t *testing.T) {
 	}
 	for name, page := range map[string]func() (int, error){
 		"turn.list": func() (int, error) {
-			l, err := e.ListTurns(t.Context(), enginetest.Alice, s.ID, api.ListTurns{Full: true, Page: api.Page{Limit: 10_000}})
+			l, err := e.History.ListTurns(t.Context(), enginetest.Alice, s.ID, api.ListTurns{Full: true, Page: api.Page{Limit: 10_000}})
 			return len(l.Turns), err
 		},
 		"turn.list desc": func() (int, error) {
-			l, err := e.ListTurns(t.Context(), enginetest.Alice, s.ID, api.ListTurns{Full: true, Order: "desc", Page: api.Page{Limit: 10_000}})
+			l, err := e.History.ListTurns(t.Context(), enginetest.Alice, s.ID, api.ListTurns{Full: true, Order: "desc", Page: api.Page{Limit: 10_000}})
 			return len(l.Turns), err
 		},
 		"lineage.path": func() (int, error) {
-			l, err := e.Path(t.Context(), enginetest.Alice, s.ID, api.GetPath{})
+			l, err := e.History.Path(t.Context(), enginetest.Alice, s.ID, api.GetPath{})
 			if err == nil && len(l.Turns) != n {
 				t.Errorf("lineage.path: %d turns", len(l.Turns))
 			}
 			return 1, err
 		},
 		"lineage.tree": func() (int, error) {
-			l, err := e.Tree(t.Context(), enginetest.Alice, s.ID, api.GetTree{})
+			l, err := e.History.Tree(t.Context(), enginetest.Alice, s.ID, api.GetTree{})
 			return len(l.Sessions), err
 		},
 	} {
-		before := e.Projections.EventBytes()
+		before := e.Reader.Projections.EventBytes()
 		got, err := page()
 		if err != nil || got != 1 {
 			t.Errorf("%s: a page of %d, %v", name, got, err)
 		}
-		if read := int(e.Projections.EventBytes() - before); read > 5*len(text)/2 {
+		if read := int(e.Reader.Projections.EventBytes() - before); read > 5*len(text)/2 {
 			t.Errorf("%s: a page of 1 reads %d bytes of events; a turn has about %d", name, read, len(text))
 		}
 	}
@@ -69,15 +69,15 @@ func TestPageReadsOnlyItsTurns(t *testing.T) {
 // slowTree returns the tree as the sessions' events say it, read one by one.
 func slowTree(t *testing.T, e *engine.Engine, id turns.ID) []api.TreeSession {
 	t.Helper()
-	s := enginetest.Must(e.Projections.Session(id))(t)
-	v := enginetest.Must(e.Describe(t.Context(), &s))(t)
+	s := enginetest.Must(e.Reader.Projections.Session(id))(t)
+	v := enginetest.Must(e.Reader.Describe(t.Context(), &s))(t)
 	out := api.TreeSession{ID: id, Label: v.Label, State: v.State, ForkedFrom: v.ForkedFrom, Head: v.Head, Depth: v.Depth, Turns: s.Turns, Branches: []api.Branch{}}
 	if s.ForkOf != nil {
-		out.ForkDepth = enginetest.Must(e.Projections.Turn(s.ForkOf.At))(t).Depth
+		out.ForkDepth = enginetest.Must(e.Reader.Projections.Turn(s.ForkOf.At))(t).Depth
 	}
 	at := make(map[turns.ID]int)
 	var own []turns.ID
-	for payload, err := range e.Projections.Events(id, 1) {
+	for payload, err := range e.Reader.Projections.Events(id, 1) {
 		ev := enginetest.Must(turns.Decode(enginetest.Must(payload, err)(t)))(t)
 		if !ev.Kind.IsTurn() {
 			continue
@@ -103,7 +103,7 @@ func slowTree(t *testing.T, e *engine.Engine, id turns.ID) []api.TreeSession {
 	all := []api.TreeSession{out}
 	slices.SortFunc(own, turns.ID.Compare)
 	for _, turn := range own {
-		for _, f := range enginetest.Must(e.Projections.Forks(turns.Ref{Session: id, Turn: turn}))(t) {
+		for _, f := range enginetest.Must(e.Reader.Projections.Forks(turns.Ref{Session: id, Turn: turn}))(t) {
 			all = append(all, slowTree(t, e, f)...)
 		}
 	}
@@ -124,13 +124,13 @@ func TestTreesAndListsInPages(t *testing.T) {
 		ids := own[s]
 		switch k := rng.IntN(10); {
 		case k == 0 && len(ids) > 0:
-			f := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s, api.CreateFork{Turn: ids[rng.IntN(len(ids))]}, []byte("{}")))(t)
+			f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s, api.CreateFork{Turn: ids[rng.IntN(len(ids))]}, []byte("{}")))(t)
 			sessions = append(sessions, f.ID)
 		case k == 1 && len(ids) > 0:
-			enginetest.Must(e.Move(t.Context(), enginetest.Alice, s, api.MoveSession{To: &ids[rng.IntN(len(ids))]}, nil))(t)
+			enginetest.Must(e.Sessions.Move(t.Context(), enginetest.Alice, s, api.MoveSession{To: &ids[rng.IntN(len(ids))]}, nil))(t)
 		case k == 2 && len(ids) > 0:
 			r := api.RecordCompaction{Replacement: []turns.Message{turns.TextMessage(turns.User, "summary")}}
-			if c, err := e.Record(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)); err == nil {
+			if c, err := e.Compactions.Record(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)); err == nil {
 				own[s] = append(own[s], c.ID)
 			}
 		default:
@@ -144,7 +144,7 @@ func TestTreesAndListsInPages(t *testing.T) {
 	for _, limit := range []int{1, 3, 7, 1000} {
 		var got []api.TreeSession
 		for r := (api.GetTree{Page: api.Page{Limit: limit}}); ; {
-			page := enginetest.Must(e.Tree(t.Context(), enginetest.Alice, sessions[rng.IntN(len(sessions))], r))(t)
+			page := enginetest.Must(e.History.Tree(t.Context(), enginetest.Alice, sessions[rng.IntN(len(sessions))], r))(t)
 			got = append(got, page.Sessions...)
 			if r.After = page.Next; r.After == "" {
 				break
@@ -156,7 +156,7 @@ func TestTreesAndListsInPages(t *testing.T) {
 		for _, s := range sessions {
 			list := func(order string) (ids []turns.ID) {
 				for r := (api.ListTurns{Order: order, Page: api.Page{Limit: limit}}); ; {
-					page := enginetest.Must(e.ListTurns(t.Context(), enginetest.Alice, s, r))(t)
+					page := enginetest.Must(e.History.ListTurns(t.Context(), enginetest.Alice, s, r))(t)
 					for _, x := range page.Turns {
 						ids = append(ids, x.ID)
 					}
@@ -172,7 +172,7 @@ func TestTreesAndListsInPages(t *testing.T) {
 			}
 			var path []turns.ID
 			for r := (api.GetPath{Page: api.Page{Limit: limit}}); ; {
-				page := enginetest.Must(e.Path(t.Context(), enginetest.Alice, s, r))(t)
+				page := enginetest.Must(e.History.Path(t.Context(), enginetest.Alice, s, r))(t)
 				for _, x := range page.Turns {
 					path = append(path, x.ID)
 				}
@@ -185,7 +185,7 @@ func TestTreesAndListsInPages(t *testing.T) {
 			}
 		}
 	}
-	if _, err := e.Tree(t.Context(), enginetest.Alice, root.ID, api.GetTree{Page: api.Page{After: enginetest.Create(t, e, 0, "nexus").ID.String()}}); enginetest.Code(err) != api.Malformed {
+	if _, err := e.History.Tree(t.Context(), enginetest.Alice, root.ID, api.GetTree{Page: api.Page{After: enginetest.Create(t, e, 0, "nexus").ID.String()}}); enginetest.Code(err) != api.Malformed {
 		t.Errorf("a page after a session of another tree: %v", err)
 	}
 }
@@ -194,20 +194,20 @@ func TestTreesAndListsInPages(t *testing.T) {
 // and compactions has room in one.
 func TestTreeOfSmallMessages(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
-	e.MaxPayload = 64 << 10
+	e.Limits.MaxPayload = 64 << 10
 	label := strings.Repeat("x", turns.MaxLabel)
-	s := enginetest.Must(e.Create(t.Context(), enginetest.Alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
+	s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
 	first := enginetest.Add(t, e, s.ID, enginetest.Say("q", "a"))
 	for range 80 {
-		enginetest.Must(e.Move(t.Context(), enginetest.Alice, s.ID, api.MoveSession{To: &first.ID}, nil))(t)
+		enginetest.Must(e.Sessions.Move(t.Context(), enginetest.Alice, s.ID, api.MoveSession{To: &first.ID}, nil))(t)
 		for range 8 {
 			enginetest.Add(t, e, s.ID, enginetest.Say("q", "a"))
 			r := api.RecordCompaction{Replacement: []turns.Message{turns.TextMessage(turns.User, "summary")}}
-			enginetest.Must(e.Record(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t)
+			enginetest.Must(e.Compactions.Record(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t)
 		}
 	}
-	v := enginetest.Must(e.Tree(t.Context(), enginetest.Alice, s.ID, api.GetTree{}))(t)
-	if n := len(enginetest.JSON(v)); n > e.MaxPayload || v.Sessions[0].BranchCount != 80 {
+	v := enginetest.Must(e.History.Tree(t.Context(), enginetest.Alice, s.ID, api.GetTree{}))(t)
+	if n := len(enginetest.JSON(v)); n > e.Limits.MaxPayload || v.Sessions[0].BranchCount != 80 {
 		t.Errorf("%d bytes, %d branches", n, v.Sessions[0].BranchCount)
 	}
 }
@@ -229,7 +229,7 @@ func TestListByChangesHasEachSessionOnce(t *testing.T) {
 	for _, c := range []reader.Caller{enginetest.Alice, enginetest.Operator} {
 		var got []turns.ID
 		for after := ""; ; {
-			list := enginetest.Must(e.List(t.Context(), c, api.ListSessions{Order: "updated", Page: api.Page{Limit: 2, After: after}, Read: api.Read{MinPosition: changed.Position}}))(t)
+			list := enginetest.Must(e.History.List(t.Context(), c, api.ListSessions{Order: "updated", Page: api.Page{Limit: 2, After: after}, Read: api.Read{MinPosition: changed.Position}}))(t)
 			for _, s := range list.Sessions {
 				got = append(got, s.ID)
 			}
@@ -241,7 +241,7 @@ func TestListByChangesHasEachSessionOnce(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.Agent, got, want)
 		}
 	}
-	if _, err := e.List(t.Context(), enginetest.Alice, api.ListSessions{Order: "newest"}); enginetest.Code(err) != api.Malformed {
+	if _, err := e.History.List(t.Context(), enginetest.Alice, api.ListSessions{Order: "newest"}); enginetest.Code(err) != api.Malformed {
 		t.Errorf("an order that is none: %v", err)
 	}
 }
@@ -264,7 +264,7 @@ func TestListByChangesIsWalkedAsItWasAtTheFirstPage(t *testing.T) {
 		walk := func(limit int, between func()) (ids []turns.ID) {
 			r := api.ListSessions{Order: "updated", Page: api.Page{Limit: limit}, Read: api.Read{MinPosition: last}}
 			for {
-				list := enginetest.Must(e.List(t.Context(), enginetest.Alice, r))(t)
+				list := enginetest.Must(e.History.List(t.Context(), enginetest.Alice, r))(t)
 				for _, s := range list.Sessions {
 					ids = append(ids, s.ID)
 				}
@@ -290,7 +290,7 @@ func TestListByChangesIsWalkedAsItWasAtTheFirstPage(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	enginetest.Create(t, e, 0, "nexus")
 	for _, after := range []string{"x", "p1~2", "p1~x~01JF0000000000000000000000", "~~", "p1~1~x"} {
-		if _, err := e.List(t.Context(), enginetest.Alice, api.ListSessions{Order: "updated", Page: api.Page{After: after}}); enginetest.Code(err) != api.Malformed {
+		if _, err := e.History.List(t.Context(), enginetest.Alice, api.ListSessions{Order: "updated", Page: api.Page{After: after}}); enginetest.Code(err) != api.Malformed {
 			t.Errorf("after %q: %v, want malformed", after, err)
 		}
 	}
@@ -306,24 +306,24 @@ func TestACursorOfLongAgoIsRefused(t *testing.T) {
 	for range 3 {
 		made = enginetest.Create(t, e, 0, "nexus").ID
 	}
-	first := enginetest.Must(e.List(t.Context(), enginetest.Alice, api.ListSessions{Order: "updated", Page: api.Page{Limit: 1}}))(t)
+	first := enginetest.Must(e.History.List(t.Context(), enginetest.Alice, api.ListSessions{Order: "updated", Page: api.Page{Limit: 1}}))(t)
 	r := api.ListSessions{Order: "updated", Page: api.Page{Limit: 1, After: first.Next}}
 	for range 10 {
 		enginetest.Add(t, e, made, enginetest.Say("q", "a"))
 	}
-	enginetest.Must(e.List(t.Context(), enginetest.Alice, r))(t)
+	enginetest.Must(e.History.List(t.Context(), enginetest.Alice, r))(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, err := range e.Projections.SessionsAt(ended, "default", "alice", 1, projections.Change{}) {
+	for _, err := range e.Reader.Projections.SessionsAt(ended, "default", "alice", 1, projections.Change{}) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("a walk goes on after its request: %v", err)
 		}
 	}
 	last := enginetest.Add(t, e, made, enginetest.Say("q", "a"))
-	if err := e.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
+	if err := e.Reader.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.List(t.Context(), enginetest.Alice, r); enginetest.Code(err) != api.Conflict {
+	if _, err := e.History.List(t.Context(), enginetest.Alice, r); enginetest.Code(err) != api.Conflict {
 		t.Errorf("a cursor behind which 11 records are, to %s: %v, want a conflict", last.Position, err)
 	}
 }

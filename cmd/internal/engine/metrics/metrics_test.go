@@ -47,7 +47,7 @@ func changes(before, after map[string]float64) map[string]float64 {
 func TestEachMethodCountsItsMetricAlone(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	r := prometheus.NewRegistry()
-	m := metrics.New(r, e.Projections, cache.NewBudget(0))
+	m := metrics.New(r, e.Reader.Projections, cache.NewBudget(0))
 	for _, tc := range []struct {
 		name string
 		call func()
@@ -78,7 +78,7 @@ func TestEachMethodCountsItsMetricAlone(t *testing.T) {
 func TestSummaryOfNothingMakesNoSeries(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	r := prometheus.NewRegistry()
-	metrics.New(r, e.Projections, cache.NewBudget(0)).Summarized("lost", nil, 0)
+	metrics.New(r, e.Reader.Projections, cache.NewBudget(0)).Summarized("lost", nil, 0)
 	for name := range values(t, r) {
 		if strings.Contains(name, "summarizer") {
 			t.Errorf("%s is shown", name)
@@ -89,7 +89,7 @@ func TestSummaryOfNothingMakesNoSeries(t *testing.T) {
 func TestRequestIsInFlightUntilItEnds(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	r := prometheus.NewRegistry()
-	m := metrics.New(r, e.Projections, cache.NewBudget(0))
+	m := metrics.New(r, e.Reader.Projections, cache.NewBudget(0))
 	var got []float64
 	inFlight := func() { got = append(got, values(t, r)["requests_in_flight{}"]) }
 	inFlight()
@@ -112,12 +112,12 @@ func TestGaugesReadTheProjectionsAndTheCaches(t *testing.T) {
 	s := enginetest.Create(t, e, 0, "nexus")
 	enginetest.Add(t, e, s.ID, enginetest.Say("question", "answer"))
 	last := enginetest.Must(w.Log.State(t.Context()))(t).Last
-	if err := e.Projections.WaitFor(t.Context(), last); err != nil {
+	if err := e.Reader.Projections.WaitFor(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
 	caches := cache.NewBudget(1000)
 	r := prometheus.NewRegistry()
-	metrics.New(r, e.Projections, caches)
+	metrics.New(r, e.Reader.Projections, caches)
 	bodies := cache.New[int, int](caches, "bodies")
 	bodies.Put(1, 1, 30)
 	bodies.Put(2, 2, 12)
@@ -151,7 +151,7 @@ func TestNilSetCountsNothing(t *testing.T) {
 func TestLabelsAreOfTheEngine(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	r := prometheus.NewRegistry()
-	m := metrics.New(r, e.Projections, cache.NewBudget(0))
+	m := metrics.New(r, e.Reader.Projections, cache.NewBudget(0))
 	m.Appended(turns.KindOpened)
 	m.Compacted("llm", 0)
 	m.Summarized("kept", &turns.Usage{InputTokens: 1}, 1)

@@ -33,13 +33,13 @@ func everything(t *testing.T, e *engine.Engine, s turns.ID) {
 	t.Helper()
 	ctx, size := t.Context(), func(what string, v any) {
 		t.Helper()
-		if n := len(enginetest.JSON(v)); n > e.Payload() {
-			t.Errorf("%s has %d bytes, a message %d", what, n, e.Payload())
+		if n := len(enginetest.JSON(v)); n > e.Limits.Payload() {
+			t.Errorf("%s has %d bytes, a message %d", what, n, e.Limits.Payload())
 		}
 	}
-	size("session.get", enginetest.Must(e.Get(ctx, enginetest.Alice, s, api.Read{}))(t))
+	size("session.get", enginetest.Must(e.Reader.Get(ctx, enginetest.Alice, s, api.Read{}))(t))
 	for next := ""; ; {
-		l := enginetest.Must(e.List(ctx, enginetest.Operator, api.ListSessions{Page: api.Page{After: next}}))(t)
+		l := enginetest.Must(e.History.List(ctx, enginetest.Operator, api.ListSessions{Page: api.Page{After: next}}))(t)
 		size("session.list", l)
 		if next = l.Next; next == "" {
 			break
@@ -47,10 +47,10 @@ func everything(t *testing.T, e *engine.Engine, s turns.ID) {
 	}
 	for _, r := range []api.ListTurns{{}, {Full: true}, {Full: true, Order: "desc"}} {
 		for {
-			l := enginetest.Must(e.ListTurns(ctx, enginetest.Alice, s, r))(t)
+			l := enginetest.Must(e.History.ListTurns(ctx, enginetest.Alice, s, r))(t)
 			size("turn.list", l)
 			for _, x := range l.Turns {
-				size("turn.get", enginetest.Must(e.GetTurn(ctx, enginetest.Alice, s, api.GetTurn{ID: x.ID}))(t))
+				size("turn.get", enginetest.Must(e.Reader.GetTurn(ctx, enginetest.Alice, s, api.GetTurn{ID: x.ID}))(t))
 			}
 			if r.After = l.Next; r.After == "" {
 				break
@@ -58,7 +58,7 @@ func everything(t *testing.T, e *engine.Engine, s turns.ID) {
 		}
 	}
 	for r := (api.ListCompactions{}); ; {
-		l := enginetest.Must(e.ListCompactions(ctx, enginetest.Alice, s, r))(t)
+		l := enginetest.Must(e.History.ListCompactions(ctx, enginetest.Alice, s, r))(t)
 		size("compaction.list", l)
 		if r.After = l.Next; r.After == "" {
 			break
@@ -66,14 +66,14 @@ func everything(t *testing.T, e *engine.Engine, s turns.ID) {
 	}
 	for _, format := range []string{"otel", "openai", "anthropic", "gemini"} {
 		for r := (api.GetContext{Format: format, Budget: 1 << 40}); ; {
-			cx := enginetest.Must(e.Context(ctx, enginetest.Alice, s, r))(t)
+			cx := enginetest.Must(e.Contexts.Context(ctx, enginetest.Alice, s, r))(t)
 			size("context.get "+format, cx)
 			if r.After = cx.Next; r.After == "" {
 				break
 			}
 		}
 	}
-	size("lineage.tree", enginetest.Must(e.Tree(ctx, enginetest.Alice, s, api.GetTree{}))(t))
+	size("lineage.tree", enginetest.Must(e.History.Tree(ctx, enginetest.Alice, s, api.GetTree{}))(t))
 }
 
 // What is stored can be read back in one message of the connection, or in
@@ -84,9 +84,9 @@ func TestStoredEventsFitOneMessage(t *testing.T) {
 		return func(t *testing.T, e *engine.Engine, s turns.ID, n int) (turns.ID, error) {
 			r := enginetest.Say("question", "answer")
 			change(&r, n)
-			ack, err := e.Append(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r))
+			ack, err := e.Sessions.Append(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r))
 			if err == nil {
-				if k := len(enginetest.JSON(ack)); k > e.Payload() {
+				if k := len(enginetest.JSON(ack)); k > e.Limits.Payload() {
 					t.Errorf("an ack of %d bytes", k)
 				}
 			}
@@ -97,7 +97,7 @@ func TestStoredEventsFitOneMessage(t *testing.T) {
 		return func(t *testing.T, e *engine.Engine, _ turns.ID, n int) (turns.ID, error) {
 			var r api.CreateSession
 			change(&r.SessionSettings, n)
-			s, err := e.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r))
+			s, err := e.Sessions.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r))
 			if err != nil {
 				return turns.ID{}, err
 			}
@@ -128,13 +128,13 @@ func TestStoredEventsFitOneMessage(t *testing.T) {
 			for i := range min(n/600, turns.MaxParts) {
 				r.Response.Parts = append(r.Response.Parts, turns.Part{Type: turns.ToolCall, ID: fmt.Sprint(i, strings.Repeat("x", 500)), Name: "run", Arguments: turns.Raw(`{}`)})
 			}
-			ack, err := e.Append(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r))
+			ack, err := e.Sessions.Append(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r))
 			if err != nil {
 				return s, err
 			}
 			abandoned := enginetest.Add(t, e, s, enginetest.Say("never mind", "ok"))
 			for _, a := range []*api.Appended{ack, abandoned} {
-				if k := len(enginetest.JSON(a)); k > e.Payload() {
+				if k := len(enginetest.JSON(a)); k > e.Limits.Payload() {
 					t.Errorf("an ack of %d bytes", k)
 				}
 			}
@@ -148,14 +148,14 @@ func TestStoredEventsFitOneMessage(t *testing.T) {
 		{"recorded summary", "/summary", func(t *testing.T, e *engine.Engine, s turns.ID, n int) (turns.ID, error) {
 			enginetest.Add(t, e, s, enginetest.Say("question", "answer"))
 			r := api.RecordCompaction{Summary: strings.Repeat("\x01", n/6), Replacement: []turns.Message{turns.TextMessage(turns.User, strings.Repeat("\x01", n/6))}}
-			_, err := e.Record(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r))
+			_, err := e.Compactions.Record(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r))
 			return s, err
 		}},
 	} {
 		t.Run(member.name, func(t *testing.T) {
 			for _, payload := range []int{64 << 10, 1 << 20} {
 				e := enginetest.NewWorld().Engine(t)
-				e.MaxPayload = payload
+				e.Limits.MaxPayload = payload
 				refused := false
 				for _, eighths := range []int{1, 3, 4, 5, 6, 8} {
 					s := enginetest.Create(t, e, 0, "nexus").ID

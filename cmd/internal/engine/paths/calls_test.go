@@ -32,8 +32,8 @@ func (k *countKeys) Key(id turns.ID) (seal.Key, error) {
 // all of them, and no further up than to the last of their calls.
 func TestLateResponsesReadTheHistoryOnce(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
-	keys := &countKeys{Keys: e.Keys}
-	e.Keys = keys
+	keys := &countKeys{Keys: e.Store.Keys}
+	e.Store.Keys = keys
 	s := enginetest.Create(t, e, 0, "nexus")
 	const before, after = 200, 100
 	for i := range before {
@@ -58,7 +58,7 @@ func TestLateResponsesReadTheHistoryOnce(t *testing.T) {
 		many[i] = fmt.Sprintf("never-%d", i)
 	}
 	keys.n = 0
-	_, err := e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.AnswerCalls(many...), nil)
+	_, err := e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, enginetest.AnswerCalls(many...), nil)
 	var f *turns.FieldError
 	if !errors.As(err, &f) || f.Field != "/messages/0/parts/0/id" {
 		t.Errorf("responses to calls that never were: %v", err)
@@ -76,11 +76,11 @@ func TestSearchForCallsEndsWithItsRequest(t *testing.T) {
 	for i := range 50 {
 		enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprint(i), "ok"))
 	}
-	row := enginetest.Must(e.Projections.Session(s.ID))(t)
-	head := enginetest.Must(e.HeadNode(&row))(t)
+	row := enginetest.Must(e.Reader.Projections.Session(s.ID))(t)
+	head := enginetest.Must(e.Reader.HeadNode(&row))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := e.NewCallFinder().Find(ctx, head, []string{"a"}); !errors.Is(err, ledger.ErrUnavailable) {
+	if _, err := e.Loader.NewCallFinder().Find(ctx, head, []string{"a"}); !errors.Is(err, ledger.ErrUnavailable) {
 		t.Errorf("a search of a request that is over: %v", err)
 	}
 }
@@ -92,15 +92,15 @@ func TestResponseToACallTooFarBackIsMalformed(t *testing.T) {
 	enginetest.Add(t, e, s.ID, enginetest.CallTool("a"))
 	enginetest.Add(t, e, s.ID, enginetest.Say("never mind", "ok"))
 	for range paths.LookBackTurns - 2 {
-		enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("x", ""), nil))(t)
+		enginetest.Must(e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("x", ""), nil))(t)
 	}
-	row := enginetest.Must(e.FindSession(t.Context(), enginetest.Alice, s.ID, true))(t)
-	head := enginetest.Must(e.HeadNode(row))(t)
-	if got, err := e.NewCallFinder().Find(t.Context(), head, []string{"a", "b"}); err != nil || !got["a"] || got["b"] {
+	row := enginetest.Must(e.Reader.FindSession(t.Context(), enginetest.Alice, s.ID, true))(t)
+	head := enginetest.Must(e.Reader.HeadNode(row))(t)
+	if got, err := e.Loader.NewCallFinder().Find(t.Context(), head, []string{"a", "b"}); err != nil || !got["a"] || got["b"] {
 		t.Errorf("among the last %d turns: found %v, %v; want a", paths.LookBackTurns, got, err)
 	}
-	enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("x", ""), nil))(t)
-	if _, err := e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.AnswerCalls("a"), nil); enginetest.Code(err) != api.Malformed {
+	enginetest.Must(e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("x", ""), nil))(t)
+	if _, err := e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, enginetest.AnswerCalls("a"), nil); enginetest.Code(err) != api.Malformed {
 		t.Errorf("a response to a call %d turns ago: %v", paths.LookBackTurns, err)
 	}
 }
@@ -133,18 +133,18 @@ func TestOpenCallsAreThoseOfTheNewestResponse(t *testing.T) {
 				acks = append(acks, enginetest.Add(t, e, s.ID, tc.turns[i]))
 			}
 			other := w.EngineBehind(t)
-			row := enginetest.Must(other.Projections.Session(s.ID))(t)
-			head := enginetest.Must(other.HeadNode(&row))(t)
-			open := enginetest.Must(other.OpenCalls(t.Context(), "default", &row, nil, head))(t).Open
+			row := enginetest.Must(other.Reader.Projections.Session(s.ID))(t)
+			head := enginetest.Must(other.Reader.HeadNode(&row))(t)
+			open := enginetest.Must(other.Loader.OpenCalls(t.Context(), "default", &row, nil, head))(t).Open
 			if got := fmt.Sprint(open); got != tc.want {
 				t.Errorf("open calls %s, want %s", got, tc.want)
 			}
 			known := &paths.KnownCalls{At: head.Ref}
-			if got := enginetest.Must(other.OpenCalls(t.Context(), "default", &row, known, head))(t).Open; len(got) > 0 && !head.Ref.IsZero() {
+			if got := enginetest.Must(other.Loader.OpenCalls(t.Context(), "default", &row, known, head))(t).Open; len(got) > 0 && !head.Ref.IsZero() {
 				t.Errorf("what is known of the head was not used: %v", got)
 			}
 			known.At.Turn[0]++
-			if got := enginetest.Must(other.OpenCalls(t.Context(), "default", &row, known, head))(t).Open; fmt.Sprint(got) != tc.want {
+			if got := enginetest.Must(other.Loader.OpenCalls(t.Context(), "default", &row, known, head))(t).Open; fmt.Sprint(got) != tc.want {
 				t.Errorf("with what is known of another turn: open calls %v, want %s", got, tc.want)
 			}
 			for i, r := range tc.turns {
@@ -172,20 +172,20 @@ func TestTurnsOfResultsUnderAnOpenCallAreBounded(t *testing.T) {
 	enginetest.Add(t, e, s.ID, enginetest.CallTool(ids...))
 	answered := ids[:paths.MaxPending-late]
 	for _, id := range slices.Concat(answered, answered[len(answered)-late:]) {
-		enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.AnswerCalls(id), nil))(t)
+		enginetest.Must(e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, enginetest.AnswerCalls(id), nil))(t)
 	}
 	rest := fmt.Sprint(ids[len(answered):])
 	behind := w.EngineBehind(t)
 	for name, of := range map[string]*engine.Engine{"the daemon that stored them": e, "another": behind} {
-		_, err := of.Append(t.Context(), enginetest.Alice, s.ID, enginetest.AnswerCalls(ids[len(answered)]), nil)
+		_, err := of.Sessions.Append(t.Context(), enginetest.Alice, s.ID, enginetest.AnswerCalls(ids[len(answered)]), nil)
 		var f *turns.FieldError
 		if !errors.As(err, &f) || f.Field != "/messages" || enginetest.Code(err) != api.Malformed {
 			t.Errorf("%s: one turn of results more: %v", name, err)
 		}
 	}
-	row := enginetest.Must(behind.Projections.Session(s.ID))(t)
-	head := enginetest.Must(behind.HeadNode(&row))(t)
-	known := enginetest.Must(behind.OpenCalls(t.Context(), "default", &row, nil, head))(t)
+	row := enginetest.Must(behind.Reader.Projections.Session(s.ID))(t)
+	head := enginetest.Must(behind.Reader.HeadNode(&row))(t)
+	known := enginetest.Must(behind.Loader.OpenCalls(t.Context(), "default", &row, nil, head))(t)
 	if fmt.Sprint(known.Open) != rest || known.Pending != paths.MaxPending {
 		t.Errorf("open calls %v after %d turns, want %s after %d", known.Open, known.Pending, rest, paths.MaxPending)
 	}

@@ -23,14 +23,14 @@ func TestSizeIsKnownOnlyOfThePathThatWasLoaded(t *testing.T) {
 		"nothing changed": {func(*testing.T, *engine.Engine, turns.ID) {}, true},
 		"other settings": {func(t *testing.T, e *engine.Engine, s turns.ID) {
 			model := "another"
-			enginetest.Must(e.Set(t.Context(), enginetest.Alice, s, api.SetSession{SessionSettings: api.SessionSettings{Model: &model}}, nil))(t)
+			enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, s, api.SetSession{SessionSettings: api.SessionSettings{Model: &model}}, nil))(t)
 		}, false},
 		"a compaction": {func(t *testing.T, e *engine.Engine, s turns.ID) {
-			enginetest.Must(e.Compact(t.Context(), enginetest.Alice, s, api.RunCompaction{}, []byte("{}")))(t)
+			enginetest.Must(e.Compactions.Compact(t.Context(), enginetest.Alice, s, api.RunCompaction{}, []byte("{}")))(t)
 		}, false},
 		"another head": {func(t *testing.T, e *engine.Engine, s turns.ID) {
-			list := enginetest.Must(e.ListTurns(t.Context(), enginetest.Alice, s, api.ListTurns{}))(t).Turns
-			enginetest.Must(e.Move(t.Context(), enginetest.Alice, s, api.MoveSession{To: &list[3].ID}, nil))(t)
+			list := enginetest.Must(e.History.ListTurns(t.Context(), enginetest.Alice, s, api.ListTurns{}))(t).Turns
+			enginetest.Must(e.Sessions.Move(t.Context(), enginetest.Alice, s, api.MoveSession{To: &list[3].ID}, nil))(t)
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,19 +41,19 @@ func TestSizeIsKnownOnlyOfThePathThatWasLoaded(t *testing.T) {
 			}
 			// size returns the remembered size of the head's path, and whether it is known.
 			size := func(load bool) (paths.Size, bool) {
-				row := enginetest.Must(e.FindSession(t.Context(), enginetest.Alice, s, true))(t)
-				head := enginetest.Must(e.HeadNode(row))(t)
-				_, set, err := e.SettingsInForce(t.Context(), row)
+				row := enginetest.Must(e.Reader.FindSession(t.Context(), enginetest.Alice, s, true))(t)
+				head := enginetest.Must(e.Reader.HeadNode(row))(t)
+				_, set, err := e.Reader.SettingsInForce(t.Context(), row)
 				if err != nil {
 					t.Fatal(err)
 				}
 				pol := enginetest.Must(policy.Resolve(set.Policy))(t)
-				p := e.EmptyPath(row, &set, pol, head)
+				p := e.Loader.EmptyPath(row, &set, pol, head)
 				if load {
-					p = enginetest.Must(e.Load(t.Context(), row, &set, pol, head))(t)
-					e.RememberLoaded(row, pol, p, enginetest.Must(view.Render(p, p.Counter))(t))
+					p = enginetest.Must(e.Loader.Load(t.Context(), row, &set, pol, head))(t)
+					e.Loader.RememberLoaded(row, pol, p, enginetest.Must(view.Render(p, p.Counter))(t))
 				}
-				return e.SizeAt(row, head, p, pol, nil)
+				return e.Loader.SizeAt(row, head, p, pol, nil)
 			}
 			if m, ok := size(true); !ok || m.Load.Turns != 8 || m.Load.Messages != 16 || m.Load.Tokens < 4000 {
 				t.Errorf("after the load: %+v, %v; want 8 turns with 16 messages", m.Load, ok)

@@ -16,9 +16,9 @@ func TestSpawnedByIsShownWhenTheAgentHasIt(t *testing.T) {
 	e, other := w.Engine(t), w.Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
 	a := enginetest.Add(t, e, s.ID, enginetest.Say("go", "yes")).ID
-	f := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: a}, []byte("{}")))(t)
+	f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: a}, []byte("{}")))(t)
 	b := enginetest.Add(t, e, s.ID, enginetest.Say("on", "yes")).ID
-	foreign := enginetest.Must(e.Create(t.Context(), reader.Caller{Tenant: "default", Agent: "bob"}, api.CreateSession{}, []byte("{}")))(t)
+	foreign := enginetest.Must(e.Sessions.Create(t.Context(), reader.Caller{Tenant: "default", Agent: "bob"}, api.CreateSession{}, []byte("{}")))(t)
 	own, nowhere := enginetest.ID(t), enginetest.ID(t)
 	for name, tc := range map[string]struct {
 		by, shown api.SpawnedBy
@@ -43,10 +43,10 @@ func TestSpawnedByIsShownWhenTheAgentHasIt(t *testing.T) {
 			var err error
 			if fork {
 				r := api.CreateFork{ID: id, Turn: b, SpawnedBy: &tc.by}
-				got, err = other.Fork(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r))
+				got, err = other.Forks.Fork(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r))
 			} else {
 				r := api.CreateSession{ID: id, SpawnedBy: &tc.by}
-				got, err = other.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r))
+				got, err = other.Sessions.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r))
 			}
 			if enginetest.Code(err) != tc.want {
 				t.Errorf("spawned by %s: %v, want %q", name, err, tc.want)
@@ -72,16 +72,16 @@ func TestSpawnedByComesLater(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	parent := enginetest.ID(t)
 	r := api.CreateSession{ID: enginetest.ID(t), SpawnedBy: &api.SpawnedBy{Session: parent}}
-	early := enginetest.Must(e.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
+	early := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
 	late := enginetest.Create(t, e, 0, "nexus")
 	p := api.CreateSession{ID: parent}
-	enginetest.Must(e.Create(t.Context(), enginetest.Alice, p, enginetest.JSON(p)))(t)
-	if got := enginetest.Must(e.Get(t.Context(), enginetest.Alice, early.ID, api.Read{}))(t); shownBy(got).Session != parent {
+	enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, p, enginetest.JSON(p)))(t)
+	if got := enginetest.Must(e.Reader.Get(t.Context(), enginetest.Alice, early.ID, api.Read{}))(t); shownBy(got).Session != parent {
 		t.Errorf("opened before its parent: %+v", got.SpawnedBy)
 	}
 	set := func(by turns.ID) (*api.Session, error) {
 		x := api.SetSession{ID: enginetest.ID(t), SpawnedBy: &api.SpawnedBy{Session: by}}
-		return e.Set(t.Context(), enginetest.Alice, late.ID, x, enginetest.JSON(x))
+		return e.Sessions.Set(t.Context(), enginetest.Alice, late.ID, x, enginetest.JSON(x))
 	}
 	for range 2 {
 		if got := enginetest.Must(set(parent))(t); shownBy(got).Session != parent {
@@ -91,7 +91,7 @@ func TestSpawnedByComesLater(t *testing.T) {
 	if _, err := set(early.ID); enginetest.Code(err) != api.Malformed {
 		t.Errorf("linked to another: %v", err)
 	}
-	if f := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, late.ID, api.CreateFork{Turn: enginetest.Add(t, e, late.ID, enginetest.Say("go", "yes")).ID}, []byte("{}")))(t); f.SpawnedBy != nil {
+	if f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, late.ID, api.CreateFork{Turn: enginetest.Add(t, e, late.ID, enginetest.Say("go", "yes")).ID}, []byte("{}")))(t); f.SpawnedBy != nil {
 		t.Errorf("a fork serves what its parent serves: %+v", f.SpawnedBy)
 	}
 	enginetest.Verified(t, e)
@@ -103,12 +103,12 @@ func TestSupersededSessionIsNotListed(t *testing.T) {
 	old, next := enginetest.Create(t, e, 0, "nexus"), enginetest.Create(t, e, 0, "nexus")
 	var set api.SetSession
 	set.ID, set.Meta = enginetest.ID(t), turns.Raw(`{"superseded_by":"`+next.ID.String()+`"}`)
-	if got := enginetest.Must(e.Set(t.Context(), enginetest.Alice, old.ID, set, enginetest.JSON(set)))(t); got.SupersededBy != next.ID {
+	if got := enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, old.ID, set, enginetest.JSON(set)))(t); got.SupersededBy != next.ID {
 		t.Errorf("superseded by %s", got.SupersededBy)
 	}
 	for _, order := range []string{"", "updated"} {
 		for all, want := range map[bool]int{false: 1, true: 2} {
-			got := enginetest.Must(e.List(t.Context(), enginetest.Alice, api.ListSessions{Order: order, Superseded: all}))(t).Sessions
+			got := enginetest.Must(e.History.List(t.Context(), enginetest.Alice, api.ListSessions{Order: order, Superseded: all}))(t).Sessions
 			if len(got) != want {
 				t.Errorf("order %q, superseded %t: %d sessions, want %d", order, all, len(got), want)
 			}
@@ -120,14 +120,14 @@ func TestSupersededSessionIsNotListed(t *testing.T) {
 func TestSessionWithoutItsSuccessorIsListed(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
-	foreign := enginetest.Must(e.Create(t.Context(), reader.Caller{Tenant: "default", Agent: "bob"}, api.CreateSession{}, []byte("{}")))(t)
+	foreign := enginetest.Must(e.Sessions.Create(t.Context(), reader.Caller{Tenant: "default", Agent: "bob"}, api.CreateSession{}, []byte("{}")))(t)
 	for what, by := range map[string]turns.ID{"nowhere": enginetest.ID(t), "itself": s.ID, "of another agent": foreign.ID} {
 		var set api.SetSession
 		set.ID, set.Meta = enginetest.ID(t), turns.Raw(`{"superseded_by":"`+by.String()+`"}`)
-		if got := enginetest.Must(e.Set(t.Context(), enginetest.Alice, s.ID, set, enginetest.JSON(set)))(t); !got.SupersededBy.IsZero() {
+		if got := enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, s.ID, set, enginetest.JSON(set)))(t); !got.SupersededBy.IsZero() {
 			t.Errorf("%s: superseded by %s", what, got.SupersededBy)
 		}
-		if got := enginetest.Must(e.List(t.Context(), enginetest.Alice, api.ListSessions{}))(t).Sessions; len(got) != 1 {
+		if got := enginetest.Must(e.History.List(t.Context(), enginetest.Alice, api.ListSessions{}))(t).Sessions; len(got) != 1 {
 			t.Errorf("%s: %d sessions listed", what, len(got))
 		}
 	}

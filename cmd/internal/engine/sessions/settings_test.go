@@ -17,7 +17,7 @@ func TestChangeWithAnIDIsStoredEvenIfItChangesNothing(t *testing.T) {
 	a := enginetest.Add(t, e, s.ID, enginetest.Say("1", "a"))
 	moves := func(id, to turns.ID) (*api.Session, error) {
 		r := api.MoveSession{ID: id, To: &to}
-		return e.Move(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r))
+		return e.Sessions.Move(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r))
 	}
 	id := enginetest.ID(t)
 	if got := enginetest.Must(moves(id, a.ID))(t); *got.Head != a.ID {
@@ -38,7 +38,7 @@ func TestChangeWithAnIDIsStoredEvenIfItChangesNothing(t *testing.T) {
 
 	ends := func(id turns.ID, cause string) error {
 		r := api.CloseSession{ID: id, Cause: cause}
-		_, err := e.CloseSession(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r))
+		_, err := e.Sessions.CloseSession(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r))
 		return err
 	}
 	first := enginetest.ID(t)

@@ -34,7 +34,7 @@ func TestMutateDecidesAgainAfterALostCompareAndSet(t *testing.T) {
 	e, other := w.Engine(t), w.Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
 	var tails []uint64
-	err := e.Mutate(t.Context(), enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := e.Writer.Mutate(t.Context(), enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		if tails = append(tails, s.Tail.Index); len(tails) == 1 {
 			enginetest.Add(t, other, s.ID, enginetest.Say("question", "answer"))
 		}
@@ -46,7 +46,7 @@ func TestMutateDecidesAgainAfterALostCompareAndSet(t *testing.T) {
 	if len(tails) != 2 || tails[1] != tails[0]+1 {
 		t.Errorf("decided at tails %v, want two, one apart", tails)
 	}
-	got := enginetest.Must(e.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t)
+	got := enginetest.Must(e.Reader.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t)
 	if got.State != "closed" || got.Turns != 1 {
 		t.Errorf("%s with %d turns, want closed with 1", got.State, got.Turns)
 	}
@@ -68,22 +68,22 @@ func TestAnOldRequestIsNotDecidedAgain(t *testing.T) {
 		enginetest.Add(t, other, s.ID, enginetest.Say("question", "answer"))
 		return nil
 	})
-	err := e.Mutate(ctx, enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := e.Writer.Mutate(ctx, enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		decided++
 		return closeSession(e.Writer, s)
 	})
 	if enginetest.Code(err) != api.Unavailable || asked != 2 || decided != 2 {
 		t.Errorf("%v after %d decisions, %d times asked; want unavailable after 2 and 2", err, decided, asked)
 	}
-	got := enginetest.Must(other.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t)
+	got := enginetest.Must(other.Reader.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t)
 	if got.State != "open" || got.Turns != 1 {
 		t.Errorf("%s with %d turns, want open with 1", got.State, got.Turns)
 	}
 	// A request that is stored is answered, however old it is.
 	r := enginetest.Say("another question", "another answer")
 	r.ID = enginetest.ID(t)
-	ack := enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t)
-	again, err := e.Append(ctx, enginetest.Alice, s.ID, r, enginetest.JSON(r))
+	ack := enginetest.Must(e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t)
+	again, err := e.Sessions.Append(ctx, enginetest.Alice, s.ID, r, enginetest.JSON(r))
 	if err != nil || !again.Duplicate || again.Hash != ack.Hash {
 		t.Errorf("a retry of a stored request: %+v, %v", again, err)
 	}
@@ -102,14 +102,14 @@ func TestAKnownSessionIsNotNotFoundBecauseTheLogIsEmpty(t *testing.T) {
 	w := enginetest.NewWorld()
 	s := enginetest.Create(t, w.Engine(t), 0, "nexus")
 	e := w.Engine(t)
-	if err := e.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
+	if err := e.Reader.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
 		t.Fatal(err)
 	}
-	e.Log = emptyLog{w.Log}
-	if _, err := e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("question", "answer"), nil); enginetest.Code(err) != api.Unavailable {
+	e.Reader.Log = emptyLog{w.Log}
+	if _, err := e.Sessions.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("question", "answer"), nil); enginetest.Code(err) != api.Unavailable {
 		t.Errorf("append: %v, want unavailable", err)
 	}
-	if _, err := e.Append(t.Context(), enginetest.Alice, turns.ID{1}, enginetest.Say("question", "answer"), nil); enginetest.Code(err) != api.NotFound {
+	if _, err := e.Sessions.Append(t.Context(), enginetest.Alice, turns.ID{1}, enginetest.Say("question", "answer"), nil); enginetest.Code(err) != api.NotFound {
 		t.Errorf("append to no session: %v, want not_found", err)
 	}
 }
@@ -123,7 +123,7 @@ func TestMutateTakesNothingForUnchangedOnAnOldFold(t *testing.T) {
 	enginetest.Add(t, e, s.ID, enginetest.Say("question", "answer")) // e knows the chain's end
 	enginetest.Add(t, other, s.ID, enginetest.Say("question", "answer"))
 	decided, turns := 0, uint64(0)
-	err := e.Mutate(t.Context(), enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := e.Writer.Mutate(t.Context(), enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		decided, turns = decided+1, s.Turns
 		return nil, writer.ErrUnchanged
 	})
@@ -139,7 +139,7 @@ func TestMutateTakesNothingForUnchangedOnAnOldFold(t *testing.T) {
 func TestMutateAdmitsOnTheStoredFold(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
-	err := e.Mutate(t.Context(), enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := e.Writer.Mutate(t.Context(), enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		d, err := closeSession(e.Writer, s)
 		s.State, s.Tail = turns.Closed, ledger.Tail{}
 		return d, err
@@ -153,7 +153,7 @@ func TestMutateAdmitsOnTheStoredFold(t *testing.T) {
 func TestMutateOfTheOperatorIsDenied(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
-	err := e.Mutate(t.Context(), enginetest.Operator, s.ID, func(*writer.Chain, *ledger.Session) (*writer.Draft, error) {
+	err := e.Writer.Mutate(t.Context(), enginetest.Operator, s.ID, func(*writer.Chain, *ledger.Session) (*writer.Draft, error) {
 		t.Error("the writer decides for the operator")
 		return nil, nil
 	})
@@ -165,7 +165,7 @@ func TestMutateOfTheOperatorIsDenied(t *testing.T) {
 // The queue of a chain is bounded. Leaving it makes room again.
 func TestHoldOfAFullQueueIsBusy(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
-	_, release, err := e.Hold(t.Context(), "chain")
+	_, release, err := e.Writer.Hold(t.Context(), "chain")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestHoldOfAFullQueueIsBusy(t *testing.T) {
 	for range 200 {
 		waiting.Go(func() {
 			for ctx.Err() == nil { // again after busy: the test's own Hold may take a place for a moment
-				if _, release, err := e.Hold(ctx, "chain"); err == nil {
+				if _, release, err := e.Writer.Hold(ctx, "chain"); err == nil {
 					release()
 				}
 				time.Sleep(time.Millisecond)
@@ -184,7 +184,7 @@ func TestHoldOfAFullQueueIsBusy(t *testing.T) {
 	over, end := context.WithCancel(t.Context())
 	end()
 	for { // until the others wait
-		_, _, err := e.Hold(over, "chain")
+		_, _, err := e.Writer.Hold(over, "chain")
 		if enginetest.Code(err) == api.Busy {
 			break
 		}
@@ -192,7 +192,7 @@ func TestHoldOfAFullQueueIsBusy(t *testing.T) {
 			t.Fatalf("Hold of a request that is over: %v", err)
 		}
 	}
-	if _, free, err := e.Hold(t.Context(), "other chain"); err != nil {
+	if _, free, err := e.Writer.Hold(t.Context(), "other chain"); err != nil {
 		t.Errorf("another chain: %v", err)
 	} else {
 		free()
@@ -200,7 +200,7 @@ func TestHoldOfAFullQueueIsBusy(t *testing.T) {
 	cancel()
 	waiting.Wait()
 	release()
-	if _, release, err = e.Hold(t.Context(), "chain"); err != nil {
+	if _, release, err = e.Writer.Hold(t.Context(), "chain"); err != nil {
 		t.Fatalf("after all have left: %v", err)
 	}
 	release()
