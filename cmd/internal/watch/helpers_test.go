@@ -374,9 +374,9 @@ func transcriptFile(agent string, n int, exchanges int) (path string, lines []st
 		add(`{"type":"session","version":3,"id":"%s","timestamp":"%s","cwd":"/w"}`, id, at(0))
 		up := "null"
 		for i := range exchanges {
-			add(`{"type":"message","id":"q%d-%d","parentId":%s,"timestamp":"%s","message":{"role":"user","content":"question %d"}}`, i, n, up, at(2*i), i)
-			add(`{"type":"message","id":"p%d-%d","parentId":"q%d-%d","timestamp":"%s","message":{"role":"assistant","content":"answer %d"}}`, i, n, i, n, at(2*i+1), i)
-			up = fmt.Sprintf(`"p%d-%d"`, i, n)
+			add(`{"type":"message","id":"q%d","parentId":%s,"timestamp":"%s","message":{"role":"user","content":"question %d"}}`, i, up, at(2*i), i)
+			add(`{"type":"message","id":"p%d","parentId":"q%d","timestamp":"%s","message":{"role":"assistant","content":"answer %d"}}`, i, i, at(2*i+1), i)
+			up = fmt.Sprintf(`"p%d"`, i)
 		}
 		return filepath.Join(".pi", "agent", "sessions", "--w--", id+".jsonl"), lines
 	}

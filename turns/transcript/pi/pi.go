@@ -655,7 +655,7 @@ func Sniff(head []byte) bool {
 // Format is the format of pi's sessions.
 func Format() transcript.Format {
 	return transcript.Format{
-		Name: "pi", Version: 1, SharesIDs: true, Sniff: Sniff, Open: Read, Lines: Read,
+		Name: "pi", Version: 1, Sniff: Sniff, Open: Read, Lines: Read,
 		Write: func(s transcript.WrittenSession) transcript.Writer {
 			return &piWriter{s: s, now: s.Time, used: make(map[string]bool), first: make(map[turns.ID]string)}
 		},
