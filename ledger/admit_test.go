@@ -395,7 +395,7 @@ func TestAnEventIdIsUsedOnce(t *testing.T) {
 // stored is the event that stores a policy at index of a tenant's chain.
 func stored(index, prev byte, agent string, p turns.StoredPolicy) *turns.Event {
 	e := &turns.Event{Kind: turns.KindPolicy, ID: turns.ID{15: index + 1}, Chain: turns.Chain{Entity: turns.TenantEntity, ID: "t"},
-		Index: uint64(index), Agent: agent, Policy: &p, Body: []byte("x")}
+		Index: uint64(index), Agent: agent, Policy: &p, Body: []byte("x"), Commitment: turns.Hash{1}}
 	if index > 0 {
 		e.Prev = turns.Hash{prev}
 	}

@@ -13,7 +13,7 @@ import (
 func TestAdmitOfAChannel(t *testing.T) {
 	chain := turns.Chain{Entity: turns.ChannelEntity, ID: "x"}
 	event := func(id byte, index uint64, prev byte) *turns.Event {
-		e := &turns.Event{Kind: turns.KindReceived, ID: turns.ID{id}, Chain: chain, Index: index, Agent: "a", Body: []byte("sealed"), Recorded: int64(id)}
+		e := &turns.Event{Kind: turns.KindReceived, ID: turns.ID{id}, Chain: chain, Index: index, Agent: "a", Body: []byte("sealed"), Commitment: turns.Hash{1}, Recorded: int64(id)}
 		if prev != 0 {
 			e.Prev = turns.Hash{prev}
 		}

@@ -13,7 +13,7 @@ import (
 func (s *story) agentEvent(kind turns.Kind, id byte) *turns.Event {
 	fold := s.agents["t/main"]
 	return &turns.Event{Kind: kind, ID: turns.ID{15: id}, Chain: turns.Chain{Entity: turns.AgentEntity, ID: "main"},
-		Index: fold.Stored, Prev: fold.Tail.Hash, Recorded: 1, Body: []byte("x")}
+		Index: fold.Stored, Prev: fold.Tail.Hash, Recorded: 1, Body: []byte("x"), Commitment: turns.Hash{1}}
 }
 
 func (s *story) saved(id, text byte) *turns.Event {

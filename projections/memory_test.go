@@ -160,7 +160,7 @@ func (a *author) memory(s *session) {
 	a.t.Helper()
 	chain := turns.Chain{Entity: turns.AgentEntity, ID: s.Agent}
 	b := a.book(s.Tenant, s.Agent)
-	e := &turns.Event{Version: turns.Version, Recorded: int64(a.next + 1), ID: a.id(), Chain: chain, Index: b.fold.Stored, Prev: b.fold.Tail.Hash, Body: []byte("x")}
+	e := &turns.Event{Version: turns.Version, Recorded: int64(a.next + 1), ID: a.id(), Chain: chain, Index: b.fold.Stored, Prev: b.fold.Tail.Hash, Body: []byte("x"), Commitment: turns.Hash{1}}
 	// The texts are few, so that memories say the same.
 	text := turns.Hash{2, byte(a.rng.IntN(12))}
 	var old *page
@@ -310,7 +310,7 @@ func TestAnAgentsChainThatBreaksARuleIsSetAside(t *testing.T) {
 			store := openStore(t, fs)
 			defer store.Close()
 			run(t, store, a.log, b.fold.Tail.Seq)
-			e := &turns.Event{Version: turns.Version, Recorded: 1, Kind: turns.KindMemory, ID: a.id(), Chain: chain, Index: b.fold.Stored, Prev: b.fold.Tail.Hash, Body: []byte("x"),
+			e := &turns.Event{Version: turns.Version, Recorded: 1, Kind: turns.KindMemory, ID: a.id(), Chain: chain, Index: b.fold.Stored, Prev: b.fold.Tail.Hash, Body: []byte("x"), Commitment: turns.Hash{1},
 				Memory: &turns.Memory{State: turns.Accepted, Kind: turns.Daily, Trust: turns.ByAgent, Text: turns.Hash{7}, Sources: []turns.Source{{Turn: s.Head, Hash: s.hash[s.Head]}}}}
 			change(e)
 			payload, err := e.Encode()

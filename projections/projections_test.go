@@ -262,7 +262,7 @@ func (a *author) policy(agent string, name turns.Hash) {
 	chain := turns.Chain{Entity: turns.TenantEntity, ID: "default"}
 	subject := ledger.Subject("default", "default", chain)
 	p := a.policies
-	e := &turns.Event{Version: turns.Version, Recorded: 1, Kind: turns.KindPolicy, ID: a.id(), Chain: chain, Index: p.Stored, Prev: p.Tail.Hash, Body: []byte("x"), Actor: "default/" + agent,
+	e := &turns.Event{Version: turns.Version, Recorded: 1, Kind: turns.KindPolicy, ID: a.id(), Chain: chain, Index: p.Stored, Prev: p.Tail.Hash, Body: []byte("x"), Commitment: turns.Hash{1}, Actor: "default/" + agent,
 		Policy: &turns.StoredPolicy{Digest: turns.Hash{1, byte(a.rng.IntN(4))}}}
 	if !name.IsZero() {
 		a.versions[name]++
@@ -290,7 +290,7 @@ func (a *author) receive(tenant, agent string, n int) {
 	chain := turns.Chain{Entity: turns.ChannelEntity, ID: channelOf(agent, n)}
 	subject := ledger.Subject(tenant, chain.ID, chain)
 	c := a.channels[subject]
-	e := &turns.Event{Version: turns.Version, Recorded: 1, Kind: turns.KindReceived, ID: a.id(), Chain: chain, Index: c.Count, Prev: c.Tail.Hash, Agent: agent, Body: []byte("x")}
+	e := &turns.Event{Version: turns.Version, Recorded: 1, Kind: turns.KindReceived, ID: a.id(), Chain: chain, Index: c.Count, Prev: c.Tail.Hash, Agent: agent, Body: []byte("x"), Commitment: turns.Hash{1}}
 	payload, err := e.Encode()
 	if err != nil {
 		a.t.Fatal(err)

@@ -3,8 +3,6 @@ package turns
 import (
 	"bytes"
 	"fmt"
-
-	"github.com/fxamacker/cbor/v2"
 )
 
 // The limits of the format. Bytes unless said otherwise.
@@ -41,151 +39,116 @@ const (
 	MaxCount = 1<<53 - 1
 )
 
-// encMode is RFC 8949 section 4.2.1: shortest forms, sorted keys, no
-// indefinite lengths.
-var encMode = func() cbor.EncMode {
-	o := cbor.CoreDetEncOptions()
-	o.Time = cbor.TimeUnix
-	o.TagsMd = cbor.TagsForbidden
-	o.NilContainers = cbor.NilContainerAsEmpty
-	m, err := o.EncMode()
-	if err != nil {
-		panic(err)
-	}
-	return m
-}()
-
-var decMode = func() cbor.DecMode {
-	m, err := cbor.DecOptions{
-		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
-		IndefLength:       cbor.IndefLengthForbidden,
-		TagsMd:            cbor.TagsForbidden,
-		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
-		UTF8:              cbor.UTF8RejectInvalid,
-		MaxNestedLevels:   16,
-		MaxArrayElements:  MaxElements,
-		MaxMapPairs:       1 << 10,
-		IntDec:            cbor.IntDecConvertNone,
-	}.DecMode()
-	if err != nil {
-		panic(err)
-	}
-	return m
-}()
-
-// Encode is the payload of e: deterministic CBOR, the bytes that are stored
-// and hashed. It returns the errors of [Event.Validate], and never bytes that
-// [Decode] refuses: a stored event can't be taken back, so it is read once
-// before anyone stores it.
+// Encode is the payload of e: an array of its header and its body, in deterministic CBOR.
+// These bytes are stored, and [Decode] reads them. It returns the errors of
+// [Event.Validate], and never bytes that Decode refuses: a stored event can't be taken
+// back.
 func (e *Event) Encode() ([]byte, error) {
 	if err := e.Validate(); err != nil {
 		return nil, err
 	}
-	b, err := e.encode()
-	if err != nil {
-		return nil, err
+	c := writer(512 + len(e.Body))
+	c.array(2)
+	e.fields(c)
+	c.binary(&e.Body)
+	if c.err != nil {
+		return nil, fmt.Errorf("encode event %s: %w", e.ID, c.err)
 	}
-	if _, ok := canonicalView(b); ok {
-		return b, nil
+	if len(c.b) > MaxPayload {
+		return nil, tooLarge("", "the event is %d bytes, the limit is %d", len(c.b), MaxPayload)
 	}
-	if err := decMode.Unmarshal(b, new(Event)); err != nil {
-		return nil, fmt.Errorf("%w: event %s would not decode: %v", ErrMalformed, e.ID, err)
-	}
-	return b, nil
+	return c.b, nil
 }
 
-func (e *Event) encode() ([]byte, error) {
-	b, err := appendEvent(make([]byte, 0, 512+len(e.Body)), e)
-	if err != nil {
-		return nil, fmt.Errorf("encode event %s: %w", e.ID, err)
-	}
-	if len(b) > MaxPayload {
-		return nil, tooLarge("", "the event is %d bytes, the limit is %d", len(b), MaxPayload)
-	}
-	return b, nil
-}
-
-// HeaderBytes is the encoding of e without its body: what a seal binds the
-// body to. So a sealed event takes no more changes.
+// HeaderBytes is the encoding of e without its body: what a seal binds the body to, and
+// what stands in the payload. So a sealed event takes no more changes.
 func (e *Event) HeaderBytes() ([]byte, error) {
-	h := *e
-	h.Body = nil
-	return h.encode()
+	c := writer(512)
+	e.fields(c)
+	if c.err != nil {
+		return nil, fmt.Errorf("encode event %s: %w", e.ID, c.err)
+	}
+	return c.b, nil
 }
 
-// Decode reads a payload. It accepts exactly the bytes that [Event.Encode]
-// gives for the event it returns: no other encoding of an event decodes.
-// The event keeps no reference to payload.
+// Decode reads a payload. It accepts exactly the bytes that [Event.Encode] gives for the
+// event it returns: no other encoding of an event decodes. The event keeps no reference
+// to payload.
 //
-// Errors: [ErrTooLarge]; [ErrUnsupported] for a version or kind this build
-// does not know; [ErrMalformed] for everything else.
+// Errors: [ErrTooLarge]; [ErrUnsupported] for a version, a kind or a member that this
+// build does not know; [ErrMalformed] for everything else.
 func Decode(payload []byte) (*Event, error) {
 	if len(payload) > MaxPayload {
 		return nil, tooLarge("", "the event is %d bytes, the limit is %d", len(payload), MaxPayload)
 	}
-	if e, ok := readCanonical(payload); ok {
-		if err := e.Validate(); err != nil {
-			return nil, err
-		}
-		return e, nil
+	if err := knownVersion(payload); err != nil {
+		return nil, err
 	}
-	return decodeAny(payload)
-}
-
-// decodeAny is [Decode] with the library: it reads, and encodes again to compare.
-func decodeAny(payload []byte) (*Event, error) {
-	// The version decides how the rest reads, so it is looked at by itself: a
-	// later version must answer "unsupported", not "malformed".
-	var v struct {
-		Version uint64 `cbor:"1,keyasint"`
-		Kind    uint64 `cbor:"2,keyasint"`
+	e, c := new(Event), reader(payload)
+	c.array(2)
+	e.fields(c)
+	c.binary(&e.Body)
+	if err := c.done(); err != nil {
+		return nil, fmt.Errorf("event: %w", err)
 	}
-	if err := looseMode.Unmarshal(payload, &v); err != nil {
-		return nil, fmt.Errorf("%w: event: %v", ErrMalformed, err)
+	if len(e.Body) == 0 {
+		e.Body = nil
 	}
-	if v.Version != Version {
-		if v.Version == 0 {
-			return nil, fmt.Errorf("%w: event without a version", ErrMalformed)
-		}
-		return nil, fmt.Errorf("%w: event version %d, this build knows %d", ErrUnsupported, v.Version, Version)
-	}
-	if v.Kind > 255 || !Kind(v.Kind).defined() {
-		return nil, fmt.Errorf("%w: event kind %d", ErrUnsupported, v.Kind)
-	}
-	e := new(Event)
-	if err := decMode.Unmarshal(payload, e); err != nil {
-		return nil, fmt.Errorf("%w: event: %v", ErrMalformed, err)
-	}
+	e.Body = bytes.Clone(e.Body)
 	if err := e.Validate(); err != nil {
 		return nil, err
-	}
-	again, err := e.encode()
-	if err != nil {
-		return nil, err
-	}
-	if !bytes.Equal(again, payload) {
-		return nil, fmt.Errorf("%w: event %s is not in its canonical encoding", ErrMalformed, e.ID)
 	}
 	return e, nil
 }
 
-// looseMode reads only version and kind. It accepts everything else that a later
-// version may hold: tags, floats, longer lists. Every version must keep the outer
-// map and the unsigned integers at its keys 1 and 2.
-var looseMode = func() cbor.DecMode {
-	m, err := cbor.DecOptions{
-		DupMapKey:        cbor.DupMapKeyEnforcedAPF,
-		IndefLength:      cbor.IndefLengthAllowed,
-		TagsMd:           cbor.TagsAllowed,
-		MaxNestedLevels:  64,
-		MaxArrayElements: MaxPayload,
-		MaxMapPairs:      MaxPayload,
-	}.DecMode()
-	if err != nil {
-		panic(err)
+// knownVersion looks at the version and the kind alone, because they decide how the rest
+// reads: what a later build wrote is unsupported, not malformed. So every version begins
+// with an array whose first value is a map whose first members are these two.
+func knownVersion(payload []byte) error {
+	c := reader(payload)
+	c.head(4)
+	if c.pairs = c.head(5); c.err != nil {
+		return fmt.Errorf("event: %w", c.err)
 	}
-	return m
-}()
+	var version, kind uint64
+	if c.must(1) {
+		c.number(&version)
+	}
+	if c.err == nil && version != Version {
+		if version == 0 {
+			return fmt.Errorf("%w: event of version 0", ErrMalformed)
+		}
+		return fmt.Errorf("%w: event version %d, this build knows %d", ErrUnsupported, version, Version)
+	}
+	if c.must(2) {
+		c.number(&kind)
+	}
+	if c.err != nil {
+		return fmt.Errorf("event: %w", c.err)
+	}
+	if kind > 255 || !Kind(kind).defined() {
+		return fmt.Errorf("%w: event kind %d", ErrUnsupported, kind)
+	}
+	return nil
+}
+
+// parts are the encoded header and the body of a payload. ok is false for bytes that are
+// not framed as a payload is; what is in the header is not looked at.
+func parts(payload []byte) (header, body []byte, ok bool) {
+	if len(payload) == 0 || payload[0] != 0x82 {
+		return nil, nil, false
+	}
+	n := skip(payload[1:], maxDepth)
+	if n == 0 || payload[1]>>5 != 5 {
+		return nil, nil, false
+	}
+	header, rest := payload[1:1+n], payload[1+n:]
+	size, head := itemHead(rest)
+	if head == 0 || rest[0]>>5 != 2 || uint64(len(rest)-head) != size {
+		return nil, nil, false
+	}
+	return header, rest[head:], true
+}
 
 // MarshalCBOR writes the array of two. It is here because the library omits no
 // zero struct that is written as an array, whatever its field's tag says,
@@ -198,6 +161,7 @@ func (r Ref) MarshalCBOR() ([]byte, error) {
 
 // MarshalCBOR writes the array of three; see [Ref.MarshalCBOR].
 func (t Tokens) MarshalCBOR() ([]byte, error) {
-	type array Tokens
-	return encMode.Marshal(array(t))
+	c := writer(16 + len(t.Counter))
+	t.values(c)
+	return c.b, c.err
 }

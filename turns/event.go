@@ -168,11 +168,13 @@ type Event struct {
 	Learned  []Learned       `cbor:"38,keyasint,omitempty"` // compactions: the memories in the body, in their order
 	External *ExternalLink   `cbor:"39,keyasint,omitempty"` // turns only: the external event that the turn answers
 
-	Blobs    []BlobLink `cbor:"40,keyasint,omitempty"` // what the body refers to, sorted by digest, so that it can be checked without a key
-	Encoding Encoding   `cbor:"41,keyasint,omitzero"`
-	Keys     []ID       `cbor:"42,keyasint,omitempty"` // content keys, sorted; more than one: a key derived from all
-	Body     []byte     `cbor:"43,keyasint,omitempty"`
-	Sender   string     `cbor:"44,keyasint,omitempty"` // public NKey of the user whose request it follows from; "": not known
+	Blobs      []BlobLink `cbor:"40,keyasint,omitempty"` // what the body refers to, sorted by digest, so that it can be checked without a key
+	Encoding   Encoding   `cbor:"41,keyasint,omitzero"`
+	Keys       []ID       `cbor:"42,keyasint,omitempty"` // content keys, sorted; more than one: a key derived from all
+	Commitment Hash       `cbor:"43,keyasint,omitzero"`  // to the body and each of its parts; see package seal
+	Sender     string     `cbor:"44,keyasint,omitempty"` // public NKey of the user whose request it follows from; "": not known
+
+	Body []byte `cbor:"-"` // beside the header in the payload
 }
 
 // SessionKind is a session's role. The empty kind is "peer".

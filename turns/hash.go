@@ -13,15 +13,37 @@ type Hash [32]byte
 
 // eventDomain keeps an event's hash apart from every other use of SHA-256
 // (RFC 6962 section 2.1 gives the reason).
-const eventDomain = "nexus.event.v1\x00"
+const (
+	eventDomain    = "nexus.event.v1\x00"
+	notEventDomain = "nexus.not-event.v1\x00"
+)
 
-// HashEvent is the hash of an event's payload: SHA-256 of the domain
-// "nexus.event.v1\0" and the payload's exact bytes. The next event of the
-// chain carries it as Prev.
+// HashEvent is the hash of an event by its payload: SHA-256 of the domain
+// "nexus.event.v1\0", the header's bytes, and the SHA-256 of the body. So who has a
+// header and the hash of a body that he was not given can check both. The next event of
+// the chain carries it as Prev.
+//
+// Bytes that are not framed as a payload have a hash too, which no event has.
 func HashEvent(payload []byte) Hash {
+	header, body, ok := parts(payload)
+	if !ok {
+		return sum(notEventDomain, payload)
+	}
+	content := sha256.Sum256(body)
 	h := sha256.New()
 	h.Write([]byte(eventDomain))
-	h.Write(payload)
+	h.Write(header)
+	h.Write(content[:])
+	return Hash(h.Sum(nil))
+}
+
+// Digest is the SHA-256 of "nexus.WHAT.v1\0" and bytes that are no event.
+func Digest(what string, b []byte) Hash { return sum("nexus."+what+".v1\x00", b) }
+
+func sum(domain string, b []byte) Hash {
+	h := sha256.New()
+	h.Write([]byte(domain))
+	h.Write(b)
 	return Hash(h.Sum(nil))
 }
 

@@ -237,6 +237,10 @@ func (s sample) made() (*Event, error) {
 		return &e, nil
 	}
 	b, err := EncodeBody(s.body)
+	if err != nil {
+		return nil, err
+	}
 	e.Body = b
+	e.Commitment, err = Commit(e.Kind, b, NoSalts)
 	return &e, err
 }

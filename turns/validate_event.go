@@ -49,8 +49,12 @@ func (e *Event) Validate() error {
 		return bad("encoding %d without a body", e.Encoding)
 	case len(e.Keys) > MaxKeys:
 		return bad("%d keys", len(e.Keys))
-	case !ascending(e.Keys, ID.Compare) || len(e.Keys) > 0 && e.Keys[0].IsZero():
-		return bad("keys are not sorted, distinct and set")
+	case len(e.Keys) > 0 && (e.Keys[0].IsZero() || !ascending(e.Keys[1:], ID.Compare) || slices.Contains(e.Keys[1:], e.Keys[0]) || slices.Contains(e.Keys[1:], ID{})):
+		return bad("keys are not distinct and set, and sorted after the first")
+	case len(e.Keys) > 0 && e.Chain.Entity == SessionEntity && e.Keys[0].String() != e.Chain.ID:
+		return bad("its first key is %s, not that of its session", e.Keys[0])
+	case len(e.Body) > 0 == e.Commitment.IsZero():
+		return bad("a commitment without a body, or a body without one")
 	case !ascending(e.Blobs, BlobLink.compare) || len(e.Blobs) > 0 && e.Blobs[0].Digest.IsZero():
 		return bad("blobs are not sorted, distinct and set")
 	case len(e.Blobs) > MaxElements:
@@ -101,38 +105,38 @@ func (e *Event) checkFields(bad refusal) error {
 	for _, f := range []struct {
 		name string
 		set  bool
-		on   []Kind
+		on   uint32 // bits of the kinds
 	}{
-		{"parent", !e.Parent.IsZero(), []Kind{KindTurn, KindCompaction}},
-		{"depth", e.Depth != 0, []Kind{KindTurn, KindCompaction}},
-		{"segment", !e.Segment.IsZero(), []Kind{KindTurn, KindCompaction}},
-		{"halves", e.Halves != 0, []Kind{KindTurn}},
-		{"calls", e.Calls != 0, []Kind{KindTurn}},
-		{"tokens", !e.Tokens.IsZero(), []Kind{KindTurn, KindCompaction}},
-		{"span", e.Span != nil, []Kind{KindCompaction}},
-		{"usage", e.Usage != nil, []Kind{KindTurn, KindCompaction, KindFlush}},
-		{"open", e.Open != 0, []Kind{KindTurn, KindCompaction}},
-		{"late", e.Late != 0, []Kind{KindTurn}},
-		{"left", e.Abandoned != 0, []Kind{KindTurn}},
-		{"said", e.UserTexts != 0, []Kind{KindTurn}},
-		{"origin", e.Origin != nil, []Kind{KindOpened}},
-		{"fork_of", e.ForkOf != nil, []Kind{KindOpened}},
-		{"root", !e.Root.IsZero(), []Kind{KindOpened}},
-		{"agent", e.Agent != "", []Kind{KindOpened, KindClaimed, KindPolicy, KindReceived}},
-		{"role", e.Role != "", []Kind{KindOpened}},
-		{"spawned_by", !e.SpawnedBy.IsZero(), []Kind{KindOpened}},
-		{"to", !e.To.IsZero(), []Kind{KindMoved, KindClaimed}},
-		{"state", e.State != 0, []Kind{KindState}},
-		{"successor", !e.Successor.IsZero(), []Kind{KindState}},
-		{"flush", e.Flush != nil, []Kind{KindFlush}},
-		{"timed", e.Timed, []Kind{KindOpened, KindChanged}},
-		{"external", e.External != nil, []Kind{KindTurn}},
-		{"policy", e.Policy != nil, []Kind{KindPolicy}},
-		{"memory", e.Memory != nil, []Kind{KindMemory, KindMemoryChanged}},
-		{"document", e.Document != nil, []Kind{KindDocument}},
-		{"learned", e.Learned != nil, []Kind{KindCompaction}},
+		{"parent", !e.Parent.IsZero(), 1<<KindTurn | 1<<KindCompaction},
+		{"depth", e.Depth != 0, 1<<KindTurn | 1<<KindCompaction},
+		{"segment", !e.Segment.IsZero(), 1<<KindTurn | 1<<KindCompaction},
+		{"halves", e.Halves != 0, 1 << KindTurn},
+		{"calls", e.Calls != 0, 1 << KindTurn},
+		{"tokens", !e.Tokens.IsZero(), 1<<KindTurn | 1<<KindCompaction},
+		{"span", e.Span != nil, 1 << KindCompaction},
+		{"usage", e.Usage != nil, 1<<KindTurn | 1<<KindCompaction | 1<<KindFlush},
+		{"open", e.Open != 0, 1<<KindTurn | 1<<KindCompaction},
+		{"late", e.Late != 0, 1 << KindTurn},
+		{"left", e.Abandoned != 0, 1 << KindTurn},
+		{"said", e.UserTexts != 0, 1 << KindTurn},
+		{"origin", e.Origin != nil, 1 << KindOpened},
+		{"fork_of", e.ForkOf != nil, 1 << KindOpened},
+		{"root", !e.Root.IsZero(), 1 << KindOpened},
+		{"agent", e.Agent != "", 1<<KindOpened | 1<<KindClaimed | 1<<KindPolicy | 1<<KindReceived},
+		{"role", e.Role != "", 1 << KindOpened},
+		{"spawned_by", !e.SpawnedBy.IsZero(), 1 << KindOpened},
+		{"to", !e.To.IsZero(), 1<<KindMoved | 1<<KindClaimed},
+		{"state", e.State != 0, 1 << KindState},
+		{"successor", !e.Successor.IsZero(), 1 << KindState},
+		{"flush", e.Flush != nil, 1 << KindFlush},
+		{"timed", e.Timed, 1<<KindOpened | 1<<KindChanged},
+		{"external", e.External != nil, 1 << KindTurn},
+		{"policy", e.Policy != nil, 1 << KindPolicy},
+		{"memory", e.Memory != nil, 1<<KindMemory | 1<<KindMemoryChanged},
+		{"document", e.Document != nil, 1 << KindDocument},
+		{"learned", e.Learned != nil, 1 << KindCompaction},
 	} {
-		if f.set && !slices.Contains(f.on, e.Kind) {
+		if f.set && f.on&(1<<e.Kind) == 0 {
 			return bad("has a %s", f.name)
 		}
 	}

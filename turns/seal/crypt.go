@@ -17,8 +17,13 @@ import (
 type purpose string
 
 const (
+	chunkKey      purpose = "nexus.key.v1 chunk" // and the number of the chunk in 8 bytes
+	eventKeyOf    purpose = "nexus.key.v1 event" // and the number in the chunk in a byte
+	sharedKey     purpose = "nexus.key.v1 shared"
 	combinedKey   purpose = "nexus.key.v1 combined"
 	bodyKey       purpose = "nexus.key.v1 body"
+	saltKey       purpose = "nexus.key.v1 salt"
+	successorKey  purpose = "nexus.key.v1 successor"
 	requestKey    purpose = "nexus.key.v1 request"
 	blobKey       purpose = "nexus.key.v1 blob"
 	blobDigestKey purpose = "nexus.key.v1 blob digest"

@@ -12,12 +12,50 @@ import (
 	"nexus/turns"
 )
 
-// RequestDigest distinguishes two requests with the same id, for ever. It is the
-// HMAC-SHA-256, under a key derived from k, of what (noun.verb) and the canonical
-// request. Without the key nobody can test a guess of the body against a header.
-// K is zero where sealing is off; then the digest is only a hash.
-func RequestDigest(k Key, what string, canonical []byte) turns.Hash {
-	return mac(k.derive(requestKey), []byte(what), canonical)
+// RequestDigest is the digest of what a request asks for: SHA-256 of what (noun.verb) and
+// its canonical JSON, each after its length. [Seal] stores it under a key of the event, so
+// that nobody without that key can test a guess of the body against a header.
+func RequestDigest(what string, canonical []byte) turns.Hash {
+	h := sha256.New()
+	for _, p := range [][]byte{[]byte("nexus.request.v1"), []byte(what), canonical} {
+		writeLength(h, uint64(len(p)))
+		h.Write(p)
+	}
+	return turns.Hash(h.Sum(nil))
+}
+
+// SameRequest reports whether a stored event has the digest of a request, for ever: as
+// long as the event can be opened. The keys of one without a body are those of its chain.
+// Errors: those of ring.
+func SameRequest(e *turns.Event, ring Keyring, request turns.Hash) (bool, error) {
+	k, err := eventKey(keyed(e, ring), ring)
+	if err != nil {
+		return false, fmt.Errorf("is event %s of this request? %w", e.ID, err)
+	}
+	want := storedDigest(k, request)
+	return hmac.Equal(want[:], e.Digest[:]), nil
+}
+
+// keyed is e with the keys that its digest is under: its own, or, where it has no body, the key of
+// its session.
+func keyed(e *turns.Event, ring Keyring) *turns.Event {
+	session, ok := e.Chain.Session()
+	if len(e.Keys) > 0 || len(e.Body) > 0 || ring == nil || !ok {
+		return e
+	}
+	h := *e
+	h.Keys = []turns.ID{session}
+	return &h
+}
+
+func storedDigest(k Key, request turns.Hash) turns.Hash {
+	return mac(k.derive(requestKey), request[:])
+}
+
+// SuccessorMark is a number that a ledger alone can give to the successor of a session
+// whose content key k is.
+func SuccessorMark(k Key, ledger [16]byte, session turns.ID) turns.Hash {
+	return mac(k.derive(successorKey), ledger[:], session[:])
 }
 
 // BlobDigest is the digest that content is stored under. Equal content has

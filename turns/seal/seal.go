@@ -31,49 +31,79 @@ type Keyring interface {
 	Key(id turns.ID) (Key, error)
 }
 
-// Seal compresses body, where that makes it smaller, seals it under keys, and
-// sets Encoding, Keys and Body of e. More than one key: a key derived from all
-// of them, so that whoever destroys one makes the body unreadable. With a nil
-// ring it compresses only.
+// Seal compresses body, where that makes it smaller, seals it under keys, and sets
+// Encoding, Keys, Commitment and Body of e. It puts Digest, which on entry is that of
+// the request ([RequestDigest]) or zero, under the event's key. The first key is that of
+// the event's chain; more than one: a key derived from all of them, so that whoever
+// destroys one makes the body unreadable. With a nil ring it compresses only, and keys
+// nothing. A nil body leaves e without one.
 //
-// The seal binds the body to all of e's header. So Seal comes last: a change of
-// e after it makes the body corrupt.
+// The seal binds the body to all of e's header. So Seal comes last: a change of e after
+// it makes the body corrupt. e is changed only where Seal succeeds.
 //
 // Errors: [turns.ErrTooLarge] for a body over [turns.MaxBody], those of ring
 // and of rand, [turns.ErrMalformed] for no key or too many.
 func Seal(e *turns.Event, body []byte, ring Keyring, keys []turns.ID, rand io.Reader) error {
+	h := *e
+	if err := seal(&h, body, ring, keys, rand); err != nil {
+		return fmt.Errorf("seal event %s: %w", e.ID, err)
+	}
+	*e = h
+	return nil
+}
+
+func seal(e *turns.Event, body []byte, ring Keyring, keys []turns.ID, rand io.Reader) error {
 	if len(body) > turns.MaxBody {
-		return fmt.Errorf("%w: seal event %s: the body is %d bytes, the limit is %d", turns.ErrTooLarge, e.ID, len(body), turns.MaxBody)
+		return fmt.Errorf("%w: the body is %d bytes, the limit is %d", turns.ErrTooLarge, len(body), turns.MaxBody)
+	}
+	e.Encoding, e.Keys, e.Body, e.Commitment = 0, nil, nil, turns.Hash{}
+	if ring != nil && body != nil {
+		if len(keys) == 0 {
+			return fmt.Errorf("%w: no key", turns.ErrMalformed)
+		}
+		e.Keys = sortKeys(keys)
+	}
+	k, err := eventKey(keyed(e, ring), ring)
+	if err != nil {
+		return err
+	}
+	if !e.Digest.IsZero() {
+		e.Digest = storedDigest(k, e.Digest)
+	}
+	if body == nil {
+		return nil
+	}
+	var s salter
+	if ring != nil {
+		s = salter(k.derive(saltKey))
+	}
+	if e.Commitment, err = turns.Commit(e.Kind, body, s.salt); err != nil {
+		return err
 	}
 	if ring == nil {
 		packed, enc := compress(make([]byte, 0, len(body)), body)
 		if enc == 0 {
 			packed = bytes.Clone(body)
 		}
-		e.Encoding, e.Keys, e.Body = enc, nil, packed
+		e.Encoding, e.Body = enc, packed
 		return nil
 	}
-	keys = slices.Clone(keys)
-	slices.SortFunc(keys, turns.ID.Compare)
-	keys = slices.Compact(keys)
-	k, err := combined(ring, keys)
-	if err != nil {
-		return fmt.Errorf("seal event %s: %w", e.ID, err)
-	}
-	h := *e
-	err = compressed(body, func(packed []byte, enc turns.Encoding) error {
-		h.Encoding, h.Keys = enc|turns.Sealed, keys
-		aad, err := h.HeaderBytes()
+	return compressed(body, func(packed []byte, enc turns.Encoding) error {
+		e.Encoding = enc | turns.Sealed
+		aad, err := e.HeaderBytes()
 		if err == nil {
-			h.Body, err = encrypt(k.derive(bodyKey), nil, packed, aad, rand)
+			e.Body, err = encrypt(k.derive(bodyKey), nil, packed, aad, rand)
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("seal event %s: %w", e.ID, err)
-	}
-	e.Encoding, e.Keys, e.Body = h.Encoding, h.Keys, h.Body
-	return nil
+}
+
+// sortKeys is keys with the first left where it is, and the rest sorted, each once.
+func sortKeys(keys []turns.ID) []turns.ID {
+	out := slices.Clone(keys)
+	slices.SortFunc(out[1:], turns.ID.Compare)
+	out = slices.Compact(out)
+	return append(out[:1], slices.DeleteFunc(out[1:], func(id turns.ID) bool { return id == out[0] })...)
 }
 
 // Open is the body that [Seal] was given: CBOR for [turns.DecodeBody]. The
@@ -97,10 +127,7 @@ func open(e *turns.Event, ring Keyring) ([]byte, error) {
 	}
 	packed := e.Body
 	if e.Encoding&turns.Sealed != 0 {
-		if ring == nil {
-			return nil, fmt.Errorf("%w: it is sealed under %v", ErrNoKey, e.Keys)
-		}
-		k, err := combined(ring, e.Keys)
+		k, err := eventKey(e, ring)
 		if err != nil {
 			return nil, err
 		}
@@ -113,24 +140,4 @@ func open(e *turns.Event, ring Keyring) ([]byte, error) {
 		}
 	}
 	return decompress(e.Encoding, packed)
-}
-
-// combined is the key of a list of key ids, sorted: the key itself of one, a
-// key derived from all of several.
-func combined(ring Keyring, ids []turns.ID) (Key, error) {
-	if len(ids) == 0 || len(ids) > turns.MaxKeys {
-		return Key{}, fmt.Errorf("%w: %d keys", turns.ErrMalformed, len(ids))
-	}
-	if len(ids) == 1 {
-		return ring.Key(ids[0])
-	}
-	all := make([]byte, 0, len(ids)*len(Key{}))
-	for _, id := range ids {
-		k, err := ring.Key(id)
-		if err != nil {
-			return Key{}, err
-		}
-		all = append(all, k[:]...)
-	}
-	return expand(all, combinedKey), nil
 }

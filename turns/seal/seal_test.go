@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,13 @@ func goldenRing(t testing.TB) *Memory {
 func turnEvent() *turns.Event {
 	return &turns.Event{Version: 1, Kind: turns.KindTurn, ID: goldenID(7), Chain: turns.SessionChain(goldenID(1)), Index: 1,
 		Prev: turns.HashEvent(nil), Recorded: 1_790_000_000_000_000_000, Depth: 1, Segment: goldenID(7), Halves: 1}
+}
+
+// bytesEvent is an event of a kind whose body has no parts: any bytes can be sealed into it.
+func bytesEvent() *turns.Event {
+	e := turnEvent()
+	e.Kind, e.Depth, e.Segment, e.Halves = turns.KindMoved, 0, turns.ID{}, 0
+	return e
 }
 
 func turnBody(t testing.TB, text string) (*turns.TurnBody, []byte) {
@@ -149,7 +157,9 @@ func writeGolden(t *testing.T, path string, e *turns.Event) {
 // TestDerivedKeysNeverChange: derived keys and digests are part of the format.
 func TestDerivedKeysNeverChange(t *testing.T) {
 	k := goldenKey(0)
-	two, err := combined(goldenRing(t), []turns.ID{goldenID(1), goldenID(2)})
+	e := turnEvent()
+	e.Index, e.Keys = 300, []turns.ID{goldenID(1), goldenID(2)}
+	two, err := eventKey(e, goldenRing(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +169,9 @@ func TestDerivedKeysNeverChange(t *testing.T) {
 	}
 	got := map[string]string{
 		"body key": hexKey(k.derive(bodyKey)), "request key": hexKey(k.derive(requestKey)), "blob key": hexKey(k.derive(blobKey)),
-		"blob digest key": hexKey(k.derive(blobDigestKey)), "blob nonce key": hexKey(k.derive(blobNonceKey)), "label key": hexKey(k.derive(labelKey)), "policy key": hexKey(k.derive(policyKey)), "channel key": hexKey(k.derive(channelKey)), "combined": hexKey(two),
-		"request": RequestDigest(k, "turn.append", []byte(`{"a":1}`)).String(), "blob digest": BlobDigest(k, []byte("hi")).String(),
+		"blob digest key": hexKey(k.derive(blobDigestKey)), "blob nonce key": hexKey(k.derive(blobNonceKey)), "label key": hexKey(k.derive(labelKey)), "policy key": hexKey(k.derive(policyKey)), "salt key": hexKey(k.derive(saltKey)), "shared key": hexKey(k.derive(sharedKey)), "successor key": hexKey(k.derive(successorKey)), "event 300": hexKey(k.event(300)), "event 1": hexKey(k.event(1)),
+		"salt 2": salter(k).salt(2).String(), "stored digest": storedDigest(k, RequestDigest("turn.append", []byte(`{"a":1}`))).String(), "channel key": hexKey(k.derive(channelKey)), "combined": hexKey(two),
+		"request": RequestDigest("turn.append", []byte(`{"a":1}`)).String(), "blob digest": BlobDigest(k, []byte("hi")).String(),
 		"policy name": PolicyName(k, "acme", "mine").String(), "label": LabelDigest(k, "acme", "coder", "telegram"), "label, no key": LabelDigest(Key{}, "acme", "coder", "telegram"),
 		"blob": hex.EncodeToString(blob), "agent key": hexKey(k.derive(agentKey)), "memory key": hexKey(k.derive(memoryKey)),
 		"agent key id": AgentKeyID(k, "acme", "coder").String(), "memory": MemoryText(k, turns.Daily, false, turns.ID{}, "a  b.\n").String(),
@@ -169,7 +180,7 @@ func TestDerivedKeysNeverChange(t *testing.T) {
 	}
 	chain, key := ChannelDigest(k, "acme", "coder", "telegram")
 	got["channel"] = chain + " " + key.String()
-	if d := cmp.Diff(goldenDerived, got); d != "" {
+	if d := cmp.Diff(frozen(t, "derived.json"), got); d != "" {
 		t.Errorf("(-frozen +now)\n%s", d)
 	}
 	seen := map[string]string{}
@@ -191,12 +202,16 @@ func TestOnlyWhatWasSealedOpens(t *testing.T) {
 		var keys []turns.ID
 		for n := range rapid.IntRange(1, 4).Draw(t, "keys") {
 			keys = append(keys, idOf(n))
-			if _, err := ring.Create(idOf(n), rand.Reader); err != nil {
+			if n == 0 {
+				keys[0] = goldenID(1) // the session's
+			}
+			if _, err := ring.Create(keys[n], rand.Reader); err != nil {
 				t.Fatal(err)
 			}
 		}
-		given := append([]turns.ID{keys[len(keys)-1]}, keys...) // in any order, and twice
-		e := turnEvent()
+		given := append(slices.Clone(keys), keys...) // the rest in any order, and twice
+		slices.Reverse(given[1:])
+		e := bytesEvent()
 		if err := Seal(e, body, ring, given, rand.Reader); err != nil {
 			t.Fatal(err)
 		}
@@ -237,6 +252,12 @@ func TestOnlyWhatWasSealedOpens(t *testing.T) {
 			}
 		}
 		corrupt("another key", e, wrong)
+		if err := CheckCommitment(e, body, ring); err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckCommitment(e, append(bytes.Clone(body), 0), ring); !errors.Is(err, turns.ErrCorrupt) {
+			t.Fatalf("a byte more has the same commitment: %v", err)
+		}
 		if err := ring.Destroy(rapid.SampledFrom(keys).Draw(t, "destroyed")); err != nil {
 			t.Fatal(err)
 		}
@@ -286,7 +307,7 @@ func TestOnlyWhatWasSealedOpens(t *testing.T) {
 
 func TestSealWithoutAKeyStoresAPlainBody(t *testing.T) {
 	for _, body := range [][]byte{[]byte("short"), bytes.Repeat([]byte("long "), 100)} {
-		e := turnEvent()
+		e := bytesEvent()
 		if err := Seal(e, body, nil, []turns.ID{goldenID(1)}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -314,23 +335,23 @@ func TestSealRefusesWhatItCannotSeal(t *testing.T) {
 		rand []byte
 		want error
 	}{
-		"no keys": {nil, nil, make([]byte, 12), turns.ErrMalformed},
-		"too many keys": {nil, func() (ids []turns.ID) {
+		"no keys": {[]byte{0xa0}, nil, make([]byte, 12), turns.ErrMalformed},
+		"too many keys": {[]byte{0xa0}, func() (ids []turns.ID) {
 			for n := range turns.MaxKeys + 1 {
 				ids = append(ids, idOf(n))
 			}
 			return ids
 		}(), make([]byte, 12), turns.ErrMalformed},
-		"unknown key":   {nil, []turns.ID{goldenID(9)}, make([]byte, 12), ErrNoKey},
+		"unknown key":   {[]byte{0xa0}, []turns.ID{goldenID(9)}, make([]byte, 12), ErrNoKey},
 		"too large":     {make([]byte, turns.MaxBody+1), one, make([]byte, 12), turns.ErrTooLarge},
-		"no randomness": {nil, one, make([]byte, 11), nil},
+		"no randomness": {[]byte{0xa0}, one, make([]byte, 11), nil},
 	} {
-		e := turnEvent()
+		e := bytesEvent()
 		err := Seal(e, tt.body, ring, tt.keys, bytes.NewReader(tt.rand))
 		if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
-		if d := cmp.Diff(turnEvent(), e); d != "" {
+		if d := cmp.Diff(bytesEvent(), e); d != "" {
 			t.Errorf("%s changed the event:\n%s", name, d)
 		}
 	}
@@ -578,7 +599,7 @@ func TestSealedBodiesShareNoMemory(t *testing.T) {
 		var events []*turns.Event
 		sizes := []int{16, 200, 4 << 10, maxScratch, maxScratch + 16, 100 << 10}
 		for n, size := range sizes {
-			e := &turns.Event{Version: turns.Version, Kind: turns.KindTurn}
+			e := &turns.Event{Version: turns.Version, Kind: turns.KindMoved}
 			body := text(n, size)
 			if err := Seal(e, body, ring, []turns.ID{id}, rand.Reader); err != nil {
 				t.Fatal(err)
@@ -608,7 +629,7 @@ func TestDerivedKeysAreThoseOfTheLibrary(t *testing.T) {
 		}
 	})
 	k := goldenKey(1)
-	for _, p := range []purpose{combinedKey, bodyKey, requestKey, blobKey, blobDigestKey, labelKey, policyKey, agentKey, memoryKey, channelKey} {
+	for _, p := range []purpose{combinedKey, bodyKey, saltKey, sharedKey, successorKey, requestKey, blobKey, blobDigestKey, labelKey, policyKey, agentKey, memoryKey, channelKey} {
 		if n := testing.AllocsPerRun(10, func() { k = k.derive(p) }); n > 0 {
 			t.Errorf("%s: %v allocations", p, n)
 		}

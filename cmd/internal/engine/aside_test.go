@@ -229,7 +229,7 @@ func TestListsShowUnreadableSessions(t *testing.T) {
 		body any
 		want api.Code
 	}{
-		{[]byte{0xff}, api.Corrupt},
+		{[]byte{0xa1, 0x01, 0x01}, api.Corrupt},
 		{&turns.OpenedBody{Settings: turns.Settings{Policy: turns.PolicyRef{Name: "nexus", Digest: turns.Hash{1}}}}, api.Unsupported},
 	} {
 		id := newID(t)
@@ -265,7 +265,7 @@ func TestListsShowUnreadableSessions(t *testing.T) {
 	row := must(e.Reader.Projections.Session(s.ID))(t)
 	x := &turns.Event{Version: turns.Version, Kind: turns.KindTurn, ID: newID(t), Chain: turns.SessionChain(s.ID), Index: row.Tail.Index + 1, Prev: row.Tail.Hash,
 		Recorded: 1, Parent: row.Head, Depth: 2, Segment: row.Segment, Halves: 1}
-	raw(t, w, e, row.Subject(), sealedUnder(t, w.Keys, x, []byte{0xff}, s.ID))
+	raw(t, w, e, row.Subject(), sealedUnder(t, w.Keys, x, []byte("\xa1\x03\x01"), s.ID))
 	last := add(t, e, s.ID, say("three", "four"))
 	for _, order := range []string{"asc", "desc"} {
 		list := must(e.History.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Order: order, Full: true}))(t).Turns
@@ -286,5 +286,31 @@ func TestListsShowUnreadableSessions(t *testing.T) {
 	tree := must(e.History.Tree(t.Context(), alice, s.ID, api.GetTree{}))(t)
 	if len(tree.Sessions) != 2 || tree.Sessions[1].Error != api.Corrupt {
 		t.Errorf("tree: %s", canon(tree))
+	}
+}
+
+// A body that is not what its header commits to is found by the verification, and the
+// import refuses it: what was disclosed of such an event would prove something that was not said.
+func TestForgedCommitmentIsFound(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	e.Store.Keys = nil
+	s := create(t, e, 8000, "nexus")
+	row := must(e.Reader.Projections.Session(s.ID))(t)
+	x := &turns.Event{Version: turns.Version, Kind: turns.KindTurn, ID: newID(t), Chain: turns.SessionChain(s.ID), Index: row.Tail.Index + 1, Prev: row.Tail.Hash,
+		Recorded: 1, Depth: 1, Halves: 1, UserTexts: 1}
+	x.Segment = x.ID
+	sealedUnder(t, nil, x, oneTurn())
+	x.Commitment[0] ^= 1
+	other := newWorld().Engine(t)
+	other.Store.Keys = nil
+	records := must(e.Transfer.Export(t.Context(), alice, s.ID, api.ExportSession{}))(t).Records
+	records = append(records, api.ExportRecord{Event: &api.ExportEvent{Payload: must(x.Encode())(t), Hash: turns.HashEvent(must(x.Encode())(t))}})
+	if err := importAs(t, other, alice, records...); code(err) != api.Corrupt {
+		t.Errorf("import: %v, want corrupt", err)
+	}
+	raw(t, w, e, row.Subject(), x)
+	if v := must(e.Audit.Verify(t.Context(), operator, api.Verify{}))(t); v.OK || len(v.Problems) != 1 || v.Problems[0].Event != x.ID {
+		t.Errorf("verify: %+v", v)
 	}
 }

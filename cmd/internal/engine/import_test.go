@@ -152,7 +152,7 @@ func TestNothingIsImportedThatDoesNotVerify(t *testing.T) {
 			event: func(*abroad) *turns.Event { return &turns.Event{Kind: turns.KindTurn, Halves: 1, Open: 3} }},
 		"a message of no known role": {want: api.Corrupt, body: &turns.TurnBody{Messages: []turns.Message{{Role: "boss"}}},
 			event: func(*abroad) *turns.Event { return &turns.Event{Kind: turns.KindTurn, Halves: 1} }},
-		"a body that is none": {want: api.Corrupt, body: []byte{0xff, 0xff},
+		"a body that is none": {want: api.Corrupt, body: []byte("\xa1\x03\x01"), // a number as the model
 			event: func(*abroad) *turns.Event { return &turns.Event{Kind: turns.KindTurn, Halves: 1} }},
 		"a blob that the header does not link to": {want: api.Corrupt,
 			body: &turns.TurnBody{Messages: []turns.Message{{Role: turns.User, Parts: []turns.Part{

@@ -166,7 +166,7 @@ func TestAnAgentsChainThatIsAsideStopsNoSession(t *testing.T) {
 	save(t, e, api.SaveMemory{Text: "before"})
 	chain := turns.Chain{Entity: turns.AgentEntity, ID: "alice"}
 	raw(t, w, e, ledger.Subject("default", "alice", chain), &turns.Event{Version: turns.Version, Kind: turns.KindDocument, ID: newID(t), Chain: chain, Recorded: 1,
-		Index: 7, Prev: turns.Hash{1}, Document: &turns.StoredDocument{Version: 1, Text: turns.Hash{1}}, Body: []byte("x")})
+		Index: 7, Prev: turns.Hash{1}, Document: &turns.StoredDocument{Version: 1, Text: turns.Hash{1}}, Body: []byte("x"), Commitment: turns.Hash{1}})
 	if _, err := trySave(t, e, alice, api.SaveMemory{Text: "after"}); code(err) != api.Corrupt {
 		t.Errorf("save: %v, want corrupt", err)
 	}

@@ -323,7 +323,7 @@ func TestATenantChainThatIsAsideStopsNoSession(t *testing.T) {
 	create(t, e, 8000, "nexus")
 	subject, chain := reader.PolicySubject("default")
 	raw(t, w, e, subject, &turns.Event{Version: turns.Version, Kind: turns.KindPolicy, ID: newID(t), Chain: chain, Index: 7, Prev: turns.Hash{1},
-		Recorded: 1, Policy: &turns.StoredPolicy{Digest: turns.Hash{1}}, Body: []byte("x")})
+		Recorded: 1, Policy: &turns.StoredPolicy{Digest: turns.Hash{1}}, Body: []byte("x"), Commitment: turns.Hash{1}})
 	s := create(t, e, 8000, "balanced")
 	add(t, e, s.ID, say("1", "a"))
 	if _, err := putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}); code(err) != api.Corrupt {

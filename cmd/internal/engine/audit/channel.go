@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"nexus/cmd/internal/engine/content"
 	"nexus/ledger"
 	"nexus/turns"
 )
@@ -15,7 +16,7 @@ func (v *verifier) checkReceived(ctx context.Context, tenant string, ev *turns.E
 		v.out.Channels++
 	}
 	body := new(turns.ReceivedBody)
-	if err := v.content.Open(ev, body); err != nil {
+	if err := content.OpenCommitted(v.content.OpeningKeyring(), ev, body); err != nil {
 		return err
 	}
 	ch, err := v.audit.reader.ChannelOf(tenant, ev.Agent, body.Channel)

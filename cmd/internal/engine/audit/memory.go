@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 
+	"nexus/cmd/internal/engine/content"
 	"nexus/ledger"
 	"nexus/turns"
 	"nexus/turns/seal"
@@ -18,7 +19,7 @@ func (v *verifier) checkMemory(tenant, agent string, ev *turns.Event) error {
 	case turns.KindDocument:
 		body = new(turns.DocumentBody)
 	}
-	if err := v.content.Open(ev, body); err != nil {
+	if err := content.OpenCommitted(v.content.OpeningKeyring(), ev, body); err != nil {
 		return err
 	}
 	k, err := v.content.AgentKey(tenant, agent)

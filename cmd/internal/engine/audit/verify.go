@@ -232,7 +232,7 @@ func (v *verifier) checkEvent(ctx context.Context, tenant string, ev *turns.Even
 // header.
 func (v *verifier) checkPolicy(tenant string, ev *turns.Event) error {
 	body := new(turns.PolicyBody)
-	if err := v.content.Open(ev, body); err != nil {
+	if err := content.OpenCommitted(v.content.OpeningKeyring(), ev, body); err != nil {
 		return err
 	}
 	if _, err := reader.CheckPolicy(ev.Policy.Digest, body); err != nil {

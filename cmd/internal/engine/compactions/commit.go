@@ -30,8 +30,7 @@ func sealingSessions(s *ledger.Session, covered []summary.HalfTurn, previous []t
 			keys = append(keys, h.Ref.Session)
 		}
 	}
-	slices.SortFunc(keys, turns.ID.Compare)
-	return slices.Compact(keys)
+	return keys
 }
 
 // eventKeys returns the sessions under whose content keys an event is sealed.

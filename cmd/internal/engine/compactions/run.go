@@ -242,11 +242,7 @@ func (cm *Compactions) planCompaction(ctx context.Context, c reader.Caller, sess
 		return w, err
 	}
 	if !k.Request.ID.IsZero() {
-		digest, err := cm.writer.Digest(s.ID, k.Request)
-		if err != nil {
-			return w, err
-		}
-		if ev, err := cm.writer.StoredEvent(s, k.Request, digest); ev != nil || err != nil {
+		if ev, err := cm.writer.StoredEvent(s, k.Request); ev != nil || err != nil {
 			if ev != nil {
 				w.stored = ev.Ref()
 			}

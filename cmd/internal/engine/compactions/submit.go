@@ -240,11 +240,7 @@ func (cm *Compactions) sawThrough(s *ledger.Session, w *planned, res *compactor.
 // storedCompaction returns the compaction that an earlier try of the same request
 // stored, the zero Ref if there is none.
 func (cm *Compactions) storedCompaction(s *ledger.Session, r writer.Request) (turns.Ref, error) {
-	digest, err := cm.writer.Digest(s.ID, r)
-	if err != nil {
-		return turns.Ref{}, err
-	}
-	ev, err := cm.writer.StoredEvent(s, r, digest)
+	ev, err := cm.writer.StoredEvent(s, r)
 	if ev == nil || err != nil {
 		return turns.Ref{}, err
 	}

@@ -41,7 +41,7 @@ func CheckBody(ring seal.Keyring, ev *turns.Event, node lineage.Node, open *ledg
 	default:
 		return nil, nil, fmt.Errorf("%w: a body of kind %s", ledger.ErrUnsupported, ev.Kind)
 	}
-	if err := OpenBody(ring, ev, body); err != nil {
+	if err := OpenCommitted(ring, ev, body); err != nil {
 		return nil, nil, err
 	}
 	links := make(map[turns.Hash]uint64, len(ev.Blobs))

@@ -19,7 +19,7 @@ func digestPreamble(p turns.Preamble) (turns.Hash, error) {
 	if err != nil {
 		return turns.Hash{}, err
 	}
-	return turns.HashEvent(b), nil
+	return turns.Digest("preamble", b), nil
 }
 
 // maxInlinePreamble bounds the encoded preamble that settings hold themselves. So an

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -14,22 +13,36 @@ import (
 )
 
 // Seal moves the large parts of body to blobs, compresses and seals the rest under
-// keys into ev, and returns the encoded event. A nil body leaves ev without one.
+// keys into ev, and returns the encoded event. The first key is that of the event's
+// chain. A nil body leaves ev without one. The digest of the request in ev is put under
+// the event's key, so ev is sealed once: who tries again makes another event.
 func (cs *Store) Seal(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, body any, keys []turns.ID) ([]byte, error) {
+	var b []byte
 	if body != nil {
-		if err := cs.offload(ctx, tenant, root, ev, body); err != nil {
-			return nil, err
+		err := cs.offload(ctx, tenant, root, ev, body)
+		if err == nil {
+			b, err = turns.EncodeBody(body)
 		}
-		b, err := turns.EncodeBody(body)
 		if err != nil {
 			return nil, err
 		}
-		slices.SortFunc(keys, turns.ID.Compare)
-		if err := seal.Seal(ev, b, cs.Keyring(), slices.Compact(keys), cs.Rand); err != nil {
-			return nil, err
-		}
+	}
+	if err := seal.Seal(ev, b, cs.Keyring(), keys, cs.Rand); err != nil {
+		return nil, err
 	}
 	return ev.Encode()
+}
+
+// SameRequest reports whether a stored event has the digest of a request.
+//
+// Errors: [*MissingKeyError], [*SealOffError]; [ledger.ErrErased] if a key of the event
+// is destroyed: then nobody can tell any more.
+func (cs *Store) SameRequest(ev *turns.Event, request turns.Hash) (bool, error) {
+	ring := cs.OpeningKeyring()
+	if cs.Keys == nil && len(ev.Keys) == 0 {
+		ring = nil
+	}
+	return seal.SameRequest(ev, ring, request)
 }
 
 // Keyring returns the keyring to seal with, nil if the ledger does not seal.
@@ -162,7 +175,31 @@ func OpenBody(ring seal.Keyring, ev *turns.Event, body any) error {
 	if err != nil {
 		return err // it names the event
 	}
-	if err := turns.DecodeBody(b, body); err != nil {
+	return decodeBody(ev, b, body)
+}
+
+// OpenCommitted is [OpenBody] for who does not trust the writer: it checks as well that
+// the body is what the header commits to.
+func OpenCommitted(ring seal.Keyring, ev *turns.Event, body any) error {
+	if len(ev.Body) == 0 && ev.Encoding == 0 {
+		return nil
+	}
+	b, err := seal.Open(ev, ring)
+	if err != nil {
+		return err
+	}
+	if err := decodeBody(ev, b, body); err != nil {
+		return err
+	}
+	return seal.CheckCommitment(ev, b, ring)
+}
+
+func decodeBody(ev *turns.Event, b []byte, body any) error {
+	err := turns.DecodeBody(b, body)
+	if errors.Is(err, turns.ErrUnsupported) { // a later build wrote it
+		return fmt.Errorf("the body of %s %s: %w", ev.Kind, ev.ID, err)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: the body of %s %s: %v", ledger.ErrCorrupt, ev.Kind, ev.ID, err)
 	}
 	return nil

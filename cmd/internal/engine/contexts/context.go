@@ -106,7 +106,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 			out.Recipe = nil // no recipe leads to it
 		}
 		whole = *out
-		name.digest = page.DigestPrefix(turns.HashEvent([]byte(req.Format + " " + v.caller(req) + " " + whole.Fingerprint)))
+		name.digest = page.DigestPrefix(turns.Digest("context", []byte(req.Format+" "+v.caller(req)+" "+whole.Fingerprint)))
 	}
 	if cur.Started && name.digest != cur.Digest {
 		return nil, page.StaleCursor("context")

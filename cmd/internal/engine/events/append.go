@@ -47,10 +47,7 @@ func (es *Events) AppendEvent(ctx context.Context, c reader.Caller, req api.Appe
 			return nil, fmt.Errorf("make the key of channel %s: %w", ch.Chain.ID, err)
 		}
 	}
-	digest, err := es.writer.Digest(ch.Key, writer.Request{Verb: "event.append", Canonical: canonical})
-	if err != nil {
-		return nil, err
-	}
+	digest := writer.Request{Verb: "event.append", Canonical: canonical}.Digest()
 	known, release, err := es.writer.Hold(ctx, ch.Subject)
 	if err != nil {
 		return nil, err
@@ -166,7 +163,11 @@ func (es *Events) stored(c reader.Caller, ch reader.Channel, id turns.ID, digest
 		if err != nil {
 			return nil, err
 		}
-		if ev.Digest != digest {
+		same, err := es.content.SameRequest(ev, digest)
+		if err != nil {
+			return nil, err
+		}
+		if !same {
 			break
 		}
 		out := appended(ch, ev, r.Hash, r.Seq)

@@ -173,10 +173,7 @@ type changeRequest struct {
 // It returns the memory, the id of the change, and whether the same request was stored
 // before.
 func (ms *Memories) change(ctx context.Context, c reader.Caller, r changeRequest, reason string, decide func(*viewer, ledger.NamedMemory) (turns.Memory, error)) (m ledger.NamedMemory, id turns.ID, duplicate bool, err error) {
-	digest, err := ms.digest(c, writer.Request{Verb: r.verb, Canonical: r.canonical})
-	if err != nil {
-		return m, id, false, err
-	}
+	digest := writer.Request{Verb: r.verb, Canonical: r.canonical}.Digest()
 	_, err = ms.append(ctx, c, func(ledger.Memories) (*draft, error) {
 		was, _, err := ms.stored(c, r.id, digest)
 		if was != nil || err != nil {
@@ -269,10 +266,7 @@ func (ms *Memories) replace(ctx context.Context, c reader.Caller, req *api.Memor
 	if len(req.Sources) > turns.MaxMemorySources {
 		return nil, api.FieldErrorf("/sources", "%d turns, the limit is %d", len(req.Sources), turns.MaxMemorySources)
 	}
-	digest, err := ms.digest(c, writer.Request{Verb: "memory.document", Canonical: canonical})
-	if err != nil {
-		return nil, err
-	}
+	digest := writer.Request{Verb: "memory.document", Canonical: canonical}.Digest()
 	at, duplicate := uint64(0), false
 	seq, err := ms.append(ctx, c, func(fold ledger.Memories) (*draft, error) {
 		was, stored, err := ms.stored(c, req.ID, digest)

@@ -112,7 +112,7 @@ func (ms *Memories) append(ctx context.Context, c reader.Caller, decide func(led
 		ev := d.event
 		ev.Version, ev.Chain, ev.Index, ev.Prev = turns.Version, chain, fold.Stored, fold.Tail.Hash
 		ev.Recorded, ev.Actor, ev.Sender = ms.reader.Now().UnixNano(), c.Actor(), c.Key
-		payload, err := ms.content.Seal(ctx, c.Tenant, turns.ID{}, ev, d.body, append(d.keys, key))
+		payload, err := ms.content.Seal(ctx, c.Tenant, turns.ID{}, ev, d.body, append([]turns.ID{key}, d.keys...))
 		if err != nil {
 			return 0, err
 		}
@@ -141,18 +141,6 @@ func (ms *Memories) agentKey(c reader.Caller) (turns.ID, error) {
 	return ms.content.AgentKeyID(c.Tenant, c.Agent)
 }
 
-// digest returns the digest of a request under the key of the caller.
-func (ms *Memories) digest(c reader.Caller, r writer.Request) (turns.Hash, error) {
-	if c.Operator() {
-		return turns.Hash{}, nil // append refuses it
-	}
-	key, err := ms.agentKey(c)
-	if err != nil {
-		return turns.Hash{}, err
-	}
-	return ms.writer.Digest(key, r)
-}
-
 // stored returns the event that the same request stored, nil if its id is new.
 // Another request of that id is [ledger.ErrIDReused].
 func (ms *Memories) stored(c reader.Caller, id turns.ID, digest turns.Hash) (*turns.Event, uint64, error) {
@@ -176,7 +164,11 @@ func (ms *Memories) stored(c reader.Caller, id turns.ID, digest turns.Hash) (*tu
 	if err != nil {
 		return nil, 0, err
 	}
-	if ev.Digest != digest {
+	same, err := ms.content.SameRequest(ev, digest)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !same {
 		return nil, 0, idReused(id)
 	}
 	return ev, seq, nil

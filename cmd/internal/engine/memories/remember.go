@@ -74,8 +74,7 @@ func (ms *Memories) prepare(c reader.Caller, verb string, req *api.SaveMemory) (
 	if err != nil {
 		return nil, turns.Hash{}, err
 	}
-	digest, err := ms.digest(c, writer.Request{Verb: verb, Canonical: canonical})
-	return header, digest, err
+	return header, writer.Request{Verb: verb, Canonical: canonical}.Digest(), nil
 }
 
 // isKnown reports whether the agent has had a memory that says the same, in any state: to

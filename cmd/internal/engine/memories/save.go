@@ -23,10 +23,7 @@ func (ms *Memories) Save(ctx context.Context, c reader.Caller, req api.SaveMemor
 	if err != nil {
 		return nil, err
 	}
-	digest, err := ms.digest(c, writer.Request{Verb: "memory.save", Canonical: canonical})
-	if err != nil {
-		return nil, err
-	}
+	digest := writer.Request{Verb: "memory.save", Canonical: canonical}.Digest()
 	var id turns.ID
 	duplicate := false
 	_, err = ms.append(ctx, c, func(ledger.Memories) (*draft, error) {

@@ -32,10 +32,7 @@ func (ps *Policies) PutPolicy(ctx context.Context, c reader.Caller, req api.PutP
 	if err != nil {
 		return nil, err
 	}
-	digest, err := ps.writer.Digest(turns.ID(ps.content.Ledger), writer.Request{Verb: "policy.put", Canonical: canonical})
-	if err != nil {
-		return nil, err
-	}
+	digest := writer.Request{Verb: "policy.put", Canonical: canonical}.Digest()
 	var p policy.Policy
 	var duplicate bool
 	err = ps.append(ctx, c, func() (*turns.Event, *policy.Policy, error) {
@@ -104,7 +101,11 @@ func (ps *Policies) storedPut(c reader.Caller, id turns.ID, digest turns.Hash) (
 	if err != nil {
 		return nil, err
 	}
-	if ev.Digest != digest || ev.Actor != c.Actor() {
+	same, err := ps.content.SameRequest(ev, digest)
+	if err != nil {
+		return nil, err
+	}
+	if !same || ev.Actor != c.Actor() {
 		return nil, &api.Error{Code: api.IDReused, Message: fmt.Sprintf("id %s is stored with another request", id)}
 	}
 	p, err := reader.CheckPolicy(ev.Policy.Digest, body)

@@ -110,9 +110,7 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 			return nil, fmt.Errorf("make the key of session %s: %w", r.ID, err)
 		}
 	}
-	if ev.Digest, err = ss.writer.Digest(r.ID, r); err != nil {
-		return nil, err
-	}
+	ev.Digest = r.Digest()
 	if ev.Timed, err = ss.isTimed(ctx, c.Tenant, &settings); err != nil {
 		return nil, err
 	}
@@ -197,11 +195,11 @@ func (ss *Sessions) storedSession(ctx context.Context, c reader.Caller, r writer
 	if err != nil {
 		return nil, err
 	}
-	digest, err := ss.writer.Digest(r.ID, r)
+	same, err := ss.content.SameRequest(ev, r.Digest())
 	if err != nil {
 		return nil, err
 	}
-	if ev.Digest != digest {
+	if !same {
 		return nil, idReused(r.ID)
 	}
 	return ss.reader.Describe(ctx, &s)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/reader"
@@ -13,6 +12,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/seal"
 )
 
 // Reset is session.reset. The session takes no more turns, and a successor with its
@@ -143,13 +143,20 @@ func (ss *Sessions) NewSuccessorID(session turns.ID) (turns.ID, error) {
 // Invariant: no two ledgers open a successor under one id.
 func (ss *Sessions) IsResetHere(s *ledger.Session) (bool, error) {
 	mark, err := ss.successorMark(s.ID)
-	return bytes.Equal(s.Successor[len(s.Successor)-len(mark):], mark), err
+	if err != nil {
+		return false, err
+	}
+	return bytes.Equal(s.Successor[len(s.Successor)-len(mark):], mark), nil
 }
 
 // successorMark returns the last 10 bytes of the id that this ledger gives to the
 // successor of a session. They are keyed by the session's content key, so nobody
 // else can take the id first.
 func (ss *Sessions) successorMark(session turns.ID) ([]byte, error) {
-	h, err := ss.writer.Digest(session, writer.Request{Verb: "session.successor", Canonical: slices.Concat(ss.content.Ledger[:], session[:])})
-	return h[:10], err
+	k, err := ss.content.Key(session)
+	if err != nil {
+		return nil, err
+	}
+	h := seal.SuccessorMark(k, ss.content.Ledger, session)
+	return h[:10], nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"nexus/cmd/internal/engine/content"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -55,19 +54,14 @@ type Request struct {
 	Canonical []byte // the canonical JSON of the request without its id
 }
 
-// Digest returns the digest of a request under the key of the session.
-func (wr *Writer) Digest(session turns.ID, r Request) (turns.Hash, error) {
-	k, err := wr.content.Key(session)
-	if err != nil {
-		return turns.Hash{}, err
-	}
-	return seal.RequestDigest(k, r.Verb, r.Canonical), nil
-}
+// Digest returns the digest of a request. [content.Store.Seal] stores it under the key
+// of the event, and [content.Store.SameRequest] compares it.
+func (r Request) Digest() turns.Hash { return seal.RequestDigest(r.Verb, r.Canonical) }
 
 // StoredEvent looks up the id of a request on the session's chain. It returns the
 // event that the same request stored, nil if the id is new, and [ledger.ErrIDReused]
 // if another request stored it.
-func (wr *Writer) StoredEvent(s *ledger.Session, r Request, digest turns.Hash) (*turns.Event, error) {
+func (wr *Writer) StoredEvent(s *ledger.Session, r Request) (*turns.Event, error) {
 	if r.ID.IsZero() {
 		return nil, nil
 	}
@@ -86,10 +80,11 @@ func (wr *Writer) StoredEvent(s *ledger.Session, r Request, digest turns.Hash) (
 	if err != nil {
 		return nil, err
 	}
-	if ev.Digest != digest && len(ev.Keys) > 0 && wr.content.Keys == nil { // the digest is under a key, too
-		return nil, &content.SealOffError{ID: ev.Keys[0]}
+	same, err := wr.content.SameRequest(ev, r.Digest())
+	if err != nil {
+		return nil, err
 	}
-	if ev.Digest != digest {
+	if !same {
 		return nil, &api.Error{Code: api.IDReused, Message: fmt.Sprintf("id %s is stored with another request", r.ID)}
 	}
 	return ev, nil
@@ -116,11 +111,7 @@ func (wr *Writer) CheckID(field string, id turns.ID) error {
 // BeginEvent returns a new event for a session that takes changes. If the same
 // request is stored already, done is true and ev is the stored event.
 func (wr *Writer) BeginEvent(s *ledger.Session, r Request, k turns.Kind) (ev *turns.Event, done bool, err error) {
-	digest, err := wr.Digest(s.ID, r)
-	if err != nil {
-		return nil, false, err
-	}
-	was, err := wr.StoredEvent(s, r, digest)
+	was, err := wr.StoredEvent(s, r)
 	if was != nil || err != nil {
 		return was, was != nil, err
 	}
@@ -131,7 +122,7 @@ func (wr *Writer) BeginEvent(s *ledger.Session, r Request, k turns.Kind) (ev *tu
 	if err != nil {
 		return nil, false, err
 	}
-	return &turns.Event{ID: id, Kind: k, Digest: digest}, false, nil
+	return &turns.Event{ID: id, Kind: k, Digest: r.Digest()}, false, nil
 }
 
 // CheckOpen returns an error if the session takes no more events. It names the

@@ -1,0 +1,72 @@
+package seal
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"nexus/turns"
+)
+
+// The keys of an event.
+//
+// Each event of a session, an agent or a channel has a key of its own, derived from that
+// chain's content key in two steps: content key → chunk of 256 events → event, by the
+// event's index. So a content key can be replaced by the keys of all chunks and events
+// but one, and that one event is erased for ever. Events of labels and tenants use the
+// shared key below their content key, as other chains' keys do in a body that comes from
+// several sessions: it is made unreadable by whoever erases one of the sessions, and not
+// by who erases one of their events.
+//
+// A position can be sealed more than once, where a compare-and-set was lost: the nonce of
+// a body is random.
+
+// chunkEvents is how many events have their keys from one chunk.
+const chunkEvents = 256
+
+// eventKey is the key of event e under its Keys; the zero Key if there are none.
+func eventKey(e *turns.Event, ring Keyring) (Key, error) {
+	keys := e.Keys
+	if len(keys) == 0 {
+		return Key{}, nil
+	}
+	if len(keys) > turns.MaxKeys {
+		return Key{}, fmt.Errorf("%w: %d keys", turns.ErrMalformed, len(keys))
+	}
+	if ring == nil {
+		return Key{}, fmt.Errorf("%w: it is sealed under %v", ErrNoKey, keys)
+	}
+	k, err := ring.Key(keys[0])
+	if err != nil {
+		return Key{}, err
+	}
+	if ownChain(e.Chain.Entity) {
+		k = k.event(e.Index)
+	} else {
+		k = k.derive(sharedKey)
+	}
+	if len(keys) == 1 {
+		return k, nil
+	}
+	all := append(make([]byte, 0, len(keys)*len(k)), k[:]...)
+	for _, id := range keys[1:] {
+		k, err := ring.Key(id)
+		if err != nil {
+			return Key{}, err
+		}
+		k = k.derive(sharedKey)
+		all = append(all, k[:]...)
+	}
+	return expand(all, combinedKey), nil
+}
+
+// ownChain reports whether the first key of an event is that of its chain alone, so that
+// no two events have the same place below it.
+func ownChain(e turns.Entity) bool {
+	return e == turns.SessionEntity || e == turns.AgentEntity || e == turns.ChannelEntity
+}
+
+// event is the key of the event at an index of the chain whose content key k is.
+func (k Key) event(index uint64) Key {
+	chunk := k.derive(chunkKey + purpose(binary.BigEndian.AppendUint64(nil, index/chunkEvents)))
+	return chunk.derive(eventKeyOf + purpose([]byte{byte(index % chunkEvents)}))
+}
