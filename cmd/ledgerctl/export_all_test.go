@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
+	"nexus/turns/seal/sealtest"
 )
 
 // The key of an agent's memories and events is gone: what can't be read is listed, and not
@@ -35,14 +34,12 @@ func TestAnExportOfAllListsWhatHasNoContent(t *testing.T) {
 		t.Cleanup(nc.Close)
 		return client.New(nc, "default", "main")
 	}
-	keys := func() (names []string) {
-		_ = filepath.WalkDir(filepath.Join(dir, "keys"), func(name string, x fs.DirEntry, err error) error {
-			if err == nil && strings.HasSuffix(name, ".key") {
-				names = append(names, name)
-			}
-			return nil
-		})
-		return names
+	keys := filepath.Join(dir, "keys")
+	closed := func() {
+		t.Helper()
+		if err := d.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c := open()
 	if _, err := c.Create(t.Context(), api.CreateSession{}); err != nil {
@@ -55,7 +52,9 @@ func TestAnExportOfAllListsWhatHasNoContent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := keys()
+	closed()
+	before := sealtest.IDs(t, keys)
+	c = open()
 	if _, err := c.SaveMemory(t.Context(), api.SaveMemory{Kind: "semantic", Text: "the tests need an hour"}); err != nil {
 		t.Fatal(err)
 	}
@@ -66,18 +65,10 @@ func TestAnExportOfAllListsWhatHasNoContent(t *testing.T) {
 	if _, err := c.Append(t.Context(), last.ID, api.AppendTurn{Messages: []turns.Message{m}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Close(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	gone := 0
-	for _, name := range keys() {
-		if !slices.Contains(before, name) {
-			gone++
-			if err := os.Remove(name); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	closed()
+	after := sealtest.IDs(t, keys)
+	gone := len(after) - len(before)
+	sealtest.Forget(t, keys, slices.DeleteFunc(after, func(id turns.ID) bool { return slices.Contains(before, id) })...)
 	c = open()
 	defer func() {
 		if err := d.Close(context.WithoutCancel(t.Context())); err != nil {

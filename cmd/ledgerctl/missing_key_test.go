@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
+	"nexus/turns/seal/sealtest"
 )
 
 // A session whose content key is missing shows what its headers say: turns, numbers,
@@ -61,15 +60,7 @@ func TestMissingKeyIsSaidInPlaceOfTheContent(t *testing.T) {
 	session("whole")
 	nc.Close()
 	stop(d)
-	err = filepath.WalkDir(filepath.Join(dir, "keys"), func(name string, x fs.DirEntry, err error) error {
-		if err == nil && strings.HasPrefix(x.Name(), s.ID.String()) {
-			err = os.Remove(name)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealtest.Forget(t, filepath.Join(dir, "keys"), s.ID)
 	d = open()
 	defer stop(d)
 	tell := func(want int, args ...string) string {

@@ -19,6 +19,7 @@ import (
 const usage = `Usage: nexusd [flags]
        nexusd repair [flags]
        nexusd restore FILE [flags]
+       nexusd keys FROM --data DIR
        nexusd token NAME [flags]
        nexusd user new NAME [flags]
 

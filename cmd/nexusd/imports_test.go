@@ -20,6 +20,7 @@ const root = "../.."
 var allowed = map[string][]string{
 	"turns":                               {},
 	"turns/seal":                          {"turns"},
+	"turns/seal/sealtest":                 {"turns", "turns/seal"},
 	"turns/secrets":                       {},
 	"turns/tokens":                        {"turns"},
 	"turns/internal/values":               {"turns"},

@@ -48,6 +48,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if len(args) > 0 && args[0] == "restore" {
 		return restore(ctx, args[1:], stdout, stderr)
 	}
+	if len(args) > 0 && args[0] == "keys" {
+		return addKeys(args[1:], stdout, stderr)
+	}
 	if len(args) > 0 && args[0] == "token" {
 		return newToken(args[1:], stdout, stderr)
 	}

@@ -18,6 +18,9 @@ type world struct {
 	stored  Key          // zero: Create never returned
 	erased  bool         // Destroy returned nil
 	started bool         // Destroy was called
+	others  bool         // Destroy of another id returned nil
+	thirds  map[Key]bool // keys that a third id may have
+	third   Key          // zero: Create of a third id never returned
 }
 
 // aftermath is what happens after the failed step.
@@ -48,7 +51,8 @@ func TestStoreKeepsItsPromiseAfterAnyFailedStep(t *testing.T) {
 		"create":  func(w *world) { w.create() },
 		"put":     func(w *world) { w.put() },
 		"destroy": func(w *world) { w.destroy() },
-		"repair":  func(w *world) { w.key() },
+		"repair":  func(w *world) { w.reopen() },
+		"other":   func(w *world) { w.other() },
 	}
 	for name, script := range scripts {
 		steps := 0
@@ -59,12 +63,11 @@ func TestStoreKeepsItsPromiseAfterAnyFailedStep(t *testing.T) {
 						label := fmt.Sprintf("%s, step %d fails in mode %d, dying %v, %s", name, fail, how, dying, after.name)
 						w := &world{t: t, d: newMemDisk(), r: &counter{}, seen: map[Key]bool{}}
 						w.s = mustOpen(t, w.d)
-						if name == "destroy" || name == "repair" {
+						if name == "destroy" || name == "repair" || name == "other" {
 							w.create()
 						}
 						if name == "repair" {
-							delete(w.d.live, w.s.path(copyB, idOf(1), keyFile))
-							w.s = mustOpen(t, w.d)
+							delete(w.d.live, w.s.path(1, w.s.epoch.number, logFile))
 						}
 						w.d.ops, w.d.fail, w.d.how, w.d.after = 0, fail, how, dying
 						if fail == 0 {
@@ -96,7 +99,11 @@ func (w *world) create() {
 	if err == nil {
 		w.stored = k
 	}
-	// The keys that the counter can have given so far.
+	w.note()
+}
+
+// note remembers the keys that the counter can have given so far.
+func (w *world) note() {
 	for n := uint64(1); n <= w.r.n; n++ {
 		c := counter{n - 1}
 		k, _ := newKey(&c)
@@ -117,7 +124,32 @@ func (w *world) destroy() {
 	w.erased = w.s.Destroy(idOf(1)) == nil
 }
 
-func (w *world) key() { w.s.Key(idOf(1)) }
+// reopen opens a store whose second copy is gone; where that fails the process ends.
+func (w *world) reopen() {
+	s, err := openStore("/keys", w.d, nil)
+	if err != nil {
+		w.d.restart()
+		s = mustOpen(w.t, w.d)
+	}
+	w.s = s
+}
+
+// other destroys another key, and then makes one: the first one stays.
+func (w *world) other() {
+	if w.s.Destroy(idOf(2)) == nil {
+		w.others = true
+	}
+	before := w.r.n
+	if k, err := w.s.Create(idOf(3), w.r); err == nil {
+		w.third = k
+	}
+	w.thirds = make(map[Key]bool)
+	for n := before; n < w.r.n; n++ {
+		k, _ := newKey(&counter{n})
+		w.thirds[k] = true
+	}
+	w.note()
+}
 
 func (w *world) check(label string, cut bool) {
 	fatal := func(format string, args ...any) { w.t.Errorf("%s: %s", label, fmt.Sprintf(format, args...)) }
@@ -134,6 +166,12 @@ func (w *world) check(label string, cut bool) {
 	case w.started && errors.Is(err, ErrNoKey):
 		fatal("the key is gone without a trace")
 	}
+	if _, err := w.s.Key(idOf(2)); w.others && !errors.Is(err, turns.ErrErased) {
+		fatal("another key was destroyed, Key: %v", err)
+	}
+	if k, err := w.s.Key(idOf(3)); w.third != (Key{}) && (err != nil || k != w.third) {
+		fatal("a third key was made, Key: %v", err)
+	}
 	if !w.started { // the call is made again, and then power is lost
 		again, err2 := w.s.Create(idOf(1), w.r)
 		if err2 != nil || err == nil && again != k {
@@ -141,9 +179,10 @@ func (w *world) check(label string, cut bool) {
 		}
 		w.seen[again] = true
 		w.d.cutPower(func() bool { return false })
-		for _, side := range copies {
-			if _, err := w.d.Read(w.s.path(side, idOf(1), keyFile)); err != nil {
-				fatal("after Create and a power cut copy %s is gone", side)
+		for i := range copies {
+			alone := mustOpen(w.t, w.d.without(w.s.side(i)))
+			if got, err := alone.Key(idOf(1)); err != nil || got != again {
+				fatal("after Create and a power cut, without copy %s: %v", copies[i], err)
 			}
 		}
 		w.s = mustOpen(w.t, w.d)
@@ -155,19 +194,72 @@ func (w *world) check(label string, cut bool) {
 	if err := w.s.Destroy(idOf(1)); err != nil {
 		fatal("Destroy again: %v", err)
 	}
-	for k := range w.seen {
-		if w.d.holds(k[:], !cut) {
-			fatal("a destroyed key is still on the disk")
+	gone := func(when string, everywhere bool) {
+		left := w.d.keys(everywhere)
+		for k := range w.seen {
+			if left[k] && k != w.third && !w.thirds[k] {
+				fatal("%s a destroyed key is on the disk", when)
+			}
 		}
 	}
+	gone("after Destroy", !cut)
 	w.d.cutPower(func() bool { return false })
 	w.s = mustOpen(w.t, w.d)
 	if _, err := w.s.Key(idOf(1)); !errors.Is(err, turns.ErrErased) {
 		fatal("after Destroy and a power cut: %v", err)
 	}
-	for k := range w.seen {
-		if w.d.holds(k[:], false) {
-			fatal("a destroyed key is back")
+	gone("after Destroy and a power cut", false)
+}
+
+// TestTwoFailuresLoseNothing: a Destroy that fails at any step, in a process that goes on; then a call of another
+// kind that fails at any step, with the end of the process or of the power.
+func TestTwoFailuresLoseNothing(t *testing.T) {
+	const most = 30 // steps of a call
+	for _, how := range []fault{failedAndLost, failedButDone, torn} {
+		for first := 1; first < most; first++ {
+			for second := 1; second < most; second++ {
+				for seed := range uint64(4) {
+					d := newMemDisk()
+					s := mustOpen(t, d)
+					r := &counter{}
+					k, err := s.Create(idOf(1), r)
+					if err == nil {
+						_, err = s.Create(idOf(2), r)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					d.ops, d.fail, d.how = 0, first, how
+					if s.Destroy(idOf(2)) == nil {
+						break // it has fewer steps
+					}
+					d.ops, d.fail, d.after = 0, second, true
+					third, failed := s.Create(idOf(3), r)
+					if failed == nil {
+						failed = s.Destroy(idOf(2))
+					}
+					d.cutPower(coin(seed))
+					label := fmt.Sprintf("mode %d, steps %d and %d, seed %d", how, first, second, seed)
+					s, err = openStore("/keys", d, nil)
+					if err != nil {
+						t.Fatalf("%s: %v", label, err)
+					}
+					if got, err := s.Key(idOf(1)); err != nil || got != k {
+						t.Fatalf("%s: a key that was stored: %v", label, err)
+					}
+					if got, err := s.Key(idOf(3)); third != (Key{}) && (err != nil || got != third) {
+						t.Fatalf("%s: a key that was stored later: %v", label, err)
+					}
+					_, err = s.Key(idOf(2))
+					if failed == nil && !errors.Is(err, turns.ErrErased) {
+						t.Fatalf("%s: a key that was destroyed: %v", label, err)
+					}
+					// Opening does the rest of what it finds begun.
+					if two, _ := newKey(&counter{1}); errors.Is(err, turns.ErrErased) && d.keys(false)[two] {
+						t.Fatalf("%s: a destroyed key is on the disk", label)
+					}
+				}
+			}
 		}
 	}
 }

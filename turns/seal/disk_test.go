@@ -2,15 +2,18 @@ package seal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
+	"sync"
 )
 
 // memDisk is a file system that knows what is durable and what is not, fails at
 // one operation as told, and can lose power.
 type memDisk struct {
+	mu      sync.Mutex
 	live    map[string]*inode // names as a running process sees them; a nil inode is a folder
 	durable map[string]*inode // names as they are after a power cut, at the least
 	all     []*inode          // every file there ever was, unlinked ones included
@@ -51,7 +54,38 @@ func (d *memDisk) step() (do, half bool, err error) {
 	return d.how == failedButDone, d.how == torn, errInjected
 }
 
+func (d *memDisk) List(dir string) (names []string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name := range d.live {
+		if filepath.Dir(name) == dir {
+			names = append(names, filepath.Base(name))
+		}
+	}
+	return names, nil
+}
+
+func (d *memDisk) Append(name string, at int, b []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.live[name]
+	if n == nil {
+		return fs.ErrNotExist
+	}
+	do, half, err := d.step()
+	if half {
+		b = b[:len(b)/2]
+	}
+	if do || half {
+		n.data = append(append(make([]byte, 0, at+len(b)), n.data[:min(at, len(n.data))]...), make([]byte, max(0, at-len(n.data)))...)
+		n.data = append(n.data, b...)
+	}
+	return err
+}
+
 func (d *memDisk) Read(name string) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	n, ok := d.live[name]
 	if !ok || n == nil {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: fs.ErrNotExist}
@@ -60,6 +94,8 @@ func (d *memDisk) Read(name string) ([]byte, error) {
 }
 
 func (d *memDisk) Write(name string, b []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if _, ok := d.live[filepath.Dir(name)]; !ok {
 		return fs.ErrNotExist
 	}
@@ -84,6 +120,8 @@ func (d *memDisk) Write(name string, b []byte) error {
 }
 
 func (d *memDisk) Rename(from, to string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	do, _, err := d.step()
 	if do {
 		d.live[to] = d.live[from]
@@ -93,6 +131,11 @@ func (d *memDisk) Rename(from, to string) error {
 }
 
 func (d *memDisk) Remove(name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.live[name]; !ok {
+		return fs.ErrNotExist
+	}
 	do, _, err := d.step()
 	if do {
 		delete(d.live, name)
@@ -101,6 +144,8 @@ func (d *memDisk) Remove(name string) error {
 }
 
 func (d *memDisk) Mkdir(name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if _, ok := d.live[name]; ok {
 		return nil
 	}
@@ -112,6 +157,8 @@ func (d *memDisk) Mkdir(name string) error {
 }
 
 func (d *memDisk) SyncDir(dir string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	do, _, err := d.step()
 	if do {
 		for name := range d.durable {
@@ -165,22 +212,54 @@ func (d *memDisk) cutPower(keep func() bool) {
 	}
 }
 
-// holds reports whether any of the named files has secret in it; with
-// everywhere, any file there ever was.
-func (d *memDisk) holds(secret []byte, everywhere bool) bool {
+// keys are those that the named files give to who opens each log with each epoch key that
+// is left, and those that are there in the clear; with everywhere, of any file there ever was.
+func (d *memDisk) keys(everywhere bool) map[Key]bool {
+	var files [][]byte
 	for _, names := range []map[string]*inode{d.live, d.durable} {
 		for _, n := range names {
-			if n != nil && bytes.Contains(n.data, secret) {
-				return true
+			if n != nil {
+				files = append(files, n.data)
 			}
 		}
 	}
-	for _, n := range d.all {
-		if everywhere && bytes.Contains(n.data, secret) {
-			return true
+	if everywhere {
+		for _, n := range d.all {
+			files = append(files, n.data)
 		}
 	}
-	return false
+	out := make(map[Key]bool)
+	for _, f := range files {
+		at := bytes.Index(f, []byte(epochMagic))
+		if at < 0 || len(f) < at+49 {
+			continue
+		}
+		e := epoch{binary.BigEndian.Uint64(f[at+9:]), gcm(Key(f[at+17 : at+49]))}
+		for _, log := range files {
+			for slot := 0; (slot+1)*slotSize <= len(log); slot++ {
+				if _, x, ok, _ := e.record(log[slot*slotSize:(slot+1)*slotSize], slot); ok && x.kind == recordKey {
+					out[x.key] = true
+				}
+			}
+		}
+	}
+	return out
+}
+
+// without is a copy of the disk on which a folder is empty.
+func (d *memDisk) without(dir string) *memDisk {
+	out := newMemDisk()
+	for name, n := range d.live {
+		if filepath.Dir(name) == dir {
+			continue
+		}
+		if n != nil {
+			n = &inode{bytes.Clone(n.data)}
+			out.all = append(out.all, n)
+		}
+		out.live[name], out.durable[name] = n, n
+	}
+	return out
 }
 
 func coin(seed uint64) func() bool {

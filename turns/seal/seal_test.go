@@ -8,8 +8,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fxamacker/cbor/v2"
@@ -493,30 +495,55 @@ func BenchmarkDerive(b *testing.B) {
 }
 
 func BenchmarkStore(b *testing.B) {
-	s, err := OpenStore(b.TempDir())
+	n := 0
+	for _, clients := range []int{1, 32} {
+		b.Run(fmt.Sprintf("create, %d at once", clients), func(b *testing.B) {
+			s, err := OpenStore(b.TempDir(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			var next atomic.Int64
+			b.SetParallelism((clients + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0))
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := s.Create(idOf(int(next.Add(1))), rand.Reader); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+	dir := b.TempDir()
+	s, err := OpenStore(dir, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	n := 0
-	b.Run("create", func(b *testing.B) {
-		for b.Loop() {
-			n++
-			if _, err := s.Create(idOf(n), rand.Reader); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("key, in memory", func(b *testing.B) {
+	var group []*change
+	for n = range 100_000 {
+		group = append(group, &change{id: idOf(n), to: entry{recordKey, Key{byte(n), byte(n >> 8), byte(n >> 16)}}})
+	}
+	if err := s.write(group); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("key of 100000", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := s.Key(idOf(n)); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
-	b.Run("key, from disk", func(b *testing.B) {
+	b.Run("open 100000", func(b *testing.B) {
+		b.ReportAllocs()
 		for b.Loop() {
-			s.forget(idOf(n))
-			if _, err := s.Key(idOf(n)); err != nil {
+			if _, err := OpenStore(dir, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("destroy one of 100000", func(b *testing.B) {
+		for b.Loop() {
+			n--
+			if err := s.Destroy(idOf(n)); err != nil {
 				b.Fatal(err)
 			}
 		}

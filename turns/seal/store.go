@@ -1,12 +1,14 @@
 package seal
 
 import (
-	"crypto/sha256"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"maps"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 
 	"nexus/turns"
@@ -14,107 +16,270 @@ import (
 
 // Crash states of the key store.
 //
-// Each key is in two files, one below a/ and one below b/, with the same bytes:
-// a check tells a whole file from a broken one. A file gets its name by a rename
-// after its bytes are synced; then its folder is synced. The steps of a call are
-// done in the order given here, and a crash, power cut or failed step leaves:
+// All keys are records of one log, N.keys, sealed under a key of its own, N.epoch. Both
+// files are in two copies, below a/ and below b/, with the same bytes. A record is a slot
+// of 128 bytes that is checked by itself. N is the epoch: it goes up where a key is
+// destroyed. The steps of a call are done in the order given here, for all calls that wait
+// together, and a crash, power cut or failed step leaves:
 //
-// Create, Put: write a/new, rename to a/key, sync a; the same in b; return.
+// Create, Put: write the slots behind the end of a/N.keys and of b/N.keys, both at once;
+// sync both; return.
 //
-//	before a/key has its name      nothing, or a/new, which nobody reads and the
-//	                               next try writes over. No key; the next
-//	                               Create makes another. Nothing was sealed
-//	                               under the first: Create had not returned.
-//	a/key without b/key            a key. The next read makes b from a; the
-//	                               next Create returns it.
-//	both, but the call failed      a key, though perhaps not a durable one: a
-//	(a sync did not succeed)       Create or Put that finds a key syncs both
-//	                               folders before it says so.
+//	a slot in no copy              no key. A slot that is cut or zero is behind
+//	                               the end: the next write goes over it.
+//	a slot in one copy             a key. Opening completes the other copy.
+//	both, but the call failed      a key after a crash. In the process that goes on
+//	                               none: the next write cuts the log at its end
+//	                               before it syncs, so that no two keys of an id
+//	                               can be there.
 //
-// Key, one copy broken or missing: write the copy from the other one, in place
-// if it is broken, else like Create. A crash leaves that copy broken or missing.
-// The good copy is not touched.
+// Destroy: write records that say it, like a key; then begin epoch N+1, without the keys:
+// in a, then in b: write N+1.epoch and N+1.keys.new, sync both, sync the folder, rename
+// N+1.keys.new to N+1.keys, sync the folder; then end epoch N: in a and b write zeros over
+// N.epoch, sync it, unlink it and N.keys, sync the folder; return.
 //
-// Destroy: write the tombstone in a, then in b, like a key; then for a and b
-// write zeros over key and new, sync them, unlink them, sync the folder; return.
+//	before a record says it        the key, as it was.
+//	a record in one copy or more   destroyed. Opening does the rest again.
+//	N+1.keys in one copy           it is the log: its bytes were synced before it had
+//	                               its name, and its epoch key too. Opening completes
+//	                               the other copy, and ends epoch N.
+//	N+1.epoch or N+1.keys.new,     nobody reads them. Opening writes zeros over them and
+//	no N+1.keys                    unlinks them.
 //
-//	before a tombstone has a name  the key, as it was.
-//	one tombstone or more          destroyed: a tombstone is looked for before
-//	                               the key, and one of two is enough. The next
-//	                               Key or Destroy does the rest again.
+// Opening, a copy that is broken or missing: write the copy from the other one, in place. A
+// crash leaves that copy broken or missing. The good one is not touched.
 //
-// So: a key that Create or Put returned is there after any crash; a key that
-// Destroy returned for is nowhere; in between the call can be made again.
-// Both copies broken, or whole and different, is no crash state: Key says so
-// and names the files, and nothing is written over them.
+// So: a key that Create or Put returned is there after any crash; a key that Destroy
+// returned for is in no log that a key is left for; in between the call can be made again.
+// A slot that is broken in both copies is no crash state (a slot lies in one sector): Key
+// says so of the id that it names, and nothing is written over it. Where the slots at the
+// very end are all zero in both copies, they count as not written.
 //
-// Zeros are written over the blocks that the file has. A file system or drive
-// that writes elsewhere (copy on write, flash) may keep the old ones until it
-// reuses them: put the folder on an encrypted volume where that matters.
+// Zeros are written over the blocks that the file of the epoch key has. A file system or
+// drive that writes elsewhere (copy on write, flash) may keep the old ones until it reuses
+// them: put the folder on an encrypted volume where that matters.
 
 // ErrDifferent: another key is stored under the id.
 var ErrDifferent = errors.New("different key")
 
 var errClosed = errors.New("the key store is closed")
 
-// Store is a [Keyring] in a folder. One process at a time may have it open.
-// Nothing scans the folder: opening takes the same time whatever it holds, and
-// keys lie in 256 folders, by the first byte of the SHA-256 of their id.
-type Store struct {
-	// Warn, if set before the first use, hears of what went wrong but was made
-	// good, or will be at the next read: a copy repaired, a repair that failed.
-	Warn func(error)
+// The two copies, and the endings of the files of an epoch.
+const (
+	copyA = "a"
+	copyB = "b"
 
+	logFile   = ".keys"
+	epochFile = ".epoch"
+	newSuffix = ".new"
+)
+
+var copies = [2]string{copyA, copyB}
+
+// Store is a [Keyring] in a folder. One process at a time may have it open. All keys are
+// in memory, about 100 bytes each; opening reads them all.
+type Store struct {
 	dir  string
 	disk disk
+	warn func(error)
 
-	mu        sync.Mutex
+	mu        sync.RWMutex
 	closed    bool
-	cache     *keyCache
-	locks     map[turns.ID]*keyLock // of the keys whose files are read or written
-	created   map[string]bool       // folders that are durable in their parent
+	entries   map[turns.ID]entry
 	onDestroy []func()
+	waiting   []*change
+	changing  map[turns.ID]*change // those that wait or are written
+	writing   bool                 // somebody writes for all who wait
+
+	// Of who writes.
+	epoch   epoch
+	end     int      // slots of the log
+	old     []uint64 // epochs that are not ended yet
+	highest uint64   // number of an epoch that has a file, or had
+	renewal bool     // an epoch could not be begun: its log may have a name, so nothing more goes to this one
 }
 
-// keyLock is held while files of one key are read or written.
-type keyLock struct {
-	sync.Mutex
-	users int // who hold it or wait for it; guarded by Store.mu
+// change is a call that waits for the disk.
+type change struct {
+	id   turns.ID
+	to   entry
+	done chan struct{}
+	err  error
 }
 
-// OpenStore opens the key store in dir, and makes it, for its owner's eyes
-// only, if it is not there.
-func OpenStore(dir string) (*Store, error) { return openStore(dir, osDisk{}) }
+// OpenStore opens the key store in dir, and makes it, for its owner's eyes only, if it is
+// not there. warn, if not nil, hears of what was wrong and was made good: a copy repaired.
+//
+// Errors: [turns.ErrCorrupt] if no copy of the log, or of its epoch key, can be read;
+// [turns.ErrUnsupported] if another build made the folder.
+func OpenStore(dir string, warn func(error)) (*Store, error) { return openStore(dir, osDisk{}, warn) }
 
-func openStore(dir string, d disk) (*Store, error) {
-	dir = filepath.Clean(dir)
-	s := &Store{dir: dir, disk: d, cache: newKeyCache(cachedKeys), locks: make(map[turns.ID]*keyLock), created: make(map[string]bool)}
-	for _, name := range []string{dir, filepath.Join(dir, copyA), filepath.Join(dir, copyB)} {
-		if err := s.folder(name); err != nil {
-			return nil, fmt.Errorf("open the key store %s: %w", dir, err)
-		}
+func openStore(dir string, d disk, warn func(error)) (*Store, error) {
+	s := &Store{dir: filepath.Clean(dir), disk: d, warn: warn, changing: make(map[turns.ID]*change)}
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("open the key store %s: %w", s.dir, err)
 	}
 	return s, nil
+}
+
+func (s *Store) open() error {
+	for _, name := range []string{s.dir, s.side(0), s.side(1)} {
+		if err := s.disk.Mkdir(name); err != nil {
+			return err
+		}
+		if err := s.disk.SyncDir(filepath.Dir(name)); err != nil {
+			return err
+		}
+	}
+	current, others, err := s.epochs()
+	if err != nil {
+		return err
+	}
+	s.old, s.highest = others, current
+	for _, n := range others {
+		s.highest = max(s.highest, n)
+	}
+	if current == 0 {
+		s.entries = make(map[turns.ID]entry)
+		if err := s.begin(nil); err != nil {
+			return err
+		}
+		return s.endOld()
+	}
+	k, err := s.readEpoch(current)
+	if err != nil {
+		return err
+	}
+	s.epoch = epoch{current, gcm(k)}
+	var found [2][]byte
+	var errs [2]error
+	for i := range copies {
+		found[i], errs[i] = s.disk.Read(s.path(i, current, logFile))
+		if errs[i] != nil && !isMissing(errs[i]) {
+			return errs[i]
+		}
+	}
+	m, err := s.epoch.merge(found)
+	if err != nil {
+		return fmt.Errorf("%s and %s: %w", s.path(0, current, logFile), s.path(1, current, logFile), err)
+	}
+	for i := range copies {
+		if string(found[i]) == string(m.want[i]) {
+			continue
+		}
+		if err := s.complete(i, s.path(i, current, logFile), m.want[i], found[i] == nil); err != nil {
+			return err
+		}
+		if cut := len(found[i]) - len(m.want[i]); cut <= 0 || string(found[i][:len(m.want[i])]) != string(m.want[i]) {
+			s.tell("%s was damaged, or ended too early: repaired from the other copy", s.path(i, current, logFile))
+		}
+	}
+	s.entries, s.end = m.entries, m.slots
+	if m.unfinished {
+		return s.renew(nil)
+	}
+	return s.endOld()
+}
+
+// epochs are the number of the log, 0 if there is none, and those of all other files.
+func (s *Store) epochs() (current uint64, others []uint64, err error) {
+	seen := make(map[uint64]bool)
+	for i := range copies {
+		names, err := s.disk.List(s.side(i))
+		if err != nil {
+			return 0, nil, err
+		}
+		for _, name := range names {
+			digits, kind, _ := strings.Cut(name, ".")
+			n, err := strconv.ParseUint(digits, 10, 64)
+			if kind = "." + kind; err != nil || n == 0 || kind != logFile && kind != epochFile && kind != logFile+newSuffix {
+				return 0, nil, fmt.Errorf("%w: %s is no file of a key store as this build makes it", turns.ErrUnsupported, filepath.Join(s.side(i), name))
+			}
+			if seen[n] = true; kind == logFile {
+				current = max(current, n)
+			}
+		}
+	}
+	delete(seen, current)
+	for n := range seen {
+		others = append(others, n)
+	}
+	return current, others, nil
+}
+
+// readEpoch reads the key of an epoch, and repairs one copy from the other.
+func (s *Store) readEpoch(number uint64) (Key, error) {
+	var keys [2]Key
+	var errs [2]error
+	for i := range copies {
+		var b []byte
+		if b, errs[i] = s.disk.Read(s.path(i, number, epochFile)); errs[i] == nil {
+			keys[i], errs[i] = decodeEpoch(b, number)
+		}
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%s: %w", s.path(i, number, epochFile), errs[i])
+		}
+	}
+	switch {
+	case errs[0] != nil && errs[1] != nil:
+		return Key{}, fmt.Errorf("%w: no copy of the epoch key can be read: %w; %w", turns.ErrCorrupt, errs[0], errs[1])
+	case errs[0] == nil && errs[1] == nil && keys[0] != keys[1]:
+		return Key{}, fmt.Errorf("%w: %s and %s hold different keys", turns.ErrCorrupt, s.path(0, number, epochFile), s.path(1, number, epochFile))
+	}
+	good := 0
+	if errs[0] != nil {
+		good = 1
+	}
+	if bad := 1 - good; errs[bad] != nil {
+		if !isMissing(errs[bad]) && !errors.Is(errs[bad], turns.ErrCorrupt) {
+			return Key{}, errs[bad] // it may pass
+		}
+		if err := s.complete(bad, s.path(bad, number, epochFile), encodeEpoch(number, keys[good]), isMissing(errs[bad])); err != nil {
+			return Key{}, err
+		}
+		s.tell("%w: repaired from the other copy", errs[bad])
+	}
+	return keys[good], nil
+}
+
+// complete writes a copy from the other one.
+func (s *Store) complete(side int, name string, b []byte, isNew bool) error {
+	if err := s.disk.Write(name, b); err != nil || !isNew {
+		return err
+	}
+	return s.disk.SyncDir(s.side(side))
 }
 
 // Close forgets the keys in memory. Calls after it fail.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
-	s.cache.clear()
+	s.closed, s.entries = true, nil
 	return nil
 }
 
-// Key implements [Keyring]. An error that is neither [turns.ErrErased] nor
-// [ErrNoKey] says what is wrong with which file; it is [turns.ErrCorrupt] where
-// no copy is whole.
+// Key implements [Keyring]. It reads no file. Besides [turns.ErrErased] and [ErrNoKey] its
+// errors are [turns.ErrCorrupt], where a key was lost from both copies of the log.
 func (s *Store) Key(id turns.ID) (Key, error) {
-	if c, ok, err := s.known(id); ok || err != nil {
-		return c.key, err
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.look(id)
+}
+
+func (s *Store) look(id turns.ID) (Key, error) {
+	if s.closed {
+		return Key{}, errClosed
 	}
-	defer s.hold(id)()
-	return s.read(id)
+	switch x := s.entries[id]; x.kind {
+	case recordKey:
+		return x.key, nil
+	case recordDestroyed:
+		return Key{}, erased(id)
+	case recordLost:
+		return Key{}, fmt.Errorf("%w: the key of %s: its record is damaged in both copies, %s and %s", turns.ErrCorrupt, id,
+			s.path(0, s.epoch.number, logFile), s.path(1, s.epoch.number, logFile))
+	}
+	return Key{}, noKey(id)
 }
 
 // Create is the key of id, made of 32 bytes from rand if there is none yet. It
@@ -129,9 +294,15 @@ func (s *Store) Create(id turns.ID, rand io.Reader) (Key, error) {
 	})
 }
 
-// Put stores a key that was made elsewhere, durably like Create. Errors:
-// [ErrDifferent] if id has another key, and those of Create.
+// Put stores a key that was made elsewhere, durably like Create. It puts back one that was
+// lost from both copies. Errors: [ErrDifferent] if id has another key, and those of Create.
 func (s *Store) Put(id turns.ID, k Key) error {
+	s.mu.RLock()
+	lost := s.entries[id].kind == recordLost
+	s.mu.RUnlock()
+	if lost {
+		return s.change(id, entry{recordKey, k})
+	}
 	_, err := s.store(id, func(old *Key) (Key, error) {
 		if old != nil && *old != k {
 			return Key{}, different(id)
@@ -143,59 +314,239 @@ func (s *Store) Put(id turns.ID, k Key) error {
 
 // store makes the key that choose picks, given the one that is there, durable.
 func (s *Store) store(id turns.ID, choose func(old *Key) (Key, error)) (Key, error) {
-	c, ok, err := s.known(id)
-	if err != nil {
-		return Key{}, err
-	}
-	if ok && c.durable {
-		return choose(&c.key)
-	}
-	defer s.hold(id)()
-	have, err := s.read(id)
-	old := &have
-	if errors.Is(err, ErrNoKey) {
-		old = nil
-	} else if err != nil {
-		return Key{}, err
-	}
-	k, err := choose(old)
-	if err != nil {
-		return Key{}, err
-	}
-	for _, side := range copies {
-		if old == nil {
-			err = s.publish(s.path(side, id, keyFile), encodeKey(id, k))
-		} else {
-			err = s.settle(s.path(side, id, keyFile), encodeKey(id, k))
+	for {
+		s.mu.Lock()
+		have, err := s.look(id)
+		if err == nil {
+			s.mu.Unlock()
+			return choose(&have)
 		}
+		if !errors.Is(err, ErrNoKey) {
+			s.mu.Unlock()
+			return Key{}, err
+		}
+		if c := s.changing[id]; c != nil { // somebody makes it
+			s.mu.Unlock()
+			<-c.done
+			continue
+		}
+		k, err := choose(nil)
 		if err != nil {
+			s.mu.Unlock()
+			return Key{}, err
+		}
+		if err := s.enter(&change{id: id, to: entry{recordKey, k}, done: make(chan struct{})}); err != nil {
 			return Key{}, fmt.Errorf("store the key of %s: %w", id, err)
 		}
+		return k, nil
 	}
-	s.remember(id, cached{key: k, durable: true})
-	return k, nil
 }
 
 // Destroy makes the key of id unreadable for ever, here, and durably so when it
 // returns nil; until then it is to be called again. No key can be made or put
 // under id any more, whether there was one or not.
 func (s *Store) Destroy(id turns.ID) error {
-	if _, _, err := s.known(id); errors.Is(err, errClosed) {
-		return err
-	}
-	defer s.hold(id)()
-	s.forget(id)
-	if err := s.destroy(id); err != nil {
+	if err := s.change(id, entry{kind: recordDestroyed}); err != nil {
 		return fmt.Errorf("destroy the key of %s: %w", id, err)
 	}
-	s.remember(id, cached{erased: true})
-	s.mu.Lock()
+	s.mu.RLock()
 	onDestroy := s.onDestroy
-	s.mu.Unlock()
+	s.mu.RUnlock()
 	for _, f := range onDestroy {
 		f()
 	}
 	return nil
+}
+
+// change waits until nobody else changes id, and writes x.
+func (s *Store) change(id turns.ID, x entry) error {
+	for {
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return errClosed
+		}
+		c := s.changing[id]
+		if c == nil {
+			return s.enter(&change{id: id, to: x, done: make(chan struct{})})
+		}
+		s.mu.Unlock()
+		<-c.done
+	}
+}
+
+// enter has a change written together with all others that wait. The caller holds the
+// lock; enter lets go of it.
+func (s *Store) enter(c *change) error {
+	s.waiting = append(s.waiting, c)
+	s.changing[c.id] = c
+	if s.writing {
+		s.mu.Unlock()
+		<-c.done
+		return c.err
+	}
+	s.writing = true
+	for len(s.waiting) > 0 {
+		group := s.waiting
+		s.waiting = nil
+		s.mu.Unlock()
+		err := s.write(group)
+		s.mu.Lock()
+		for _, c := range group {
+			delete(s.changing, c.id)
+			c.err = err
+			close(c.done)
+		}
+	}
+	s.writing = false
+	s.mu.Unlock()
+	return c.err
+}
+
+// write appends the records of a group. Where one destroys a key, it begins another epoch.
+func (s *Store) write(group []*change) error {
+	if s.renewal {
+		return s.renew(group)
+	}
+	var b []byte
+	destroys := false
+	for i, c := range group {
+		b = s.epoch.appendRecord(b, s.end+i, c.id, c.to)
+		destroys = destroys || c.to.kind == recordDestroyed
+	}
+	var errs [2]error
+	var wg sync.WaitGroup
+	wg.Go(func() { errs[1] = s.disk.Append(s.path(1, s.epoch.number, logFile), s.end*slotSize, b) })
+	errs[0] = s.disk.Append(s.path(0, s.epoch.number, logFile), s.end*slotSize, b)
+	wg.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	s.end += len(group)
+	s.apply(group)
+	if !destroys {
+		return nil
+	}
+	return s.renew(nil)
+}
+
+func (s *Store) apply(group []*change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range group {
+		if !s.closed {
+			s.entries[c.id] = c.to
+		}
+	}
+}
+
+// renew begins another epoch, with what is left and a group of changes, and ends those
+// before it.
+func (s *Store) renew(group []*change) error {
+	was := s.epoch.number
+	if err := s.begin(group); err != nil {
+		return err
+	}
+	s.old = append(s.old, was)
+	return s.endOld()
+}
+
+// begin writes an epoch's key and log in both copies. The log is named last. Where it
+// fails the epoch may be there after a crash, so only another one can follow.
+func (s *Store) begin(group []*change) error {
+	if s.highest > 0 && s.highest != s.epoch.number {
+		s.old = append(s.old, s.highest)
+	}
+	s.highest++
+	number := s.highest
+	s.renewal = true
+	var k Key
+	rand.Read(k[:]) // never fails
+	e := epoch{number, gcm(k)}
+	s.mu.RLock()
+	left, closed := maps.Clone(s.entries), s.closed
+	s.mu.RUnlock()
+	if closed {
+		return errClosed
+	}
+	for _, c := range group {
+		left[c.id] = c.to
+	}
+	b := e.encode(left)
+	for i := range copies {
+		log := s.path(i, number, logFile)
+		if err := s.disk.Write(s.path(i, number, epochFile), encodeEpoch(number, k)); err != nil {
+			return err
+		}
+		if err := s.disk.Write(log+newSuffix, b); err != nil {
+			return err
+		}
+		if err := s.disk.SyncDir(s.side(i)); err != nil {
+			return err
+		}
+		if err := s.disk.Rename(log+newSuffix, log); err != nil {
+			return err
+		}
+		if err := s.disk.SyncDir(s.side(i)); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.epoch = e
+	s.mu.Unlock()
+	s.end, s.renewal = len(b)/slotSize, false
+	s.apply(group)
+	return nil
+}
+
+// endOld destroys the keys of all epochs but the current one.
+func (s *Store) endOld() error {
+	for len(s.old) > 0 {
+		n := s.old[len(s.old)-1]
+		if n == s.epoch.number {
+			s.old = s.old[:len(s.old)-1]
+			continue
+		}
+		for i := range copies {
+			if err := s.scrub(s.path(i, n, epochFile)); err != nil {
+				return err
+			}
+			for _, name := range []string{s.path(i, n, logFile), s.path(i, n, logFile) + newSuffix} {
+				if err := s.disk.Remove(name); err != nil && !isMissing(err) {
+					return err
+				}
+			}
+			if err := s.disk.SyncDir(s.side(i)); err != nil {
+				return err
+			}
+		}
+		s.old = s.old[:len(s.old)-1]
+	}
+	return nil
+}
+
+// scrub writes zeros over an epoch key and unlinks it; a missing file is fine.
+func (s *Store) scrub(path string) error {
+	b, err := s.disk.Read(path)
+	if isMissing(err) {
+		return nil
+	}
+	if err := s.disk.Write(path, make([]byte, max(len(b), epochSize))); err != nil {
+		return err
+	}
+	return s.disk.Remove(path)
+}
+
+// IDs are those that have a key.
+func (s *Store) IDs() (ids []turns.ID) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for id, x := range s.entries {
+		if x.kind == recordKey {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // OnDestroy has f called for each key that is destroyed from now on, when Key does not
@@ -206,246 +557,14 @@ func (s *Store) OnDestroy(f func()) {
 	s.onDestroy = append(s.onDestroy, f)
 }
 
-func (s *Store) destroy(id turns.ID) error {
-	for _, side := range copies {
-		if err := s.publish(s.path(side, id, tombFile), encodeTomb(id)); err != nil {
-			return err
-		}
-	}
-	for _, side := range copies {
-		for _, kind := range []string{keyFile, keyFile + newSuffix} {
-			if err := s.scrub(s.path(side, id, kind)); err != nil {
-				return err
-			}
-		}
-		if err := s.disk.SyncDir(filepath.Dir(s.path(side, id, keyFile))); err != nil {
-			return err
-		}
-	}
-	return nil
+func (s *Store) side(i int) string { return filepath.Join(s.dir, copies[i]) }
+
+func (s *Store) path(side int, number uint64, ending string) string {
+	return filepath.Join(s.side(side), strconv.FormatUint(number, 10)+ending)
 }
 
-// read reads both copies and repairs one from the other. The caller holds the key's lock.
-func (s *Store) read(id turns.ID) (Key, error) {
-	if c, ok, err := s.known(id); ok || err != nil { // while we waited for the lock
-		return c.key, err
+func (s *Store) tell(format string, args ...any) {
+	if s.warn != nil {
+		s.warn(fmt.Errorf("key store: "+format, args...))
 	}
-	if gone, err := s.buried(id); gone || err != nil {
-		if gone {
-			err = erased(id)
-		}
-		return Key{}, err
-	}
-	var keys [2]Key
-	var errs [2]error
-	for i, side := range copies {
-		keys[i], errs[i] = s.load(side, id)
-	}
-	missing := func(i int) bool { return errors.Is(errs[i], fs.ErrNotExist) }
-	switch {
-	case errs[0] == nil && errs[1] == nil && keys[0] != keys[1]:
-		return Key{}, fmt.Errorf("%w: the key of %s: %s and %s hold different keys", turns.ErrCorrupt, id,
-			s.path(copyA, id, keyFile), s.path(copyB, id, keyFile))
-	case missing(0) && missing(1):
-		return Key{}, noKey(id)
-	case errs[0] != nil && errs[1] != nil:
-		return Key{}, fmt.Errorf("the key of %s: no copy can be read: %w; %w", id, errs[0], errs[1])
-	case errs[0] != nil:
-		s.repair(copyA, id, keys[1], errs[0])
-		keys[0] = keys[1]
-	case errs[1] != nil:
-		s.repair(copyB, id, keys[0], errs[1])
-	}
-	s.remember(id, cached{key: keys[0]})
-	return keys[0], nil
-}
-
-// buried reports whether there is a tombstone, and finishes what a Destroy
-// left half done.
-func (s *Store) buried(id turns.ID) (bool, error) {
-	found, left := 0, 0
-	for _, side := range copies {
-		switch _, err := s.disk.Read(s.path(side, id, tombFile)); {
-		case err == nil:
-			found++
-		case !errors.Is(err, fs.ErrNotExist):
-			return false, fmt.Errorf("the key of %s: is it destroyed? %w", id, err)
-		}
-	}
-	if found == 0 {
-		return false, nil
-	}
-	for _, side := range copies {
-		for _, kind := range []string{keyFile, keyFile + newSuffix} {
-			if _, err := s.disk.Read(s.path(side, id, kind)); !errors.Is(err, fs.ErrNotExist) {
-				left++
-			}
-		}
-	}
-	if found < len(copies) || left > 0 {
-		if err := s.destroy(id); err != nil {
-			s.warn(fmt.Errorf("finish to destroy the key of %s: %w", id, err))
-			return true, nil
-		}
-	}
-	s.remember(id, cached{erased: true})
-	return true, nil
-}
-
-// repair makes one copy from the other, whose key is k. Only what is missing
-// or fails its check is written: any other error may pass.
-func (s *Store) repair(side string, id turns.ID, k Key, why error) {
-	path := s.path(side, id, keyFile)
-	var err error
-	switch {
-	case errors.Is(why, fs.ErrNotExist):
-		err = s.publish(path, encodeKey(id, k))
-	case errors.Is(why, turns.ErrCorrupt):
-		err = s.disk.Write(path, encodeKey(id, k)) // in place: a rename would leave most of the key in a free block
-	default:
-		err = errors.New("left as it is")
-	}
-	if err != nil {
-		s.warn(fmt.Errorf("key store: %w; repair: %w", why, err))
-		return
-	}
-	s.warn(fmt.Errorf("key store: %w; repaired from the other copy", why))
-}
-
-func (s *Store) load(side string, id turns.ID) (Key, error) {
-	path := s.path(side, id, keyFile)
-	b, err := s.disk.Read(path)
-	if err != nil {
-		return Key{}, err
-	}
-	k, err := decodeKey(b, id)
-	if err != nil {
-		return Key{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return k, nil
-}
-
-// publish writes a whole file under a name that it gets only when its bytes
-// are durable, and makes the name durable.
-func (s *Store) publish(path string, b []byte) error {
-	if err := s.folder(filepath.Dir(path)); err != nil {
-		return err
-	}
-	if err := s.disk.Write(path+newSuffix, b); err != nil {
-		return err
-	}
-	if err := s.disk.Rename(path+newSuffix, path); err != nil {
-		return err
-	}
-	return s.disk.SyncDir(filepath.Dir(path))
-}
-
-// settle makes a copy durable that was found: an earlier process may have
-// failed to. One that is missing still, for want of a repair, is written.
-func (s *Store) settle(path string, b []byte) error {
-	if err := s.folder(filepath.Dir(path)); err != nil {
-		return err
-	}
-	if got, err := s.disk.Read(path); err != nil || string(got) != string(b) {
-		return s.publish(path, b)
-	}
-	return s.disk.SyncDir(filepath.Dir(path))
-}
-
-// scrub writes zeros over a file and unlinks it; a missing file is fine.
-func (s *Store) scrub(path string) error {
-	b, err := s.disk.Read(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err := s.disk.Write(path, make([]byte, max(len(b), keyFileSize))); err != nil {
-		return err
-	}
-	return s.disk.Remove(path)
-}
-
-// folder makes a folder, durably, once a process.
-func (s *Store) folder(path string) error {
-	s.mu.Lock()
-	made := s.created[path]
-	s.mu.Unlock()
-	if made {
-		return nil
-	}
-	if err := s.disk.Mkdir(path); err != nil {
-		return err
-	}
-	if err := s.disk.SyncDir(filepath.Dir(path)); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.created[path] = true
-	s.mu.Unlock()
-	return nil
-}
-
-// known is what the cache holds of id; err is for what is erased, or closed.
-func (s *Store) known(id turns.ID) (c cached, ok bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return cached{}, false, errClosed
-	}
-	if c, ok = s.cache.get(id); c.erased {
-		return cached{}, true, erased(id)
-	}
-	return c, ok, nil
-}
-
-func (s *Store) remember(id turns.ID, c cached) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.cache.put(id, c)
-	}
-}
-
-func (s *Store) forget(id turns.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cache.drop(id)
-}
-
-// hold waits until no one else reads or writes files of id.
-func (s *Store) hold(id turns.ID) (release func()) {
-	s.mu.Lock()
-	l := s.locks[id]
-	if l == nil {
-		l = new(keyLock)
-		s.locks[id] = l
-	}
-	l.users++
-	s.mu.Unlock()
-	l.Lock()
-	return func() {
-		l.Unlock()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(s.locks, id)
-		}
-	}
-}
-
-func (s *Store) warn(err error) {
-	if s.Warn != nil {
-		s.Warn(err)
-	}
-}
-
-// path of one of the files of id: DIR/a/3f/01J….key.
-func (s *Store) path(side string, id turns.ID, kind string) string {
-	return filepath.Join(s.dir, side, fmt.Sprintf("%02x", fan(id)), id.String()+kind)
-}
-
-// fan returns the number of the folder of id, from 0 to 255. Ids of one time have
-// the same first bytes, so the number comes from a hash.
-func fan(id turns.ID) byte {
-	h := sha256.Sum256(id[:])
-	return h[0]
 }

@@ -11,8 +11,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"nexus/turns"
@@ -44,7 +47,7 @@ type keyStore interface {
 }
 
 func TestMemoryAndStoreAgree(t *testing.T) {
-	s, err := OpenStore(filepath.Join(t.TempDir(), "keys"))
+	s, err := OpenStore(filepath.Join(t.TempDir(), "keys"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,10 +98,27 @@ func TestMemoryAndStoreAgree(t *testing.T) {
 	}
 }
 
+// onDisk are the keys that the files of a folder give.
+func onDisk(t *testing.T, dir string) map[Key]bool {
+	d := newMemDisk()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		d.live[path] = &inode{b}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.keys(false)
+}
+
 func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	open := func() *Store {
-		s, err := OpenStore(dir)
+		s, err := OpenStore(dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,6 +142,12 @@ func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 	if _, err := s.Key(idOf(1)); err == nil {
 		t.Error("Key after Close succeeded")
 	}
+	left := onDisk(t, dir)
+	for id, k := range want {
+		if left[k] != (id != idOf(3)) {
+			t.Errorf("key of %s on the disk: %v", id, left[k])
+		}
+	}
 	s = open()
 	for id, k := range want {
 		got, err := s.Key(id)
@@ -135,7 +161,6 @@ func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 			t.Errorf("Key after reopening: %v", err)
 		}
 	}
-	gone := want[idOf(3)]
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -147,8 +172,6 @@ func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 		perm := os.FileMode(0o600)
 		if e.IsDir() {
 			perm = 0o700
-		} else if b, err := os.ReadFile(path); err != nil || bytes.Contains(b, gone[:]) {
-			t.Errorf("%s holds a destroyed key (%v)", path, err)
 		}
 		if info.Mode().Perm() != perm {
 			t.Errorf("%s has mode %v, want %v", path, info.Mode().Perm(), perm)
@@ -160,216 +183,227 @@ func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 	}
 }
 
-// TestStoreRepairsADamagedCopy breaks each copy in turn, in every way a file breaks.
-func TestStoreRepairsADamagedCopy(t *testing.T) {
-	id := idOf(1)
-	k := Key{1, 2, 3}
-	good := encodeKey(id, k)
-	flip := func(i int) []byte { b := bytes.Clone(good); b[i] ^= 1; return b }
-	broken := map[string][]byte{
-		"missing": nil, "empty": {}, "torn": good[:40], "zeros": make([]byte, keyFileSize), "longer": append(bytes.Clone(good), 0),
-		"another's key": encodeKey(idOf(2), k), "tombstone": encodeTomb(id),
-	}
-	for i := range good {
-		broken[fmt.Sprintf("byte %d", i)] = flip(i)
-	}
-	write := func(d *memDisk, path string, b []byte) {
-		if b == nil {
-			delete(d.live, path)
-		} else if err := d.Write(path, b); err != nil {
+// damaged is a store with three keys, the disk that it is on, and its files.
+func damaged(t *testing.T) (d *memDisk, files [2][2]string) {
+	d = newMemDisk()
+	s := mustOpen(t, d)
+	for n := range 3 {
+		if err := s.Put(idOf(n), Key{byte(n + 1)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, b := range broken {
-		for i, side := range copies {
-			t.Run(name+" "+side, func(t *testing.T) {
-				d := newMemDisk()
+	for i := range copies {
+		files[i] = [2]string{s.path(i, s.epoch.number, logFile), s.path(i, s.epoch.number, epochFile)}
+	}
+	return d, files
+}
+
+// TestStoreRepairsADamagedCopy breaks each file of each copy in turn, in every way a file breaks.
+func TestStoreRepairsADamagedCopy(t *testing.T) {
+	for side := range copies {
+		for file, what := range []string{"log", "epoch key"} {
+			good, files := damaged(t)
+			path := files[side][file]
+			whole := good.live[path].data
+			broken := map[string][]byte{"missing": nil, "empty": {}, "torn": whole[:len(whole)/2], "zeros": make([]byte, len(whole)), "longer": append(bytes.Clone(whole), 7)}
+			for i := range whole {
+				b := bytes.Clone(whole)
+				b[i] ^= 1
+				broken[fmt.Sprintf("byte %d", i)] = b
+			}
+			if file == 0 {
+				broken["a slot less"] = whole[:len(whole)-slotSize]
+				broken["slots that changed places"] = slices.Concat(whole[:slotSize], whole[2*slotSize:3*slotSize], whole[slotSize:2*slotSize], whole[3*slotSize:])
+			}
+			for name, b := range broken {
+				t.Run(what+" "+copies[side]+" "+name, func(t *testing.T) {
+					d := good.without("")
+					if b == nil {
+						delete(d.live, path)
+					} else {
+						d.live[path].data = bytes.Clone(b)
+					}
+					var warned []string
+					s, err := openStore("/keys", d, func(err error) { warned = append(warned, err.Error()) })
+					if err != nil {
+						t.Fatal(err)
+					}
+					for n := range 3 {
+						if k, err := s.Key(idOf(n)); err != nil || k != (Key{byte(n + 1)}) {
+							t.Errorf("key %d: %v", n, err)
+						}
+					}
+					if name != "longer" && (len(warned) != 1 || !strings.Contains(warned[0], path)) {
+						t.Errorf("warned of %q, want %s", warned, path)
+					}
+					if got, err := d.Read(path); err != nil || !bytes.Equal(got, whole) {
+						t.Errorf("not repaired: %x, %v", got, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestARecordThatBothCopiesLostIsNamed: a record that is damaged in both copies costs its own key only,
+// nothing is written over it, no other key is made in its place, and it can be put back.
+func TestARecordThatBothCopiesLostIsNamed(t *testing.T) {
+	for _, at := range []int{0, 20, 60, slotSize - 1} { // id, nonce, sealed bytes, tag
+		for n := range 3 {
+			t.Run(fmt.Sprintf("byte %d of record %d", at, n), func(t *testing.T) {
+				d, files := damaged(t)
+				for i := range copies {
+					d.live[files[i][0]].data[(n+1)*slotSize+max(at, 16*i)] ^= 0x80 // of the id in one copy only
+				}
+				before := bytes.Clone(d.live[files[0][0]].data)
 				s := mustOpen(t, d)
-				if err := s.Put(id, k); err != nil {
+				for other := range 3 {
+					k, err := s.Key(idOf(other))
+					if other != n && (err != nil || k != (Key{byte(other + 1)})) {
+						t.Errorf("key %d: %v", other, err)
+					}
+					if other == n && (!errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), files[0][0]) || !strings.Contains(err.Error(), files[1][0])) {
+						t.Errorf("the damaged key: %v", err)
+					}
+				}
+				if _, err := s.Create(idOf(n), &counter{}); !errors.Is(err, turns.ErrCorrupt) {
+					t.Errorf("Create in the place of a damaged key: %v", err)
+				}
+				if _, err := s.Create(idOf(7), &counter{}); err != nil {
+					t.Errorf("another key: %v", err)
+				}
+				if got := d.live[files[0][0]].data; !bytes.Equal(got[:len(before)], before) {
+					t.Error("what is damaged was written over")
+				}
+				if err := s.Destroy(idOf(8)); err != nil { // another epoch keeps what was lost
 					t.Fatal(err)
 				}
-				path, other := s.path(side, id, keyFile), s.path(copies[1-i], id, keyFile)
-				write(d, path, b)
 				s = mustOpen(t, d)
-				var warned []string
-				s.Warn = func(err error) { warned = append(warned, err.Error()) }
-				if got, err := s.Key(id); err != nil || got != k {
-					t.Fatalf("Key: %v", err)
+				if _, err := s.Key(idOf(n)); !errors.Is(err, turns.ErrCorrupt) {
+					t.Errorf("in another epoch: %v", err)
 				}
-				if len(warned) != 1 || !strings.Contains(warned[0], path) {
-					t.Errorf("warned of %q, want %s", warned, path)
+				if err := s.Put(idOf(n), Key{byte(n + 1)}); err != nil {
+					t.Fatalf("put back: %v", err)
 				}
-				if got, err := d.Read(path); err != nil || !bytes.Equal(got, good) {
-					t.Errorf("not repaired: %x, %v", got, err)
-				}
-
-				// The other one breaks too.
-				write(d, path, b)
-				write(d, other, good[:88])
-				s = mustOpen(t, d)
-				_, err := s.Key(id)
-				if err == nil || errors.Is(err, ErrNoKey) || errors.Is(err, turns.ErrErased) || !errors.Is(err, turns.ErrCorrupt) ||
-					!strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), other) {
-					t.Errorf("both broken: %v", err)
-				}
-				if _, err := s.Create(id, &counter{}); !errors.Is(err, turns.ErrCorrupt) {
-					t.Errorf("Create over two broken copies: %v", err)
-				}
-				if got, _ := d.Read(other); !bytes.Equal(got, good[:88]) {
-					t.Error("a broken copy was written over")
+				if k, err := mustOpen(t, d).Key(idOf(n)); err != nil || k != (Key{byte(n + 1)}) {
+					t.Errorf("after it was put back: %v", err)
 				}
 			})
 		}
 	}
 }
 
+func TestStoreWithoutAHeadOrAnEpochKeyDoesNotOpen(t *testing.T) {
+	for file := range 2 {
+		d, files := damaged(t)
+		for i := range copies {
+			d.live[files[i][file]].data[10] ^= 1
+		}
+		_, err := openStore("/keys", d, nil)
+		if !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), files[0][file]) || !strings.Contains(err.Error(), files[1][file]) {
+			t.Errorf("both copies damaged: %v", err)
+		}
+		d, files = damaged(t)
+		for i := range copies { // a later build's
+			b := d.live[files[i][file]].data
+			b[8] = 9
+			if file == 1 {
+				sum := sha256.Sum256(b[:len(b)-32])
+				copy(b[len(b)-32:], sum[:])
+			}
+		}
+		if _, err := openStore("/keys", d, nil); !errors.Is(err, turns.ErrUnsupported) {
+			t.Errorf("a later version: %v", err)
+		}
+	}
+	d, _ := damaged(t)
+	d.live["/keys/a/0f"] = nil
+	if _, err := openStore("/keys", d, nil); !errors.Is(err, turns.ErrUnsupported) || !strings.Contains(err.Error(), "/keys/a/0f") {
+		t.Errorf("a folder that another build made: %v", err)
+	}
+}
+
 func TestTwoDifferentCopiesAreCorrupt(t *testing.T) {
-	d := newMemDisk()
+	d, files := damaged(t)
 	s := mustOpen(t, d)
-	if err := s.Put(idOf(1), Key{1}); err != nil {
+	if err := s.Put(idOf(5), Key{5}); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Write(s.path(copyB, idOf(1), keyFile), encodeKey(idOf(1), Key{2})); err != nil {
-		t.Fatal(err)
+	other := s.epoch.appendRecord(nil, 4, idOf(5), entry{recordKey, Key{6}})
+	copy(d.live[files[1][0]].data[4*slotSize:], other)
+	if _, err := mustOpen(t, d).Key(idOf(5)); !errors.Is(err, turns.ErrCorrupt) {
+		t.Errorf("two keys of an id: %v", err)
 	}
-	if _, err := mustOpen(t, d).Key(idOf(1)); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), "different") {
-		t.Errorf("Key: %v", err)
-	}
-}
-
-// TestStoreCacheIsBounded: what fell out of memory is read again, and is still durable.
-func TestStoreCacheIsBounded(t *testing.T) {
-	const room = 64
-	s := mustOpen(t, newMemDisk())
-	s.cache = newKeyCache(room)
-	for n := range room + 100 {
-		if err := s.Put(idOf(n), Key(sha256.Sum256(fmt.Append(nil, n)))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := len(s.cache.byID); n != room {
-		t.Errorf("%d keys in memory, want %d", n, room)
-	}
-	for n := range room + 100 {
-		if k, err := s.Key(idOf(n)); err != nil || k != Key(sha256.Sum256(fmt.Append(nil, n))) {
-			t.Fatalf("key %d: %v", n, err)
-		}
-	}
-	if len(s.locks) > 0 {
-		t.Errorf("%d locks are left of keys that nobody reads", len(s.locks))
+	if k, err := mustOpen(t, d).Key(idOf(1)); err != nil || k != (Key{2}) {
+		t.Errorf("another key: %v", err)
 	}
 }
 
-// TestKeysBeyondTheCacheAreMostlyFound: sessions that take turns, one more of them than
-// there is room for, do not read files at each turn. A walk over many sessions, as that of a
-// verification, leaves the keys in memory that are in use.
-func TestKeysBeyondTheCacheAreMostlyFound(t *testing.T) {
-	const room, rounds = 64, 200
-	d := &readsCounted{memDisk: newMemDisk()}
-	s := mustOpen(t, d.memDisk)
-	s.disk, s.cache = d, newKeyCache(room)
-	use := func(n int) {
-		t.Helper()
-		if _, err := s.Key(idOf(n)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for n := range 10 * room {
-		if err := s.Put(idOf(n), Key{byte(n), byte(n >> 8), 1}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for n := range room + 1 {
-		use(n)
-	}
-	d.reads = 0
-	for range rounds {
-		for n := range room + 1 {
-			use(n)
-		}
-	}
-	// Some 6 of 65 keys a round are not in memory, at 4 reads each.
-	if most := rounds * (room + 1) * 4 / 4; d.reads > most {
-		t.Errorf("a cycle over one key too many: %d reads of files, want at most %d", d.reads, most)
-	}
-
-	const busy = room / 4
-	walked := 0
-	d.reads = 0
-	for n := busy; n < 10*room; n++ {
-		use(n)
-		walked += 4
-		for k := range busy {
-			use(k)
-		}
-	}
-	if again := d.reads - walked; again > walked/20 {
-		t.Errorf("a walk over %d keys: %d more reads for the %d keys in use", 10*room-busy, again, busy)
-	}
-}
-
-// readsCounted counts the reads of files.
-type readsCounted struct {
-	*memDisk
-	reads int
-}
-
-func (d *readsCounted) Read(name string) ([]byte, error) {
-	d.reads++
-	return d.memDisk.Read(name)
-}
-
-// TestAKeyWaitsForNoOtherKey: while the disk hangs in a file of one key, the others of its
-// folder are read.
-func TestAKeyWaitsForNoOtherKey(t *testing.T) {
-	slow := idOf(0)
-	same := 1
-	for fan(idOf(same)) != fan(slow) {
-		same++
-	}
-	d := &hangs{disk: osDisk{}, reached: make(chan struct{}), release: make(chan struct{})}
-	s, err := openStore(t.TempDir(), osDisk{})
+// TestKeysShareTheirSyncs: calls that wait for the disk are written together.
+func TestKeysShareTheirSyncs(t *testing.T) {
+	d := &slow{memDisk: newMemDisk(), reached: make(chan struct{}, 100), release: make(chan struct{})}
+	s, err := openStore("/keys", d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, id := range []turns.ID{slow, idOf(same)} {
-		if err := s.Put(id, Key{byte(i + 1)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.cache.clear()
-	s.disk, d.name = d, s.path(copyA, slow, keyFile)
+	d.on.Store(true)
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		if k, err := s.Key(slow); err != nil || k != (Key{1}) {
-			t.Errorf("the slow key: %v", err)
-		}
-	})
-	<-d.reached
-	if k, err := s.Key(idOf(same)); err != nil || k != (Key{2}) {
-		t.Errorf("the other key: %v", err)
+	create := func(n int) {
+		wg.Go(func() {
+			if _, err := s.Create(idOf(n), rand.Reader); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	create(0)
+	<-d.reached // the first is being written: the others wait
+	for n := range 20 {
+		create(n + 1)
+	}
+	for {
+		s.mu.RLock()
+		n := len(s.waiting)
+		s.mu.RUnlock()
+		if n == 20 {
+			break
+		}
+		runtime.Gosched()
+	}
+	if _, err := s.Key(idOf(3)); !errors.Is(err, ErrNoKey) {
+		t.Errorf("a key that is not durable yet: %v", err)
+	}
+	d.on.Store(false)
 	close(d.release)
 	wg.Wait()
+	if got := d.appends.Load(); got != 4 {
+		t.Errorf("21 keys took %d writes, want 2 in each copy", got)
+	}
+	for n := range 21 {
+		if _, err := s.Key(idOf(n)); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
-// hangs is a disk on which one read waits for release.
-type hangs struct {
-	disk
-	name             string
+// slow is a disk whose writes wait for release.
+type slow struct {
+	*memDisk
+	on               atomic.Bool
+	appends          atomic.Int64
 	reached, release chan struct{}
 }
 
-func (d *hangs) Read(name string) ([]byte, error) {
-	if name == d.name {
-		close(d.reached)
+func (d *slow) Append(name string, at int, b []byte) error {
+	d.appends.Add(1)
+	if d.on.Load() {
+		d.reached <- struct{}{}
 		<-d.release
 	}
-	return d.disk.Read(name)
+	return d.memDisk.Append(name, at, b)
 }
 
 func TestStoreIsSafeForConcurrentUse(t *testing.T) {
-	s, err := OpenStore(filepath.Join(t.TempDir(), "keys"))
+	s, err := OpenStore(filepath.Join(t.TempDir(), "keys"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +437,7 @@ func TestStoreIsSafeForConcurrentUse(t *testing.T) {
 
 func mustOpen(t *testing.T, d disk) *Store {
 	t.Helper()
-	s, err := openStore("/keys", d)
+	s, err := openStore("/keys", d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

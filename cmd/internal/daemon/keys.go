@@ -61,6 +61,9 @@ func checkKeys(ctx context.Context, log ledger.Log, keys seal.Keyring, own [16]b
 	return nil
 }
 
+// warnOfKeys logs what was wrong with the files of keys, and was made good.
+func (d *Daemon) warnOfKeys(err error) { d.logger.Warn("keys", "err", err) }
+
 // copies is a log of which single records are read from their copies in the projections. The
 // server would load a block of 8 MiB for each.
 type copies struct {
@@ -81,7 +84,7 @@ func missingKey(keys seal.Keyring, ev *turns.Event, seq uint64) error {
 	for _, id := range ev.Keys {
 		if _, err := keys.Key(id); errors.Is(err, seal.ErrNoKey) {
 			return fmt.Errorf("%w: keys/ has no key of event %s at position %d: the folder is missing, or belongs to another ledger. "+
-				"Copy the files of a backup's keys/ into it, and remove none that is there", turns.ErrCorrupt, ev.ID, seq)
+				"Put the folder back, or the keys of a backup into it with nexusd keys", turns.ErrCorrupt, ev.ID, seq)
 		}
 	}
 	return nil

@@ -73,7 +73,7 @@ func (d *Daemon) itemKey() (func() (seal.Key, error), error) {
 	if d.cfg.Seal == "on" {
 		return d.engine.Store.LedgerKey, nil
 	}
-	keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "items"))
+	keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "items"), d.warnOfKeys)
 	if err != nil {
 		return nil, err
 	}

@@ -307,7 +307,7 @@ func (c RestoreConfig) storeKeys(ctx context.Context, keys backup.Keys, out *Res
 	if c.Keys == "" {
 		return nil
 	}
-	store, err := seal.OpenStore(filepath.Join(c.Data, "keys"))
+	store, err := seal.OpenStore(filepath.Join(c.Data, "keys"), nil)
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (e *MissingKeyError) Unwrap() []error { return []error{e.contract(), seal.E
 
 func (e *MissingKeyError) contract() *api.Error {
 	return api.Errorf(api.Corrupt, map[string]any{"key": e.ID.String()},
-		"content can't be read: no key %s; the operator copies the keys of a backup that are missing", e.ID)
+		"content can't be read: no key %s; the operator puts it back from a backup, with nexusd keys", e.ID)
 }
 
 // Key returns the content key of a session, the zero key if the ledger does not

@@ -1,0 +1,107 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"nexus/ledger"
+	"nexus/ledger/jetstream/backup"
+	"nexus/ledger/jetstream/embed"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// AddedKeys is what [AddKeys] did.
+type AddedKeys struct {
+	Added   int      // that were missing, or damaged in both copies
+	Known   int      // that were there
+	Refused []string // another key is there, or it was destroyed: by the text of the error
+}
+
+// AddKeys puts content keys that a stopped ledger lacks into its data folder, and changes
+// none that is there. from is a file of keys that a backup wrote, or a copy of the folder
+// keys of this ledger.
+//
+// Errors: [ledger.ErrNotFound], [ledger.ErrCorrupt]: from is missing or damaged; [ledger.ErrConflict]: it
+// is of another ledger; [embed.ErrLocked]: a daemon runs; those of the file system.
+func AddKeys(data, from string) (out AddedKeys, err error) {
+	if _, err := os.Stat(filepath.Join(data, identityFile)); err != nil {
+		return out, fmt.Errorf("%w: %s is no data folder: %w", ledger.ErrNotFound, data, err)
+	}
+	id, err := loadIdentity(data)
+	if err != nil {
+		return out, err
+	}
+	rows, err := keysFrom(from, id.Ledger)
+	if err != nil {
+		return out, err
+	}
+	lock, err := embed.Lock(data)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	store, err := seal.OpenStore(filepath.Join(data, "keys"), nil)
+	if err != nil {
+		return out, err
+	}
+	defer store.Close()
+	for _, r := range rows {
+		if len(r.Key) != len(seal.Key{}) {
+			continue // one that was destroyed, or is missing there, too
+		}
+		if _, err := store.Key(r.ID); err == nil {
+			out.Known++
+		} else {
+			out.Added++
+		}
+		switch err := store.Put(r.ID, seal.Key(r.Key)); {
+		case errors.Is(err, turns.ErrErased):
+			out.Added--
+			out.Refused = append(out.Refused, fmt.Sprintf("%s was destroyed here", r.ID))
+		case errors.Is(err, seal.ErrDifferent):
+			out.Known--
+			out.Refused = append(out.Refused, fmt.Sprintf("%s: another key is here", r.ID))
+		case err != nil:
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// keysFrom reads a file of keys, or a folder of them.
+func keysFrom(from, ledgerID string) ([]backup.KeyRow, error) {
+	info, err := os.Stat(from)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ledger.ErrNotFound, err)
+	}
+	if !info.IsDir() {
+		k, err := backup.ReadKeys(from)
+		if err == nil && k.Ledger != ledgerID {
+			err = fmt.Errorf("%w: %s holds the keys of ledger %s, this is %s", ledger.ErrConflict, from, k.Ledger, ledgerID)
+		}
+		return k.Rows, err
+	}
+	if _, err := os.Stat(filepath.Join(from, "a")); err != nil { // else an empty store would be made there
+		return nil, fmt.Errorf("%w: %s is no folder of keys: %w", ledger.ErrNotFound, from, err)
+	}
+	store, err := seal.OpenStore(from, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	var rows []backup.KeyRow
+	ids := store.IDs()
+	slices.SortFunc(ids, turns.ID.Compare)
+	for _, id := range ids {
+		k, err := store.Key(id)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, backup.KeyRow{ID: id, Key: k[:]})
+	}
+	return rows, nil
+}

@@ -1,0 +1,81 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/ledger/jetstream/embed"
+	"nexus/turns"
+	"nexus/turns/seal/sealtest"
+)
+
+// Keys that a ledger lacks come back from a file of keys or a copy of the folder; what is there stays.
+func TestLostKeysArePutBack(t *testing.T) {
+	for name, folder := range map[string]bool{"from a file of keys": false, "from a copy of the folder": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			d, c := start(t, dir)
+			a := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+			extend(t, c, a.ID, 2)
+			extend(t, c, must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{})).ID, 1)
+			cfg, _ := backUp(t, c.As(api.Operator), t.TempDir())
+			from := cfg.Keys
+			if _, err := AddKeys(dir, from); !errors.Is(err, embed.ErrLocked) {
+				t.Errorf("while a daemon runs: %v", err)
+			}
+			stop(t, d, c)
+			keys := filepath.Join(dir, "keys")
+			if folder {
+				from = filepath.Join(t.TempDir(), "copy")
+				if err := os.CopyFS(from, os.DirFS(keys)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all := len(sealtest.IDs(t, keys))
+			sealtest.Forget(t, keys, a.ID)
+			d, c = start(t, dir)
+			if _, err := c.Context(t.Context(), a.ID, api.GetContext{}); codeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "nexusd keys") {
+				t.Errorf("without its key: %v, want corrupt, and what to do", err)
+			}
+			stop(t, d, c)
+			if out, err := AddKeys(dir, from); err != nil || out.Added != 1 || out.Known != all-1 || len(out.Refused) > 0 {
+				t.Errorf("%+v, %v; want 1 added of %d", out, err, all)
+			}
+			_, c = start(t, dir)
+			must[*api.Context](t)(c.Context(t.Context(), a.ID, api.GetContext{}))
+			verified(t, c)
+		})
+	}
+}
+
+func TestKeysOfAnotherLedgerAreNotAdded(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	d, c := start(t, other)
+	extend(t, c, must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{})).ID, 1)
+	cfg, _ := backUp(t, c.As(api.Operator), t.TempDir())
+	stop(t, d, c)
+	d, c = start(t, dir)
+	stop(t, d, c)
+	if _, err := AddKeys(dir, cfg.Keys); !errors.Is(err, ledger.ErrConflict) {
+		t.Errorf("keys of another ledger: %v", err)
+	}
+	for name, from := range map[string]string{"nothing": filepath.Join(dir, "none"), "another folder": t.TempDir()} {
+		if _, err := AddKeys(dir, from); !errors.Is(err, ledger.ErrNotFound) {
+			t.Errorf("from %s: %v", name, err)
+		}
+	}
+	if _, err := AddKeys(filepath.Join(dir, "none"), cfg.Keys); !errors.Is(err, ledger.ErrNotFound) {
+		t.Errorf("into no ledger: %v", err)
+	}
+	if err := os.WriteFile(cfg.Keys, []byte("no keys"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := AddKeys(dir, cfg.Keys); !errors.Is(err, turns.ErrCorrupt) {
+		t.Errorf("from a damaged file: %v", err)
+	}
+}
