@@ -168,7 +168,7 @@ type Event struct {
 	Learned  []Learned       `cbor:"38,keyasint,omitempty"` // compactions: the memories in the body, in their order
 	External *ExternalLink   `cbor:"39,keyasint,omitempty"` // turns only: the external event that the turn answers
 
-	Blobs      []BlobLink `cbor:"40,keyasint,omitempty"` // what the body refers to, sorted by digest, so that it can be checked without a key
+	Blobs      []BlobLink `cbor:"40,keyasint,omitempty"` // what the body refers to, sorted by address, so that it can be checked without a key
 	Encoding   Encoding   `cbor:"41,keyasint,omitzero"`
 	Keys       []ID       `cbor:"42,keyasint,omitempty"` // content keys, sorted; more than one: a key derived from all
 	Commitment Hash       `cbor:"43,keyasint,omitzero"`  // to the body and each of its parts; see package seal
@@ -394,11 +394,12 @@ type ExternalLink struct {
 	ID      ID
 }
 
-// BlobLink names a blob that a body refers to.
+// BlobLink says where a blob that a body refers to is stored. The body has the digest, which
+// opens it; see package seal.
 type BlobLink struct {
-	_      struct{} `cbor:",toarray"`
-	Digest Hash
-	Size   uint64
+	_       struct{} `cbor:",toarray"`
+	Address Hash
+	Size    uint64
 }
 
 // Encoding says how Body was made from the body's bytes, in this order.

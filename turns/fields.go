@@ -86,7 +86,7 @@ func (e *Event) fields(c *coder) {
 	blobs := list(c, 40, &e.Blobs, 36) // a digest with its head, the array's, a size
 	for i := range blobs {
 		c.array(2)
-		c.fixed(blobs[i].Digest[:])
+		c.fixed(blobs[i].Address[:])
 		c.number(&blobs[i].Size)
 	}
 	small(c, 41, &e.Encoding)

@@ -150,7 +150,7 @@ func TestEventsAreEncodedAsTheLibraryDoes(t *testing.T) {
 		all.Prev, all.Digest, all.Commitment, all.Parent, all.SpawnedBy, all.To = drawHash(t), drawHash(t), drawHash(t), drawRef(t), drawRef(t), drawRef(t)
 		all.Segment, all.Root, all.Successor = drawID(t), drawID(t), drawID(t)
 		all.Keys = []ID{drawID(t), drawID(t)}
-		all.Blobs = []BlobLink{{Digest: drawHash(t), Size: number()}}
+		all.Blobs = []BlobLink{{Address: drawHash(t), Size: number()}}
 		all.Span = &Span{Through: drawRef(t), FirstKept: drawRef(t), Split: true, SawThrough: drawRef(t), Previous: drawRef(t), Provenance: Provenance(number()), Dropped: true,
 			Elisions: []Elision{{Turn: drawRef(t), Half: Half(number()), Message: number(), Part: number()}}, Covered: number(), Call: true}
 		all.Usage = &Usage{InputTokens: number(), OutputTokens: number(), CacheRead: number(), CacheCreation: number()}

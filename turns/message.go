@@ -80,7 +80,7 @@ type Part struct {
 // whole; a context shows [Part.Notice] in its place. Every piece but the last has
 // [MaxPiece] bytes, so equal content has equal pieces.
 type BlobRef struct {
-	Digest   Hash   `cbor:"1,keyasint" json:"digest"` // keyed: HMAC-SHA-256 under the tree's root key
+	Digest   Hash   `cbor:"1,keyasint" json:"digest"` // HMAC-SHA-256 under the key of the tree; the key of the blob
 	Size     uint64 `cbor:"2,keyasint" json:"size"`   // bytes of the content in the clear
 	MimeType string `cbor:"3,keyasint,omitempty" json:"mime_type,omitempty"`
 	Preview  string `cbor:"4,keyasint,omitempty" json:"preview,omitempty"`

@@ -62,7 +62,7 @@ func samples() []sample {
 	turn.Halves, turn.Calls, turn.Tokens = 3, 1, Tokens{Counter: "approx-1", Messages: 300, Response: 70000}
 	turn.Usage = &Usage{InputTokens: 1000, OutputTokens: 65536, CacheRead: 900, CacheCreation: MaxCount}
 	turn.Open, turn.Late, turn.Abandoned = 1, 2, 3
-	turn.Blobs = []BlobLink{{Digest: sampleHash(1), Size: 1 << 20}, {Digest: sampleHash(2), Size: 0}}
+	turn.Blobs = []BlobLink{{Address: sampleHash(1), Size: 1 << 20}, {Address: sampleHash(2), Size: 0}}
 
 	compaction := head(KindCompaction, 5)
 	compaction.Parent, compaction.Depth, compaction.Segment = sampleRef(1, 4), 25, sampleID(3)
@@ -87,7 +87,7 @@ func samples() []sample {
 
 	inPieces := minimal
 	inPieces.ID = sampleID(19)
-	inPieces.Blobs = []BlobLink{{Digest: sampleHash(131), Size: MaxPiece}, {Digest: sampleHash(132), Size: 1}}
+	inPieces.Blobs = []BlobLink{{Address: sampleHash(131), Size: MaxPiece}, {Address: sampleHash(132), Size: 1}}
 
 	moved := head(KindMoved, 7)
 	moved.To = sampleRef(1, 3)
@@ -102,7 +102,7 @@ func samples() []sample {
 	claimed.Agent, claimed.To = "coder", Ref{Session: sampleID(1)}
 
 	apart := changed
-	apart.Blobs = []BlobLink{{Digest: sampleHash(90), Size: 70000}}
+	apart.Blobs = []BlobLink{{Address: sampleHash(90), Size: 70000}}
 	begun := head(KindFlush, 14)
 	begun.Flush = &Flush{State: FlushBegun, Cycle: 1, Try: 1, Lease: sampleTime + 300_000_000_000}
 	silent := head(KindFlush, 15)
@@ -141,7 +141,7 @@ func samples() []sample {
 	received := head(KindReceived, 3)
 	received.Chain, received.Agent = Chain{Entity: ChannelEntity, ID: "0123456789abcdef0123456789abcdef"}, "coder"
 	apartReceived := received
-	apartReceived.Blobs = []BlobLink{{Digest: sampleHash(140), Size: 900_000}}
+	apartReceived.Blobs = []BlobLink{{Address: sampleHash(140), Size: 900_000}}
 	linked := minimal
 	linked.External = &ExternalLink{Channel: received.Chain.ID, ID: sampleID(30)}
 

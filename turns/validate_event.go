@@ -55,7 +55,7 @@ func (e *Event) Validate() error {
 		return bad("its first key is %s, not that of its session", e.Keys[0])
 	case len(e.Body) > 0 == e.Commitment.IsZero():
 		return bad("a commitment without a body, or a body without one")
-	case !ascending(e.Blobs, BlobLink.compare) || len(e.Blobs) > 0 && e.Blobs[0].Digest.IsZero():
+	case !ascending(e.Blobs, BlobLink.compare) || len(e.Blobs) > 0 && e.Blobs[0].Address.IsZero():
 		return bad("blobs are not sorted, distinct and set")
 	case len(e.Blobs) > MaxElements:
 		return bad("%d blobs", len(e.Blobs))
@@ -316,7 +316,7 @@ type refusal func(format string, args ...any) error
 // whole reports whether r names a session and a turn of it.
 func (r Ref) whole() bool { return !r.Session.IsZero() && !r.Turn.IsZero() }
 
-func (b BlobLink) compare(o BlobLink) int { return bytes.Compare(b.Digest[:], o.Digest[:]) }
+func (b BlobLink) compare(o BlobLink) int { return bytes.Compare(b.Address[:], o.Address[:]) }
 
 // ascending reports whether s is sorted and without duplicates.
 func ascending[T any](s []T, compare func(a, b T) int) bool {

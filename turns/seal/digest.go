@@ -86,7 +86,7 @@ const unsealedPrefix = "nexus.unsealed.v1\x00"
 // Errors: [turns.ErrCorrupt].
 func CheckBlob(k Key, digest turns.Hash, content []byte) error {
 	if got := BlobDigest(k, content); !hmac.Equal(got[:], digest[:]) {
-		return fmt.Errorf("%w: the content has digest %s", turns.ErrCorrupt, got)
+		return fmt.Errorf("%w: the content of blob %s has another digest", turns.ErrCorrupt, BlobAddress(digest))
 	}
 	return nil
 }
@@ -170,52 +170,65 @@ func writeLength(h hash.Hash, n uint64) {
 	h.Write(b[:])
 }
 
-// blobDomain starts what the seal of a blob binds it to: domain, encoding, digest.
+// The blobs of a tree of forks, or of a channel.
+//
+// The digest of content is keyed by the tree, so that equal content is stored once in it,
+// and nobody without that key can test a guess. The digest is also the key that the blob is
+// sealed under, and what it is stored under is a hash of it: so whoever can read a reference
+// can read the blob, whatever became of the tree's key; and who has the stream, the headers
+// and even the tree's key, but no reference, can read none that he can't guess.
+
+// blobDomain starts what the seal of a blob binds it to: domain, encoding, address.
 const blobDomain = "nexus.blob.v1\x00"
 
-func blobAAD(enc turns.Encoding, digest turns.Hash) []byte {
-	return append(append([]byte(blobDomain), byte(enc)), digest[:]...)
+// BlobAddress is what a blob is stored under. It can be shown: the digest does not follow
+// from it.
+func BlobAddress(digest turns.Hash) turns.Hash { return turns.Digest("address", digest[:]) }
+
+func blobAAD(enc turns.Encoding, address turns.Hash) []byte {
+	return append(append([]byte(blobDomain), byte(enc)), address[:]...)
 }
 
-// SealBlob compresses content, where that makes it smaller, and seals it under
-// k, bound to digest. The first byte of the result is the encoding.
+// SealBlob compresses content, where that makes it smaller, and seals it under its
+// digest. The first byte of the result is the encoding.
 //
 // The nonce is a keyed hash of what is encrypted. So the same content is sealed to the same
 // bytes, and a retry completes an upload that a crash cut short; and where another build
 // compresses the content to other bytes, these have another nonce: no two plaintexts share one.
 // Errors: [turns.ErrTooLarge] over [turns.MaxBody].
-func SealBlob(k Key, digest turns.Hash, content []byte) ([]byte, error) {
+func SealBlob(digest turns.Hash, content []byte) ([]byte, error) {
+	address := BlobAddress(digest)
 	if len(content) > turns.MaxBody {
-		return nil, fmt.Errorf("%w: seal blob %s: %d bytes, the limit is %d", turns.ErrTooLarge, digest, len(content), turns.MaxBody)
+		return nil, fmt.Errorf("%w: seal blob %s: %d bytes, the limit is %d", turns.ErrTooLarge, address, len(content), turns.MaxBody)
 	}
 	var sealed []byte
 	err := compressed(content, func(packed []byte, enc turns.Encoding) (err error) {
 		enc |= turns.Sealed
-		key := k.derive(blobNonceKey)
+		key := Key(digest).derive(blobNonceKey)
 		nonce := hmac.New(sha256.New, key[:])
-		nonce.Write(blobAAD(enc, digest))
+		nonce.Write(blobAAD(enc, address))
 		nonce.Write(packed)
-		sealed, err = encrypt(k.derive(blobKey), []byte{byte(enc)}, packed, blobAAD(enc, digest), bytes.NewReader(nonce.Sum(nil)))
+		sealed, err = encrypt(Key(digest).derive(blobKey), []byte{byte(enc)}, packed, blobAAD(enc, address), bytes.NewReader(nonce.Sum(nil)))
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("seal blob %s: %w", digest, err)
+		return nil, fmt.Errorf("seal blob %s: %w", address, err)
 	}
 	return sealed, nil
 }
 
-// OpenBlob is the content that [SealBlob] was given. Errors:
-// [turns.ErrCorrupt] for a wrong key, altered bytes, or content that does not
-// have the digest; [turns.ErrUnsupported], [turns.ErrTooLarge].
-func OpenBlob(k Key, digest turns.Hash, sealed []byte) ([]byte, error) {
-	content, err := openBlob(k, digest, sealed)
+// OpenBlob is the content that [SealBlob] was given. That the digest is that of the
+// content [CheckBlob] says, by the key of its tree. Errors: [turns.ErrCorrupt] for another digest or
+// altered bytes; [turns.ErrUnsupported], [turns.ErrTooLarge]. They name the address.
+func OpenBlob(digest turns.Hash, sealed []byte) ([]byte, error) {
+	content, err := openBlob(digest, sealed)
 	if err != nil {
-		return nil, fmt.Errorf("open blob %s: %w", digest, err)
+		return nil, fmt.Errorf("open blob %s: %w", BlobAddress(digest), err)
 	}
 	return content, nil
 }
 
-func openBlob(k Key, digest turns.Hash, sealed []byte) ([]byte, error) {
+func openBlob(digest turns.Hash, sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 {
 		return nil, fmt.Errorf("%w: empty", turns.ErrCorrupt)
 	}
@@ -223,16 +236,9 @@ func openBlob(k Key, digest turns.Hash, sealed []byte) ([]byte, error) {
 	if enc&^turns.Zstd != turns.Sealed {
 		return nil, fmt.Errorf("%w: encoding %d", turns.ErrUnsupported, enc)
 	}
-	packed, err := decrypt(k.derive(blobKey), sealed[1:], blobAAD(enc, digest))
+	packed, err := decrypt(Key(digest).derive(blobKey), sealed[1:], blobAAD(enc, BlobAddress(digest)))
 	if err != nil {
 		return nil, err
 	}
-	content, err := decompress(enc, packed)
-	if err != nil {
-		return nil, err
-	}
-	if err := CheckBlob(k, digest, content); err != nil {
-		return nil, err
-	}
-	return content, nil
+	return decompress(enc, packed)
 }

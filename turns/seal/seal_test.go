@@ -165,13 +165,13 @@ func TestDerivedKeysNeverChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blob, err := SealBlob(k, BlobDigest(k, []byte("hi")), []byte("hi"))
+	blob, err := SealBlob(BlobDigest(k, []byte("hi")), []byte("hi"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{
-		"body key": hexKey(k.derive(bodyKey)), "request key": hexKey(k.derive(requestKey)), "blob key": hexKey(k.derive(blobKey)),
-		"blob digest key": hexKey(k.derive(blobDigestKey)), "blob nonce key": hexKey(k.derive(blobNonceKey)), "label key": hexKey(k.derive(labelKey)), "policy key": hexKey(k.derive(policyKey)), "salt key": hexKey(k.derive(saltKey)), "shared key": hexKey(k.derive(sharedKey)), "successor key": hexKey(k.derive(successorKey)), "event 300": hexKey(k.event(300)), "event 1": hexKey(k.event(1)),
+		"body key": hexKey(k.derive(bodyKey)), "request key": hexKey(k.derive(requestKey)), "blob key": hexKey(Key(BlobDigest(k, []byte("hi"))).derive(blobKey)), "blob address": BlobAddress(BlobDigest(k, []byte("hi"))).String(),
+		"blob digest key": hexKey(k.derive(blobDigestKey)), "blob nonce key": hexKey(Key(BlobDigest(k, []byte("hi"))).derive(blobNonceKey)), "label key": hexKey(k.derive(labelKey)), "policy key": hexKey(k.derive(policyKey)), "salt key": hexKey(k.derive(saltKey)), "shared key": hexKey(k.derive(sharedKey)), "successor key": hexKey(k.derive(successorKey)), "event 300": hexKey(k.event(300)), "event 1": hexKey(k.event(1)),
 		"salt 2": salter(k).salt(2).String(), "stored digest": storedDigest(k, RequestDigest("turn.append", []byte(`{"a":1}`))).String(), "channel key": hexKey(k.derive(channelKey)), "combined": hexKey(two),
 		"request": RequestDigest("turn.append", []byte(`{"a":1}`)).String(), "blob digest": BlobDigest(k, []byte("hi")).String(),
 		"policy name": PolicyName(k, "acme", "mine").String(), "label": LabelDigest(k, "acme", "coder", "telegram"), "label, no key": LabelDigest(Key{}, "acme", "coder", "telegram"),
@@ -278,27 +278,23 @@ func TestOnlyWhatWasSealedOpens(t *testing.T) {
 			t.Fatal(err)
 		}
 		digest := BlobDigest(k, body)
-		sealed, err := SealBlob(k, digest, body)
+		sealed, err := SealBlob(digest, body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := OpenBlob(k, digest, sealed); err != nil || !bytes.Equal(got, body) {
+		if got, err := OpenBlob(digest, sealed); err != nil || !bytes.Equal(got, body) {
 			t.Fatalf("OpenBlob: %x, %v", got, err)
 		}
 		bad := bytes.Clone(sealed)
 		bad[rapid.IntRange(0, len(bad)-1).Draw(t, "blob at")] ^= byte(rapid.IntRange(1, 255).Draw(t, "blob xor"))
 		other := digest
 		other[0]++
-		lying, err := SealBlob(k, other, body)
-		if err != nil {
-			t.Fatal(err)
-		}
 		for what, try := range map[string]func() ([]byte, error){
-			"altered":        func() ([]byte, error) { return OpenBlob(k, digest, bad) },
-			"another key":    func() ([]byte, error) { return OpenBlob(Key{1}, digest, sealed) },
-			"another digest": func() ([]byte, error) { return OpenBlob(k, other, sealed) },
-			"a lie":          func() ([]byte, error) { return OpenBlob(k, other, lying) },
-			"nothing":        func() ([]byte, error) { return OpenBlob(k, digest, nil) },
+			"altered":        func() ([]byte, error) { return OpenBlob(digest, bad) },
+			"another digest": func() ([]byte, error) { return OpenBlob(other, sealed) },
+			"nothing":        func() ([]byte, error) { return OpenBlob(digest, nil) },
+			"another tree":   func() ([]byte, error) { return nil, CheckBlob(Key{1}, digest, body) },
+			"other content":  func() ([]byte, error) { return nil, CheckBlob(k, digest, append(bytes.Clone(body), 0)) },
 		} {
 			if _, err := try(); !errors.Is(err, turns.ErrCorrupt) && !(what == "altered" && errors.Is(err, turns.ErrUnsupported)) {
 				t.Fatalf("blob, %s: %v", what, err)
@@ -357,7 +353,7 @@ func TestSealRefusesWhatItCannotSeal(t *testing.T) {
 			t.Errorf("%s changed the event:\n%s", name, d)
 		}
 	}
-	if _, err := SealBlob(Key{}, turns.Hash{}, make([]byte, turns.MaxBody+1)); !errors.Is(err, turns.ErrTooLarge) {
+	if _, err := SealBlob(turns.Hash{}, make([]byte, turns.MaxBody+1)); !errors.Is(err, turns.ErrTooLarge) {
 		t.Errorf("blob too large: %v", err)
 	}
 }
@@ -440,7 +436,7 @@ func FuzzOpen(f *testing.F) {
 			err == nil && enc&2 != 0 || len(got) > turns.MaxBody {
 			t.Fatalf("%d bytes, %v", len(got), err)
 		}
-		if got, err := OpenBlob(goldenKey(0), turns.Hash{}, b); err == nil {
+		if got, err := OpenBlob(turns.Hash{}, b); err == nil {
 			t.Fatalf("a blob opens: %x", got)
 		}
 	})
@@ -556,7 +552,7 @@ func TestTheNonceOfABlobFollowsFromWhatIsEncrypted(t *testing.T) {
 	k := goldenKey(1)
 	digest := BlobDigest(k, []byte("content"))
 	nonce := func(packed string) string {
-		sealed, err := SealBlob(k, digest, []byte(packed)) // stands for what a compressor made of the content
+		sealed, err := SealBlob(digest, []byte(packed)) // stands for what a compressor made of the content
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -575,11 +571,11 @@ func TestShortestBlobsOpen(t *testing.T) {
 	for n := range 5 {
 		k, content := goldenKey(1), make([]byte, n)
 		digest := BlobDigest(k, content)
-		sealed, err := SealBlob(k, digest, content)
+		sealed, err := SealBlob(digest, content)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := OpenBlob(k, digest, sealed); err != nil || !bytes.Equal(got, content) {
+		if got, err := OpenBlob(digest, sealed); err != nil || !bytes.Equal(got, content) {
 			t.Errorf("%d bytes: opened %x, %v", n, got, err)
 		}
 	}

@@ -42,7 +42,7 @@ var mutants = map[string]func(ev *turns.Event, n uint64, ref turns.Ref){
 	"role":       func(ev *turns.Event, _ uint64, _ turns.Ref) { ev.Role = turns.Main },
 	"root":       func(ev *turns.Event, _ uint64, ref turns.Ref) { ev.Root = ref.Session },
 	"blobs": func(ev *turns.Event, n uint64, _ turns.Ref) {
-		ev.Blobs = []turns.BlobLink{{Digest: turns.Hash{1}, Size: n}}
+		ev.Blobs = []turns.BlobLink{{Address: turns.Hash{1}, Size: n}}
 	},
 	"chain": func(ev *turns.Event, _ uint64, ref turns.Ref) { ev.Chain = turns.SessionChain(ref.Session) },
 	"fork point": func(ev *turns.Event, n uint64, ref turns.Ref) {

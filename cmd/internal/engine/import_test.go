@@ -160,7 +160,7 @@ func TestNothingIsImportedThatDoesNotVerify(t *testing.T) {
 			event: func(*abroad) *turns.Event { return &turns.Event{Kind: turns.KindTurn, Halves: 1} }},
 		"a blob that is not here": {want: api.Conflict, body: oneTurn(),
 			event: func(*abroad) *turns.Event {
-				return &turns.Event{Kind: turns.KindTurn, Halves: 1, Blobs: []turns.BlobLink{{Digest: turns.Hash{1}, Size: 9}}}
+				return &turns.Event{Kind: turns.KindTurn, Halves: 1, Blobs: []turns.BlobLink{{Address: turns.Hash{1}, Size: 9}}}
 			}},
 		"an elision in another agent's turn": {want: api.Corrupt, body: &turns.CompactionBody{Elided: []turns.ElidedPart{{Method: "cleared"}}},
 			event: func(*abroad) *turns.Event {

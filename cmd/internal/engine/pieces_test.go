@@ -13,6 +13,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/seal"
 )
 
 // randomText returns n bytes of words that do not compress away.
@@ -276,7 +277,7 @@ func TestVerifyFindsADamagedPiece(t *testing.T) {
 	ack := callThenResult(t, e, s, turns.Part{Ref: ref})
 	verified(t, e)
 	other := w.Engine(t) // without what e has read
-	other.Store.Blobs = lackingBlobs{w.Blobs, ref.Pieces[1]}
+	other.Store.Blobs = lackingBlobs{w.Blobs, seal.BlobAddress(ref.Pieces[1])}
 	v := must(other.Audit.Verify(t.Context(), operator, api.Verify{}))(t)
 	if len(v.Problems) != 1 || v.Problems[0].Event != ack.ID {
 		t.Errorf("problems: %s", canon(v.Problems))
@@ -286,7 +287,7 @@ func TestVerifyFindsADamagedPiece(t *testing.T) {
 // lackingBlobs lacks one blob.
 type lackingBlobs struct {
 	ledger.Blobs
-	digest turns.Hash
+	digest turns.Hash // its address
 }
 
 func (b lackingBlobs) GetBlob(ctx context.Context, tenant string, digest turns.Hash) ([]byte, error) {

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 ZSTD, SEALED = 1, 2
 # Fields of the header, and the kinds that have parts.
-VERSION, KIND, ID, CHAIN, INDEX, PREV, DIGEST, ENCODING, KEYS, COMMITMENT = 1, 2, 3, 4, 5, 6, 10, 41, 42, 43
+VERSION, KIND, ID, CHAIN, INDEX, PREV, DIGEST, BLOBS, ENCODING, KEYS, COMMITMENT = 1, 2, 3, 4, 5, 6, 10, 40, 41, 42, 43
 TURN, COMPACTION = 2, 3
 
 
@@ -244,6 +244,21 @@ def stored_digest(key, what, request):
     return mac(hkdf(key or bytes(32), b"nexus.key.v1 request"), r)
 
 
+def blob_address(digest):
+    """What a blob is stored under, by the digest that a reference has (FORMAT.md, 8)."""
+    return hashlib.sha256(b"nexus.address.v1\0" + digest).digest()
+
+
+def open_blob(digest, sealed):
+    """The content of a blob: its digest is its key."""
+    bound = b"nexus.blob.v1\0" + sealed[:1] + blob_address(digest)
+    try:
+        content = AESGCM(hkdf(digest, b"nexus.key.v1 blob")).decrypt(sealed[1:13], sealed[13:], bound)
+    except InvalidTag:
+        raise Refused("the seal of a blob is broken") from None
+    return zstandard.ZstdDecompressor().decompress(content, max_output_size=64 << 20) if sealed[0] & ZSTD else content
+
+
 def open_body(header_bytes, header, body, key):
     if header.get(ENCODING, 0) & SEALED:
         try:
@@ -284,7 +299,7 @@ def crockford(text):
 
 
 def read_export(file):
-    ring, ends, pieces = {}, {}, {}
+    ring, ends, pieces, blobs = {}, {}, {}, {}
     events = parts = sealed = 0
     for line in file:
         line = json.loads(line)
@@ -293,6 +308,14 @@ def read_export(file):
         elif piece := line.get("piece"):
             raw = base64.b64decode(piece["sealed"])
             pieces["sha256:" + hashlib.sha256(b"nexus.piece.v1\0" + raw).hexdigest()] = raw
+        elif blob := line.get("blob"):
+            raw = base64.b64decode(blob["sealed"]) if "sealed" in blob else b"".join(pieces[p] for p in blob["pieces"])
+            digest = bytes.fromhex(blob["digest"].removeprefix("sha256:"))
+            tree = crockford(blob["root"])
+            if tree in ring:
+                content = open_blob(digest, raw)
+                need(mac(hkdf(ring[tree], b"nexus.key.v1 blob digest"), content) == digest, "a blob has other content")
+                blobs[blob_address(digest)] = len(content)
         elif event := line.get("event"):
             if "payload" in event:
                 payload = base64.b64decode(event["payload"])
@@ -305,12 +328,14 @@ def read_export(file):
             need(header[INDEX] == index + 1 and header.get(PREV) == prev, "the event does not continue its chain")
             ends[chain] = header[INDEX], want
             events += 1
+            for address, size in header.get(BLOBS, []) if ring else []:
+                need(blobs.get(address) == size, "a blob that a header names is not in the file")
             sealed += bool(header.get(ENCODING, 0) & SEALED)
             if body is not None:
                 for m in body.get(1, []) if header[KIND] == TURN else []:
                     parts += len(m.get(2, []))
     need(events, "the file has no events")
-    print(f"{events} events of {len(ends)} chains: hashes, chains, bodies ({sealed} sealed) and commitments are as they must be; {parts} parts of messages")
+    print(f"{events} events of {len(ends)} chains: hashes, chains, bodies ({sealed} sealed) and commitments are as they must be; {parts} parts of messages, {len(blobs)} blobs")
 
 
 # --- the frozen examples
@@ -349,12 +374,15 @@ def read_vectors(folder):
         "shared key": hkdf(key, b"nexus.key.v1 shared"),
         "successor key": hkdf(key, b"nexus.key.v1 successor"),
         "blob digest": mac(hkdf(key, b"nexus.key.v1 blob digest"), b"hi"),
+        "blob address": blob_address(mac(hkdf(key, b"nexus.key.v1 blob digest"), b"hi")),
         "label": mac(hkdf(key, b"nexus.key.v1 label"), b"acme", b"coder", b"telegram")[:16],
         "policy name": mac(hkdf(key, b"nexus.key.v1 policy"), b"acme", b"mine"),
         "stored digest": stored_digest(key, b"turn.append", b'{"a":1}'),
         "salt 2": hmac.new(key, (2).to_bytes(8, "big"), hashlib.sha256).digest(),
     }.items():
         need(derived[name].removeprefix("sha256:") == got.hex(), f"{name}: {got.hex()}, the file has {derived[name]}")
+    digest = bytes.fromhex(derived["blob digest"].removeprefix("sha256:"))
+    need(open_blob(digest, bytes.fromhex(derived["blob"])) == b"hi", "the blob has other content")
     print(f"{count} events read as they must, and no byte of them can change")
 
 

@@ -37,7 +37,7 @@ func (c *content) event(subject string, seq uint64, payload []byte) {
 		return
 	}
 	for _, b := range ev.Blobs {
-		c.links = append(c.links, ContentLoss{tenant, Chain{chain.Entity, chain.ID}, seq, b.Digest})
+		c.links = append(c.links, ContentLoss{tenant, Chain{chain.Entity, chain.ID}, seq, b.Address})
 	}
 }
 

@@ -334,7 +334,7 @@ func (r *run) readLog(ctx context.Context) error {
 			return fmt.Errorf("%w: record %d of the log: %w", ledger.ErrCorrupt, rec.Seq, err)
 		}
 		for _, b := range ev.Blobs {
-			k, err := r.Blobs.KeyOf(tenant, b.Digest)
+			k, err := r.Blobs.KeyOf(tenant, b.Address)
 			if err != nil {
 				return err
 			}

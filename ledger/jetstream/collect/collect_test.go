@@ -137,7 +137,7 @@ func (f *folder) refer(n int, digests ...turns.Hash) error {
 	ev := &turns.Event{Version: turns.Version, Kind: turns.KindOpened, ID: id, Chain: turns.SessionChain(id), Recorded: 1, Root: id, Agent: "a", Origin: &turns.Origin{Ledger: [16]byte{1}, Tenant: "t", Session: id}}
 	slices.SortFunc(digests, func(a, b turns.Hash) int { return bytes.Compare(a[:], b[:]) })
 	for _, d := range digests {
-		ev.Blobs = append(ev.Blobs, turns.BlobLink{Digest: d, Size: 1})
+		ev.Blobs = append(ev.Blobs, turns.BlobLink{Address: d, Size: 1})
 	}
 	payload, err := ev.Encode()
 	if err != nil {

@@ -336,7 +336,7 @@ func (a *Archive) readable(ctx context.Context, tenant string, t projections.Tur
 	if err != nil {
 		return nil, err
 	}
-	k, err := a.content.BlobKey(s.Root)
+	k, err := a.content.Tree(s.Root)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (v *verifier) checkReceived(ctx context.Context, tenant string, ev *turns.E
 		return fmt.Errorf("%w: its body names another channel than the one that it is on", ledger.ErrCorrupt)
 	}
 	v.out.Blobs += uint64(len(ev.Blobs))
-	if (body.Blob != nil) != (len(ev.Blobs) == 1) || body.Blob != nil && (ev.Blobs[0] != turns.BlobLink{Digest: body.Blob.Digest, Size: body.Blob.Size} || body.Body != nil) {
+	if (body.Blob != nil) != (len(ev.Blobs) == 1) || body.Blob != nil && (ev.Blobs[0] != content.Blob{Digest: body.Blob.Digest, Size: body.Blob.Size}.Link() || body.Body != nil) {
 		return fmt.Errorf("%w: its body and its header name different blobs", ledger.ErrCorrupt)
 	}
 	_, err = v.audit.reader.ReceivedContent(ctx, tenant, ch.Key, body)

@@ -16,7 +16,6 @@ import (
 	"nexus/lineage"
 	"nexus/projections"
 	"nexus/turns"
-	"nexus/turns/seal"
 )
 
 // maxProblems bounds the problems that one verification lists; it counts all of them. A
@@ -283,9 +282,9 @@ func (v *verifier) checkContent(ctx context.Context, s *ledger.Session, node lin
 	if err != nil {
 		return err
 	}
-	var k seal.Key
+	var k content.Tree
 	if len(ev.Blobs) > 0 {
-		if k, err = v.content.BlobKey(s.Root); err != nil {
+		if k, err = v.content.Tree(s.Root); err != nil {
 			return err
 		}
 		if err := v.content.CheckBlobs(ctx, s.Tenant, k, ev, body); err != nil {

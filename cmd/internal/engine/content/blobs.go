@@ -3,6 +3,7 @@ package content
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -53,7 +54,7 @@ func (cs *Store) offload(ctx context.Context, tenant string, root turns.ID, ev *
 		return err
 	}
 	if len(moved) > 0 {
-		k, err := cs.BlobKey(root)
+		k, err := cs.TreeOf(root, ev)
 		if err != nil {
 			return err
 		}
@@ -65,16 +66,16 @@ func (cs *Store) offload(ctx context.Context, tenant string, root turns.ID, ev *
 	}
 	for _, p := range BodyParts(body) {
 		if p.Ref != nil {
-			ev.Blobs = append(ev.Blobs, refLinks(p.Ref)...)
+			ev.Blobs = append(ev.Blobs, addresses(refBlobs(p.Ref))...)
 		}
 	}
-	slices.SortFunc(ev.Blobs, func(a, b turns.BlobLink) int { return bytes.Compare(a.Digest[:], b.Digest[:]) })
-	ev.Blobs = slices.CompactFunc(ev.Blobs, func(a, b turns.BlobLink) bool { return a.Digest == b.Digest })
+	slices.SortFunc(ev.Blobs, func(a, b turns.BlobLink) int { return bytes.Compare(a.Address[:], b.Address[:]) })
+	ev.Blobs = slices.CompactFunc(ev.Blobs, func(a, b turns.BlobLink) bool { return a.Address == b.Address })
 	return nil
 }
 
 // moveToBlob stores the content of a part as a blob, and leaves a ref in the part.
-func (cs *Store) moveToBlob(ctx context.Context, tenant string, k seal.Key, p *turns.Part) error {
+func (cs *Store) moveToBlob(ctx context.Context, tenant string, k Tree, p *turns.Part) error {
 	content := p.ContentBytes()
 	digest, err := cs.StoreBlob(ctx, tenant, k, content)
 	if err != nil {
@@ -88,53 +89,110 @@ func (cs *Store) moveToBlob(ctx context.Context, tenant string, k seal.Key, p *t
 	return nil
 }
 
-// StoreBlob stores content as a blob of the tree whose key is k, and returns its
-// digest. It is durable on return.
-func (cs *Store) StoreBlob(ctx context.Context, tenant string, k seal.Key, content []byte) (turns.Hash, error) {
-	digest := seal.BlobDigest(k, content)
+// StoreBlob stores content as a blob of a tree, and returns its digest. It is durable on
+// return.
+func (cs *Store) StoreBlob(ctx context.Context, tenant string, k Tree, content []byte) (turns.Hash, error) {
+	digest := seal.BlobDigest(k.key, content)
 	if cs.Keys != nil {
-		sealed, err := seal.SealBlob(k, digest, content)
+		sealed, err := seal.SealBlob(digest, content)
 		if err != nil {
 			return digest, err
 		}
 		content = sealed
 	}
-	return digest, cs.Blobs.PutBlob(ctx, tenant, digest, content)
+	return digest, cs.Blobs.PutBlob(ctx, tenant, seal.BlobAddress(digest), content)
 }
 
-// BlobKey returns the key of the blobs of a tree of forks.
-func (cs *Store) BlobKey(root turns.ID) (seal.Key, error) {
-	if cs.Keys == nil {
-		return seal.UnsealedKey(root), nil
+// Tree is a tree of forks, or a channel, as its blobs know it: by the key of their digests.
+type Tree struct {
+	key    seal.Key
+	erased bool // the root is: digests of what was stored before can't be checked
+}
+
+// NewTree is the tree whose content key is k.
+func NewTree(k seal.Key) Tree { return Tree{key: k} }
+
+// Check checks that content belongs to the tree, and is what its digest says.
+func (t Tree) Check(digest turns.Hash, content []byte) error {
+	if t.erased {
+		return nil // the digest opened it, and no other tree's reference has it
 	}
-	return keyring{cs.Keys}.Key(root)
+	return seal.CheckBlob(t.key, digest, content)
 }
 
-// blobName names the content of a blob in a cache. The key tells two trees apart.
+// Tree returns the tree of forks with a root, or the channel with the id of its key, to read
+// its blobs. A root that was erased takes no blobs of its forks with it.
+func (cs *Store) Tree(root turns.ID) (Tree, error) {
+	if cs.Keys == nil {
+		return Tree{key: seal.UnsealedKey(root)}, nil
+	}
+	k, err := keyring{cs.Keys}.Key(root)
+	if errors.Is(err, turns.ErrErased) {
+		return Tree{erased: true}, nil
+	}
+	return Tree{key: k}, err
+}
+
+// TreeOf is [Store.Tree] to write a blob that an event names: where the root is erased, new
+// content is known in the event's own session only.
+func (cs *Store) TreeOf(root turns.ID, ev *turns.Event) (Tree, error) {
+	session, _ := ev.Chain.Session()
+	return cs.TreeOfSession(root, session)
+}
+
+// TreeOfSession is TreeOf for an event to come.
+func (cs *Store) TreeOfSession(root, session turns.ID) (Tree, error) {
+	t, err := cs.Tree(root)
+	if err == nil && t.erased {
+		t.key, err = keyring{cs.Keys}.Key(session)
+	}
+	return t, err
+}
+
+// Blob names the content of a blob: its digest and its size in the clear.
+type Blob struct {
+	Digest turns.Hash
+	Size   uint64
+}
+
+// Link is how a header names the blob.
+func (b Blob) Link() turns.BlobLink {
+	return turns.BlobLink{Address: seal.BlobAddress(b.Digest), Size: b.Size}
+}
+
+func addresses(blobs []Blob) []turns.BlobLink {
+	out := make([]turns.BlobLink, len(blobs))
+	for i, b := range blobs {
+		out[i] = b.Link()
+	}
+	return out
+}
+
+// blobName names the content of a blob in a cache.
 type blobName struct {
 	tenant string
-	key    seal.Key
+	tree   Tree
 	digest turns.Hash
-	sealed bool // the content is the stored bytes
+	sealed bool // the content is the stored bytes; digest is their address
 }
 
 // ReadBlob returns the content that StoreBlob stored. The caller must not change it.
-func (cs *Store) ReadBlob(ctx context.Context, tenant string, k seal.Key, digest turns.Hash) ([]byte, error) {
-	name := blobName{tenant: tenant, key: k, digest: digest}
+func (cs *Store) ReadBlob(ctx context.Context, tenant string, k Tree, digest turns.Hash) ([]byte, error) {
+	name := blobName{tenant: tenant, tree: k, digest: digest}
 	if b, ok := cs.contents.Get(name); ok {
 		return b, nil
 	}
 	epoch := cs.contents.Epoch() // a key that is destroyed meanwhile empties the cache
-	b, err := cs.Blobs.GetBlob(ctx, tenant, digest)
-	switch {
-	case err != nil:
-	case cs.Keys != nil:
-		b, err = seal.OpenBlob(k, digest, b)
-	default:
-		err = seal.CheckBlob(k, digest, b)
+	address := seal.BlobAddress(digest)
+	b, err := cs.Blobs.GetBlob(ctx, tenant, address)
+	if err == nil && cs.Keys != nil {
+		b, err = seal.OpenBlob(digest, b)
+	}
+	if err == nil {
+		err = k.Check(digest, b)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("blob %s: %w", digest, err)
+		return nil, fmt.Errorf("blob %s: %w", address, err)
 	}
 	cs.contents.PutIn(epoch, name, b, len(b))
 	return b, nil
@@ -142,12 +200,12 @@ func (cs *Store) ReadBlob(ctx context.Context, tenant string, k seal.Key, digest
 
 // SealedBlob returns a blob as it is stored. The caller must not change it. The
 // cache keeps it, since each page of an export asks for it.
-func (cs *Store) SealedBlob(ctx context.Context, tenant string, k seal.Key, digest turns.Hash) ([]byte, error) {
-	name := blobName{tenant: tenant, key: k, digest: digest, sealed: true}
+func (cs *Store) SealedBlob(ctx context.Context, tenant string, address turns.Hash) ([]byte, error) {
+	name := blobName{tenant: tenant, digest: address, sealed: true}
 	if b, ok := cs.contents.Get(name); ok {
 		return b, nil
 	}
-	b, err := cs.Blobs.GetBlob(ctx, tenant, digest)
+	b, err := cs.Blobs.GetBlob(ctx, tenant, address)
 	if err != nil {
 		return nil, err
 	}

@@ -46,13 +46,13 @@ func CheckBody(ring seal.Keyring, ev *turns.Event, node lineage.Node, open *ledg
 	}
 	links := make(map[turns.Hash]uint64, len(ev.Blobs))
 	for _, b := range ev.Blobs {
-		links[b.Digest] = b.Size
+		links[b.Address] = b.Size
 	}
 	for _, p := range BodyParts(body) {
 		if r := p.Ref; r != nil {
-			for _, l := range refLinks(r) {
-				if size, ok := links[l.Digest]; !ok || size != l.Size {
-					return nil, nil, fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, l.Digest, l.Size)
+			for _, l := range addresses(refBlobs(r)) {
+				if size, ok := links[l.Address]; !ok || size != l.Size {
+					return nil, nil, fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, l.Address, l.Size)
 				}
 			}
 		}
@@ -128,11 +128,12 @@ func checkPreambleBlob(links map[turns.Hash]uint64, set *turns.Settings) error {
 	if set.PreambleBlob == nil {
 		return nil
 	}
-	if size, ok := links[set.PreambleBlob.Digest]; !ok || size != set.PreambleBlob.Size {
-		return fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, set.PreambleBlob.Digest, set.PreambleBlob.Size)
-	}
 	if len(set.PreambleBlob.Pieces) > 0 {
 		return fmt.Errorf("%w: its settings have system and tools in pieces", ledger.ErrCorrupt)
+	}
+	l := refBlobs(set.PreambleBlob)[0].Link()
+	if size, ok := links[l.Address]; !ok || size != l.Size {
+		return fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, l.Address, l.Size)
 	}
 	if len(set.Preamble.System)+len(set.Preamble.Tools) > 0 {
 		return fmt.Errorf("%w: its settings have system and tools in two places", ledger.ErrCorrupt)
@@ -164,39 +165,72 @@ func checkCompaction(ev *turns.Event, b *turns.CompactionBody, open *ledger.Call
 // collected. [ledger.ErrNotFound]: one is not stored.
 func (cs *Store) KeepBlobs(ctx context.Context, tenant string, links []turns.BlobLink) error {
 	for _, l := range links {
-		if err := cs.Blobs.KeepBlob(ctx, tenant, l.Digest); err != nil {
+		if err := cs.Blobs.KeepBlob(ctx, tenant, l.Address); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// CheckBlobs checks that the blobs of an event exist, are whole, and open under k,
-// the key of its tree, that the blob of a preamble holds one, and that content in
-// pieces is what its ref says.
-func (cs *Store) CheckBlobs(ctx context.Context, tenant string, k seal.Key, ev *turns.Event, body any) error {
+// CheckBlobs checks that the blobs of an event are those that its body refers to, that they
+// exist, are whole, and are of its tree, that the blob of a preamble holds one, and that content
+// in pieces is what its ref says.
+func (cs *Store) CheckBlobs(ctx context.Context, tenant string, k Tree, ev *turns.Event, body any) error {
 	checked, err := cs.checkPieces(ctx, tenant, k, body)
 	if err != nil {
 		return err
 	}
-	links := slices.DeleteFunc(slices.Clone(ev.Blobs), func(l turns.BlobLink) bool { return checked[l.Digest] })
+	blobs, set := bodyBlobs(body), settingsOf(body)
+	named := make(map[turns.Hash]bool, len(blobs))
+	for _, l := range addresses(blobs) {
+		named[l.Address] = true
+	}
+	for _, l := range ev.Blobs {
+		if !named[l.Address] {
+			return fmt.Errorf("%w: its header links to blob %s, its body does not refer to it", ledger.ErrCorrupt, l.Address)
+		}
+	}
+	blobs = slices.DeleteFunc(blobs, func(b Blob) bool { return checked[b.Digest] })
 	next := 0
-	for i, l := range links {
+	for i, l := range blobs {
 		if i == next {
-			next += cs.ReadAhead(ctx, tenant, k, links[i:])
+			next += cs.ReadAhead(ctx, tenant, k, blobs[i:])
 		}
 		b, err := cs.ReadBlob(ctx, tenant, k, l.Digest)
 		if err != nil {
 			return err
 		}
 		if uint64(len(b)) != l.Size {
-			return fmt.Errorf("%w: blob %s has %d bytes, the event that links to it says %d", ledger.ErrCorrupt, l.Digest, len(b), l.Size)
+			return fmt.Errorf("%w: blob %s has %d bytes, the event that links to it says %d", ledger.ErrCorrupt, l.Link().Address, len(b), l.Size)
 		}
-		if set := settingsOf(body); set != nil && set.PreambleBlob != nil && set.PreambleBlob.Digest == l.Digest {
+		if set != nil && set.PreambleBlob != nil && set.PreambleBlob.Digest == l.Digest {
 			if _, err := decodePreamble(b); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// bodyBlobs are the blobs that a body refers to.
+func bodyBlobs(body any) (blobs []Blob) {
+	if set := settingsOf(body); set != nil && set.PreambleBlob != nil {
+		blobs = refBlobs(set.PreambleBlob)
+	}
+	for _, p := range BodyParts(body) {
+		if p.Ref != nil {
+			blobs = append(blobs, refBlobs(p.Ref)...)
+		}
+	}
+	return blobs
+}
+
+// DigestAt is the digest of the blob that a body refers to and that is stored at an address.
+func DigestAt(body any, address turns.Hash) (digest turns.Hash, ok bool) {
+	for _, b := range bodyBlobs(body) {
+		if b.Link().Address == address {
+			return b.Digest, true
+		}
+	}
+	return digest, false
 }

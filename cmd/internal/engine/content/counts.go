@@ -7,7 +7,6 @@ import (
 
 	"nexus/ledger"
 	"nexus/turns"
-	"nexus/turns/seal"
 	"nexus/turns/tokens"
 )
 
@@ -30,7 +29,7 @@ func (e *CountError) Error() string { return e.Text }
 // save, which depends on other events; no code subtracts that number unchecked.
 //
 // Errors: [*CountError]; those of [Store.ReadBlob]; ctx's.
-func (cs *Store) CheckCounts(ctx context.Context, tenant string, k seal.Key, ev *turns.Event, body any) error {
+func (cs *Store) CheckCounts(ctx context.Context, tenant string, k Tree, ev *turns.Event, body any) error {
 	c, known := tokens.Named(ev.Tokens.Counter)
 	if !known {
 		return nil
@@ -78,7 +77,7 @@ func (cs *Store) CheckCounts(ctx context.Context, tenant string, k seal.Key, ev 
 
 // countMessage counts one message, with the content of its blobs in place, and a notice
 // in place of content in pieces.
-func (cs *Store) countMessage(ctx context.Context, tenant string, k seal.Key, c tokens.Counter, m turns.Message) (uint64, error) {
+func (cs *Store) countMessage(ctx context.Context, tenant string, k Tree, c tokens.Counter, m turns.Message) (uint64, error) {
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("%w: count tokens: %w", ledger.ErrUnavailable, ctx.Err())
 	}

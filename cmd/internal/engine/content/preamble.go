@@ -39,7 +39,7 @@ func (cs *Store) movePreamble(ctx context.Context, tenant string, root turns.ID,
 		if err != nil || len(b) <= maxInlinePreamble {
 			return err
 		}
-		k, err := cs.BlobKey(root)
+		k, err := cs.TreeOf(root, ev)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (cs *Store) movePreamble(ctx context.Context, tenant string, root turns.ID,
 		set.PreambleBlob = &turns.BlobRef{Digest: digest, Size: uint64(len(b))}
 	}
 	set.Preamble = turns.Preamble{}
-	ev.Blobs = []turns.BlobLink{{Digest: set.PreambleBlob.Digest, Size: set.PreambleBlob.Size}}
+	ev.Blobs = addresses(refBlobs(set.PreambleBlob))
 	return nil
 }
 
@@ -60,11 +60,11 @@ func (cs *Store) LoadPreamble(ctx context.Context, tenant string, root turns.ID,
 	if set.PreambleBlob == nil {
 		return nil
 	}
-	k, err := cs.BlobKey(root)
+	k, err := cs.Tree(root)
 	if err != nil {
 		return err
 	}
-	name := blobName{tenant: tenant, key: k, digest: set.PreambleBlob.Digest}
+	name := blobName{tenant: tenant, tree: k, digest: set.PreambleBlob.Digest}
 	if p, ok := cs.preambles.Get(name); ok {
 		set.Preamble = *p
 		return nil

@@ -6,7 +6,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"nexus/turns"
-	"nexus/turns/seal"
 )
 
 const (
@@ -21,7 +20,7 @@ const (
 // how many it took: at least one. The caller then reads each with [Store.ReadBlob],
 // in order, and calls ReadAhead again for the rest. ReadAhead reports no errors: the
 // caller meets them in ReadBlob.
-func (cs *Store) ReadAhead(ctx context.Context, tenant string, k seal.Key, links []turns.BlobLink) int {
+func (cs *Store) ReadAhead(ctx context.Context, tenant string, k Tree, links []Blob) int {
 	var g errgroup.Group
 	g.SetLimit(readAheadBlobs)
 	asked := make(map[turns.Hash]bool, readAheadBlobs)
@@ -48,12 +47,12 @@ func (cs *Store) ReadAhead(ctx context.Context, tenant string, k seal.Key, links
 
 // InlineParts puts the content of blobs back into the parts that refer to them. k is
 // the key of their tree.
-func (cs *Store) InlineParts(ctx context.Context, tenant string, k seal.Key, parts []*turns.Part) error {
+func (cs *Store) InlineParts(ctx context.Context, tenant string, k Tree, parts []*turns.Part) error {
 	var moved []*turns.Part
-	var links []turns.BlobLink
+	var links []Blob
 	for _, p := range parts {
 		if p.Ref != nil {
-			moved, links = append(moved, p), append(links, turns.BlobLink{Digest: p.Ref.Digest, Size: p.Ref.Size})
+			moved, links = append(moved, p), append(links, Blob{Digest: p.Ref.Digest, Size: p.Ref.Size})
 		}
 	}
 	for i, next := 0, 0; i < len(moved); i++ {
@@ -69,7 +68,7 @@ func (cs *Store) InlineParts(ctx context.Context, tenant string, k seal.Key, par
 
 // InlineBlobs puts the content of blobs back into the parts of a body.
 func (cs *Store) InlineBlobs(ctx context.Context, tenant string, root turns.ID, body any) error {
-	k, err := cs.BlobKey(root)
+	k, err := cs.Tree(root)
 	if err != nil {
 		return err
 	}
@@ -77,7 +76,7 @@ func (cs *Store) InlineBlobs(ctx context.Context, tenant string, root turns.ID, 
 }
 
 // InlinePart puts the content of its blob back into a part that refers to one.
-func (cs *Store) InlinePart(ctx context.Context, tenant string, k seal.Key, p *turns.Part) error {
+func (cs *Store) InlinePart(ctx context.Context, tenant string, k Tree, p *turns.Part) error {
 	b, err := cs.ReadBlob(ctx, tenant, k, p.Ref.Digest)
 	if err != nil {
 		return err

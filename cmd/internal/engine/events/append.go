@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/cmd/internal/engine/writer"
@@ -73,7 +74,7 @@ func (es *Events) AppendEvent(ctx context.Context, c reader.Caller, req api.Appe
 		ev := draft
 		ev.Index, ev.Prev, ev.Recorded = row.Count, row.Tail.Hash, es.reader.Now().UnixNano()
 		if b := body.Blob; b != nil {
-			ev.Blobs = []turns.BlobLink{{Digest: b.Digest, Size: b.Size}}
+			ev.Blobs = []turns.BlobLink{content.Blob{Digest: b.Digest, Size: b.Size}.Link()}
 		}
 		payload, err := es.content.Seal(ctx, c.Tenant, ch.Key, &ev, body, []turns.ID{ch.Key})
 		if err != nil {
@@ -182,7 +183,7 @@ func (es *Events) offload(ctx context.Context, c reader.Caller, ch reader.Channe
 	if len(b.Body) <= es.page.InlineBytes() || b.Blob != nil {
 		return nil
 	}
-	k, err := es.content.BlobKey(ch.Key)
+	k, err := es.content.Tree(ch.Key)
 	if err != nil {
 		return err
 	}

@@ -230,19 +230,19 @@ func (l *loading) room() uint64 { return uint64(max(0, l.loader.contentLimit()-l
 // is room.
 func (l *loading) fillParts(ctx context.Context, tenant string, root turns.ID, parts []*turns.Part) error {
 	room := l.room()
-	var links []turns.BlobLink
+	var links []content.Blob
 	parts = slices.DeleteFunc(slices.Clone(parts), func(p *turns.Part) bool {
 		if p.Ref == nil || p.Ref.Digest == (turns.Hash{}) || p.Ref.Size > room {
 			return true
 		}
 		room -= p.Ref.Size
-		links = append(links, turns.BlobLink{Digest: p.Ref.Digest, Size: p.Ref.Size})
+		links = append(links, content.Blob{Digest: p.Ref.Digest, Size: p.Ref.Size})
 		return false
 	})
 	if len(parts) == 0 {
 		return nil
 	}
-	k, err := l.loader.content.BlobKey(root)
+	k, err := l.loader.content.Tree(root)
 	if err != nil {
 		return err
 	}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"nexus/cmd/internal/engine/content"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/seal"
 )
 
 // GetBlob is blob.get. It returns a range of the content of a blob.
@@ -33,16 +33,16 @@ func (rd *Reader) GetBlob(ctx context.Context, c Caller, req api.GetBlob) (*api.
 	return out, nil
 }
 
-// BlobTree returns a session and the key of the blobs of its tree.
-func (rd *Reader) BlobTree(ctx context.Context, c Caller, id turns.ID) (*ledger.Session, seal.Key, error) {
+// BlobTree returns a session and its tree.
+func (rd *Reader) BlobTree(ctx context.Context, c Caller, id turns.ID) (*ledger.Session, content.Tree, error) {
 	if id.IsZero() {
-		return nil, seal.Key{}, api.FieldErrorf("/session", "a blob belongs to a session's tree; name the session")
+		return nil, content.Tree{}, api.FieldErrorf("/session", "a blob belongs to a session's tree; name the session")
 	}
 	s, err := rd.FindSession(ctx, c, id, false)
 	if err != nil {
-		return nil, seal.Key{}, err
+		return nil, content.Tree{}, err
 	}
-	k, err := rd.content.BlobKey(s.Root)
+	k, err := rd.content.TreeOfSession(s.Root, s.ID)
 	return s, k, err
 }
 

@@ -1,8 +1,12 @@
 package reader_test
 
 import (
+	"bytes"
+	"errors"
+	"strings"
 	"testing"
 
+	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/engine/enginetest"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/ledger/api"
@@ -53,5 +57,74 @@ func TestBlobBelongsToItsTree(t *testing.T) {
 			}
 			enginetest.Verified(t, e)
 		})
+	}
+}
+
+// The blobs of a fork hang on no key of its root: erasing the root leaves them readable, and new
+// ones can be stored.
+func TestAForksBlobsOutliveItsRoot(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	root := enginetest.Create(t, e, 0, "nexus")
+	attach := func(e *engine.Engine, s turns.ID, content string) *api.BlobInfo {
+		t.Helper()
+		info := enginetest.Must(e.Writer.PutBlob(t.Context(), enginetest.Alice, api.PutBlob{Session: s, Data: []byte(content)}))(t)
+		enginetest.Add(t, e, s, enginetest.NameBlob("read "+content, info))
+		return info
+	}
+	attach(e, root.ID, "the root's")
+	at := enginetest.Must(e.Reader.FindSession(t.Context(), enginetest.Alice, root.ID, true))(t).Head.Turn
+	fork := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, root.ID, api.CreateFork{Turn: at}, []byte("{}")))(t)
+	own := attach(e, fork.ID, "the fork's")
+	if err := w.Keys.Destroy(root.ID); err != nil {
+		t.Fatal(err)
+	}
+	after := w.Engine(t) // without what e has read
+	if got := enginetest.Must(after.Reader.GetBlob(t.Context(), enginetest.Alice, api.GetBlob{Session: fork.ID, Digest: own.Digest}))(t); string(got.Data) != "the fork's" {
+		t.Errorf("after the root is erased: %q", got.Data)
+	}
+	later := enginetest.Must(after.Writer.PutBlob(t.Context(), enginetest.Alice, api.PutBlob{Session: fork.ID, Data: []byte("later")}))(t)
+	if got := enginetest.Must(w.Engine(t).Reader.GetBlob(t.Context(), enginetest.Alice, api.GetBlob{Session: fork.ID, Digest: later.Digest}))(t); string(got.Data) != "later" {
+		t.Errorf("stored after the root is erased: %q", got.Data)
+	}
+}
+
+// What opens a blob is in sealed references only: no header shows it, and the key of its tree does not
+// give it to who lacks the content. So erasing a fork takes its blobs along.
+func TestABlobIsOpenedByItsReferenceAlone(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	root := enginetest.Create(t, e, 0, "nexus")
+	turn := enginetest.Add(t, e, root.ID, enginetest.NameBlob("read number 1", enginetest.Must(e.Writer.PutBlob(t.Context(), enginetest.Alice, api.PutBlob{Session: root.ID, Data: []byte("x")}))(t)))
+	fork := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, root.ID, api.CreateFork{Turn: turn.ID}, []byte("{}")))(t)
+	text := strings.Repeat("what only the fork says ", 40_000) // too large for the event
+	info := enginetest.Must(e.Writer.PutBlob(t.Context(), enginetest.Alice, api.PutBlob{Session: fork.ID, Data: []byte(text)}))(t)
+	enginetest.Add(t, e, fork.ID, enginetest.NameBlob("read number 2", info))
+	st := enginetest.Must(w.Log.State(t.Context()))(t)
+	named := 0
+	for seq := uint64(1); seq <= st.Last; seq++ {
+		r := enginetest.Must(w.Log.Get(t.Context(), seq))(t)
+		if bytes.Contains(r.Payload, info.Digest[:]) {
+			t.Errorf("record %d shows what opens the blob", seq)
+		}
+		ev := enginetest.Must(turns.Decode(r.Payload))(t)
+		for _, l := range ev.Blobs {
+			if l.Address == seal.BlobAddress(info.Digest) {
+				named++
+			}
+		}
+	}
+	if named != 1 {
+		t.Errorf("%d headers name the blob, want 1", named)
+	}
+	sealed := enginetest.Must(w.Blobs.GetBlob(t.Context(), "default", seal.BlobAddress(info.Digest)))(t)
+	k := enginetest.Must(w.Keys.Key(root.ID))(t)
+	for _, guess := range []turns.Hash{turns.Hash(k), seal.BlobAddress(info.Digest), seal.BlobDigest(k, []byte("another guess"))} {
+		if _, err := seal.OpenBlob(guess, sealed); !errors.Is(err, turns.ErrCorrupt) {
+			t.Errorf("a blob opens without its reference: %v", err)
+		}
+	}
+	if b, err := seal.OpenBlob(seal.BlobDigest(k, []byte(text)), sealed); err != nil || string(b) != text {
+		t.Errorf("who guesses the content with the tree's key confirms it (docs/FORMAT.md, 8): %d bytes, %v", len(b), err)
 	}
 }

@@ -88,7 +88,7 @@ func (rd *Reader) ReceivedContent(ctx context.Context, tenant string, key turns.
 	if b.Blob == nil {
 		return b.Body, nil
 	}
-	k, err := rd.content.BlobKey(key)
+	k, err := rd.content.Tree(key)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (rd *Reader) ReceivedContent(ctx context.Context, tenant string, key turns.
 	}
 	var v turns.Raw
 	if uint64(len(raw)) != b.Blob.Size || turns.DecodeJSON(raw, &v) != nil {
-		return nil, fmt.Errorf("%w: blob %s is not the body of an external event of %d bytes", ledger.ErrCorrupt, b.Blob.Digest, b.Blob.Size)
+		return nil, fmt.Errorf("%w: blob %s is not the body of an external event of %d bytes", ledger.ErrCorrupt, seal.BlobAddress(b.Blob.Digest), b.Blob.Size)
 	}
 	return raw, nil
 }

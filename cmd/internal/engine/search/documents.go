@@ -307,7 +307,7 @@ func (se *Search) partContent(ctx context.Context, s *ledger.Session, p *turns.P
 	if p.Type == turns.Blob || p.InPieces() || p.Ref.Size > maxBlob {
 		return []byte(p.Ref.Preview), nil
 	}
-	k, err := se.content.BlobKey(s.Root)
+	k, err := se.content.Tree(s.Root)
 	if err == nil {
 		var b []byte
 		if b, err = se.content.ReadBlob(ctx, s.Tenant, k, p.Ref.Digest); err == nil {

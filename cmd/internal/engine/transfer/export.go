@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/compactor/policy"
 	"nexus/compactor/view"
@@ -110,8 +111,9 @@ func (x *exportPage) addEvent(ctx context.Context, ch exportedChain, cur *export
 	if err != nil {
 		return false, err
 	}
-	ref := x.transfer.policyOf(ev)
-	first := x.mentions.areFirst(ch.before+cur.index, append(slices.Clip(ev.Blobs), turns.BlobLink{Digest: ref.Digest}))
+	body := x.transfer.bodyOf(ev)
+	ref := policyIn(body)
+	first := x.mentions.areFirst(ch.before+cur.index, append(slices.Clip(ev.Blobs), turns.BlobLink{Address: ref.Digest}))
 	content, event := len(ev.Blobs), len(ev.Blobs)+1 // the parts after the blobs
 	for ; cur.part <= event; cur.part, cur.piece = cur.part+1, 0 {
 		var records []api.ExportRecord
@@ -129,7 +131,7 @@ func (x *exportPage) addEvent(ctx context.Context, ch exportedChain, cur *export
 				return false, err
 			}
 		default:
-			if records, err = x.blobRecords(ctx, ev.Blobs[cur.part].Digest); err != nil {
+			if records, err = x.blobRecords(ctx, body, ev.Blobs[cur.part].Address); err != nil {
 				return false, err
 			}
 		}
@@ -144,9 +146,9 @@ func (x *exportPage) addEvent(ctx context.Context, ch exportedChain, cur *export
 	return false, nil
 }
 
-// policyOf returns the policy that an event names, zero if it names none or its body
-// can't be read: the export then has the event alone.
-func (tr *Transfer) policyOf(ev *turns.Event) turns.PolicyRef {
+// bodyOf returns the body of an event that can name a policy or blobs, nil if it can't be
+// read: the export then has the event alone.
+func (tr *Transfer) bodyOf(ev *turns.Event) any {
 	var body any
 	switch ev.Kind {
 	case turns.KindOpened:
@@ -158,12 +160,12 @@ func (tr *Transfer) policyOf(ev *turns.Event) turns.PolicyRef {
 	case turns.KindTurn:
 		body = new(turns.TurnBody)
 	default:
-		return turns.PolicyRef{}
+		return nil
 	}
 	if err := tr.content.Open(ev, body); err != nil {
-		return turns.PolicyRef{}
+		return nil
 	}
-	return policyIn(body)
+	return body
 }
 
 // policyIn returns the policy that the body of an event names, zero if it names none.
@@ -210,14 +212,14 @@ func (tr *Transfer) policyRecord(ctx context.Context, tenant string, ref turns.P
 	return nil, nil
 }
 
-// blobRecords returns the records of a blob. The cache keeps a blob that takes
-// several pages.
-func (x *exportPage) blobRecords(ctx context.Context, digest turns.Hash) (records []api.ExportRecord, err error) {
-	k, err := x.transfer.content.BlobKey(x.root)
-	if err != nil {
-		return nil, err
+// blobRecords returns the records of a blob, none if the body does not say what opens it.
+// The cache keeps a blob that takes several pages.
+func (x *exportPage) blobRecords(ctx context.Context, body any, address turns.Hash) (records []api.ExportRecord, err error) {
+	digest, ok := content.DigestAt(body, address)
+	if !ok {
+		return nil, nil
 	}
-	sealed, err := x.transfer.content.SealedBlob(ctx, x.tenant, k, digest)
+	sealed, err := x.transfer.content.SealedBlob(ctx, x.tenant, address)
 	if err != nil {
 		return nil, err
 	}
@@ -252,10 +254,10 @@ func (f *firstMentions) areFirst(at uint64, blobs []turns.BlobLink) []bool {
 	}
 	out := make([]bool, len(blobs))
 	for i, b := range blobs {
-		if _, named := f.first[b.Digest]; !named && at == f.hi {
-			f.first[b.Digest] = at
+		if _, named := f.first[b.Address]; !named && at == f.hi {
+			f.first[b.Address] = at
 		}
-		out[i] = f.first[b.Digest] == at
+		out[i] = f.first[b.Address] == at
 	}
 	f.hi = max(f.hi, at+1)
 	return out

@@ -103,19 +103,21 @@ func (tr *Transfer) importBlob(ctx context.Context, c reader.Caller, b *api.Expo
 	if err != nil {
 		return err
 	}
-	k, err := tr.treeKey(c, b.Root)
+	t, err := tr.tree(c, b.Root)
 	if err != nil {
-		return missingDependency(fmt.Errorf("the key of blob %s: %w", b.Digest, err))
+		return missingDependency(fmt.Errorf("the key of a blob's tree: %w", err))
 	}
+	plain := sealed
 	if tr.content.Keys != nil {
-		_, err = seal.OpenBlob(k, b.Digest, sealed)
-	} else if seal.BlobDigest(k, sealed) != b.Digest {
-		err = fmt.Errorf("%w: blob %s has other content", ledger.ErrCorrupt, b.Digest)
+		plain, err = seal.OpenBlob(b.Digest, sealed)
+	}
+	if err == nil {
+		err = t.Check(b.Digest, plain)
 	}
 	if err != nil {
 		return err
 	}
-	return tr.content.Blobs.PutBlob(ctx, c.Tenant, b.Digest, sealed)
+	return tr.content.Blobs.PutBlob(ctx, c.Tenant, seal.BlobAddress(b.Digest), sealed)
 }
 
 // pendingPolicy names the content of a policy that came before the event that names
@@ -476,10 +478,10 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 	if err != nil {
 		return after, err
 	}
-	var k seal.Key
+	var k content.Tree
 	if len(ev.Blobs) > 0 {
 		if err = tr.content.KeepBlobs(ctx, c.Tenant, ev.Blobs); err == nil {
-			k, err = tr.treeKey(c, next.Session.Root)
+			k, err = tr.tree(c, next.Session.Root)
 		}
 		if err == nil {
 			err = tr.content.CheckBlobs(ctx, c.Tenant, k, ev, body)

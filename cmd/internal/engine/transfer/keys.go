@@ -55,15 +55,16 @@ func (r importKeyring) Key(id turns.ID) (seal.Key, error) {
 	return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
 }
 
-// treeKey returns the key of the blobs of a tree, if the caller may see it.
-func (tr *Transfer) treeKey(c reader.Caller, root turns.ID) (seal.Key, error) {
+// tree returns a tree of forks, if the caller may see it.
+func (tr *Transfer) tree(c reader.Caller, root turns.ID) (content.Tree, error) {
 	if tr.content.Keys != nil {
-		return importKeyring{tr, c}.Key(root)
+		k, err := importKeyring{tr, c}.Key(root)
+		return content.NewTree(k), err
 	}
 	if s, err := tr.reader.Projections.Session(root); err == nil && reader.CheckVisible(c, &s) != nil {
-		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, root)
+		return content.Tree{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, root)
 	}
-	return tr.content.BlobKey(root)
+	return tr.content.Tree(root)
 }
 
 // importKey takes the content key of a session.

@@ -12,7 +12,6 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/seal"
 )
 
 // PutBlob is blob.put. It stores content for the parts of later turns, such as an
@@ -62,7 +61,7 @@ func (wr *Writer) PutBlob(ctx context.Context, c reader.Caller, req api.PutBlob)
 }
 
 // putPieces returns the ref to the content that pieces make. It stores nothing.
-func (wr *Writer) putPieces(ctx context.Context, s *ledger.Session, k seal.Key, pieces []turns.Hash) (*api.BlobInfo, error) {
+func (wr *Writer) putPieces(ctx context.Context, s *ledger.Session, k content.Tree, pieces []turns.Hash) (*api.BlobInfo, error) {
 	if len(pieces) > turns.CountPieces(turns.MaxPart) {
 		return nil, tooLarge("/pieces", turns.MaxPart, "%d pieces; the limit of a part is %d bytes, which are %d pieces", len(pieces), turns.MaxPart, turns.CountPieces(turns.MaxPart))
 	}
@@ -77,10 +76,10 @@ func (wr *Writer) putPieces(ctx context.Context, s *ledger.Session, k seal.Key, 
 }
 
 // joinPieces returns data and the content of pieces, one after the other.
-func (wr *Writer) joinPieces(ctx context.Context, s *ledger.Session, k seal.Key, data []byte, pieces []turns.Hash) ([]byte, error) {
-	links, next := make([]turns.BlobLink, len(pieces)), 0
+func (wr *Writer) joinPieces(ctx context.Context, s *ledger.Session, k content.Tree, data []byte, pieces []turns.Hash) ([]byte, error) {
+	links, next := make([]content.Blob, len(pieces)), 0
 	for i, d := range pieces {
-		links[i] = turns.BlobLink{Digest: d, Size: uint64(wr.page.PieceBytes())}
+		links[i] = content.Blob{Digest: d, Size: uint64(wr.page.PieceBytes())}
 	}
 	for i, d := range pieces {
 		if i == next {
@@ -179,10 +178,10 @@ func attachments(field string, body any) (whole, inPieces []*turns.Part, err err
 }
 
 // inlineWhole replaces the refs of parts with the content of their blobs.
-func (wr *Writer) inlineWhole(ctx context.Context, s *ledger.Session, k seal.Key, field string, parts []*turns.Part) error {
-	links, next := make([]turns.BlobLink, len(parts)), 0
+func (wr *Writer) inlineWhole(ctx context.Context, s *ledger.Session, k content.Tree, field string, parts []*turns.Part) error {
+	links, next := make([]content.Blob, len(parts)), 0
 	for i, p := range parts {
-		links[i] = turns.BlobLink{Digest: p.Ref.Digest, Size: p.Ref.Size}
+		links[i] = content.Blob{Digest: p.Ref.Digest, Size: p.Ref.Size}
 	}
 	for i, p := range parts {
 		if i == next {
@@ -203,7 +202,7 @@ func (wr *Writer) inlineWhole(ctx context.Context, s *ledger.Session, k seal.Key
 }
 
 // checkInPieces checks a part whose content is in pieces, and sets its preview.
-func (wr *Writer) checkInPieces(ctx context.Context, s *ledger.Session, k seal.Key, field string, p *turns.Part) error {
+func (wr *Writer) checkInPieces(ctx context.Context, s *ledger.Session, k content.Tree, field string, p *turns.Part) error {
 	preview, err := wr.content.CheckPieces(ctx, s.Tenant, k, p)
 	var missing *content.MissingPieceError
 	var wrong *content.DigestError
