@@ -269,8 +269,9 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	if err := d.reaches(ctx); err != nil {
 		return err
 	}
-	if !id.Ready || !id.Marked {
-		id.Ready, id.Marked = true, true
+	d.mark.SetServer(embed.ServerVersion)
+	if !id.Ready || !id.Marked || id.Server != embed.ServerVersion {
+		id.Ready, id.Marked, id.Server = true, true, embed.ServerVersion
 		return saveIdentity(d.cfg.Data, id)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"nexus/cmd/internal/wholefile"
+	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
 )
 
@@ -23,6 +26,8 @@ type identity struct {
 	// Marked says that the folder has a mark of what was acknowledged. Folders of
 	// earlier versions have none, and get one at their first start.
 	Marked bool `json:"marked,omitzero"`
+	// Server is the version of the nats-server that wrote the files of the streams.
+	Server string `json:"server,omitzero"`
 	// Restored says which backup the ledger was restored from.
 	Restored *restored `json:"restored,omitempty"`
 }
@@ -54,6 +59,24 @@ func loadIdentity(dir string) (identity, error) {
 		return id, fmt.Errorf("%s: ledger: %w", filepath.Join(dir, identityFile), err)
 	}
 	return id, nil
+}
+
+// checkServer refuses files of the streams that another version of nats-server wrote, and did
+// not close: whoever reads them knows the rules of one version. The files of a clean stop are
+// left to the server that is linked, which reads those of the versions before it.
+// handOver reports that this is such a start.
+//
+// Errors: [turns.ErrUnsupported].
+func checkServer(id identity, m mark.Mark) (handOver bool, err error) {
+	wrote := cmp.Or(m.Server, id.Server)
+	if !id.Ready || wrote == "" || wrote == embed.ServerVersion {
+		return false, nil
+	}
+	if m.Closed == nil {
+		return false, fmt.Errorf("%w: the streams were written by nats-server %s and were not closed by a clean stop; this nexusd has %s. "+
+			"Start the nexusd that wrote them once, and stop it; then start this one", turns.ErrUnsupported, wrote, embed.ServerVersion)
+	}
+	return true, nil
 }
 
 // saveIdentity replaces the file in one step, durably.

@@ -51,7 +51,13 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 	if torn {
 		d.logger.Warn("a write of the mark was cut short, the one before it is used", "file", path)
 	}
-	if d.identity.Ready {
+	handOver, err := checkServer(d.identity, m)
+	if err != nil {
+		return err
+	}
+	if handOver {
+		d.logger.Info("another version of nats-server wrote the streams, and stopped cleanly: its files are left to this one", "was", m.Server, "now", embed.ServerVersion)
+	} else if d.identity.Ready {
 		began := time.Now()
 		wentDown := m.WentDown()
 		found, err := disk.Inspect(ctx, d.cfg.Data, m, wentDown)

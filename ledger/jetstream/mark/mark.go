@@ -39,6 +39,9 @@ type Mark struct {
 	// system does not tell. Within one run the kernel keeps what was written.
 	Boot string `json:"boot,omitzero"`
 
+	// Server is the version of the nats-server that wrote the files of the streams.
+	Server string `json:"server,omitzero"`
+
 	// Generation counts the writes of the file.
 	Generation uint64 `json:"generation"`
 }
@@ -194,6 +197,19 @@ func (k *Keeper) Mark() Mark {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.mark
+}
+
+// SetServer notes the version of the server that has opened the files of the streams.
+func (k *Keeper) SetServer(version string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mark.Server != version {
+		k.mark.Server, k.changed = version, true
+	}
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Close writes the last mark and closes the file. closed are the sizes of the streams'
