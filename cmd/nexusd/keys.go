@@ -51,6 +51,9 @@ func addKeys(args []string, stdout, stderr io.Writer) int {
 		return max(1, api.Exit(err))
 	}
 	fmt.Fprintf(stdout, "%d content keys added, %d were there\n", out.Added, out.Known)
+	if out.Erased > 0 {
+		fmt.Fprintf(stdout, "%d keys were destroyed: they are marked\n", out.Erased)
+	}
 	for _, why := range out.Refused {
 		fmt.Fprintf(stdout, "not added: %s\n", why)
 	}

@@ -10,13 +10,16 @@ import (
 type disk interface {
 	// Read is the content of a file; fs.ErrNotExist.
 	Read(name string) ([]byte, error)
-	// List is the names in a folder; fs.ErrNotExist.
+	// List is the names in a folder, in any order.
 	List(name string) ([]string, error)
 	// Write makes b the content of a file, over the blocks it has, and syncs
 	// the content. The name of a new file is durable after SyncDir only.
 	Write(name string, b []byte) error
-	// Append makes b the content of a file that is there from the byte at on, and syncs it.
-	Append(name string, at int, b []byte) error
+	// WriteAt writes b at an offset of a file that is there, and syncs it. After an
+	// error nothing is known of these bytes: a read may show what the disk never gets.
+	WriteAt(name string, b []byte, at int64) error
+	// Truncate cuts a file off, and syncs it.
+	Truncate(name string, size int64) error
 	Rename(from, to string) error
 	Remove(name string) error
 	// Mkdir makes a folder and those above it; one that is there is fine.
@@ -29,33 +32,42 @@ type osDisk struct{}
 
 func (osDisk) Read(name string) ([]byte, error) { return os.ReadFile(name) }
 
-func (osDisk) List(name string) (names []string, err error) {
+func (osDisk) List(name string) ([]string, error) {
 	entries, err := os.ReadDir(name)
-	for _, e := range entries {
-		names = append(names, e.Name())
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
 	}
 	return names, err
 }
 
 func (osDisk) Write(name string, b []byte) error {
-	return write(name, os.O_WRONLY|os.O_CREATE, 0, b)
+	return withFile(name, os.O_CREATE, func(f *os.File) error {
+		if _, err := f.WriteAt(b, 0); err != nil {
+			return err
+		}
+		return f.Truncate(int64(len(b)))
+	})
 }
 
-func (osDisk) Append(name string, at int, b []byte) error {
-	return write(name, os.O_WRONLY, at, b)
+func (osDisk) WriteAt(name string, b []byte, at int64) error {
+	return withFile(name, 0, func(f *os.File) error {
+		_, err := f.WriteAt(b, at)
+		return err
+	})
 }
 
-// write makes b the content of a file from a byte on, and syncs it.
-func write(name string, flag, at int, b []byte) error {
-	f, err := os.OpenFile(name, flag, 0o600)
+func (osDisk) Truncate(name string, size int64) error {
+	return withFile(name, 0, func(f *os.File) error { return f.Truncate(size) })
+}
+
+// withFile changes a file and syncs it.
+func withFile(name string, flag int, change func(*os.File) error) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|flag, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(b, int64(at))
-	if err == nil {
-		err = f.Truncate(int64(at + len(b)))
-	}
-	if err == nil {
+	if err = change(f); err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"io/fs"
@@ -23,64 +24,86 @@ type memDisk struct {
 	how   fault
 	after bool // every operation after the failed one fails too: the process is dying
 	dead  bool
+
+	before, done func(name string) // called before and after each WriteAt
 }
 
-type inode struct{ data []byte }
+// inode is a file: what a process reads, what the medium has, and the sectors that a sync, or
+// the system by itself, would write.
+type inode struct {
+	data  []byte
+	disk  []byte
+	dirty map[int]bool
+}
+
+// sector is small, so that a record has several.
+const sector = 16
+
+// write changes what a process reads.
+func (n *inode) write(b []byte, at int) {
+	if grow := at + len(b) - len(n.data); grow > 0 {
+		n.data = append(n.data, make([]byte, grow)...)
+	}
+	copy(n.data[at:], b)
+	n.touch(at, at+len(b))
+}
+
+func (n *inode) touch(from, to int) {
+	if n.dirty == nil {
+		n.dirty = make(map[int]bool)
+	}
+	for at := from / sector; at*sector < to; at++ {
+		n.dirty[at] = true
+	}
+}
+
+// flush writes the dirty sectors that keep picks, and forgets that the others are dirty.
+func (n *inode) flush(keep func() bool) {
+	if keep() {
+		n.disk = append(n.disk, make([]byte, max(0, len(n.data)-len(n.disk)))...)[:len(n.data)]
+	}
+	for at := 0; at*sector < len(n.data); at++ {
+		if n.dirty[at] && keep() {
+			if end := min((at+1)*sector, len(n.data)); end > len(n.disk) {
+				n.disk = append(n.disk, make([]byte, end-len(n.disk))...)
+			}
+			copy(n.disk[at*sector:], n.data[at*sector:min((at+1)*sector, len(n.data))])
+		}
+	}
+	n.dirty = nil
+}
 
 type fault int
 
 const (
-	failedAndLost fault = iota
+	failedAndLost fault = iota // nothing is done
 	failedButDone
-	torn
+	torn       // half of a write is done, and not synced
+	syncFailed // a read shows the write, and no later sync writes it
+	syncTorn   // the same, but some sectors are on the medium
+	faults
 )
 
 var errInjected = errors.New("injected")
+
+func always() bool { return true }
+func never() bool  { return false }
 
 func newMemDisk() *memDisk {
 	return &memDisk{live: map[string]*inode{"/": nil}, durable: map[string]*inode{"/": nil}}
 }
 
-// step counts a changing operation and says how it goes: do it, do half of it, fail it.
-func (d *memDisk) step() (do, half bool, err error) {
+// step counts a changing operation and says how it goes: done, how it fails.
+func (d *memDisk) step() (do bool, how fault, err error) {
 	if d.dead {
-		return false, false, errInjected
+		return false, failedAndLost, errInjected
 	}
 	d.ops++
 	if d.ops != d.fail {
-		return true, false, nil
+		return true, failedButDone, nil
 	}
 	d.dead = d.after
-	return d.how == failedButDone, d.how == torn, errInjected
-}
-
-func (d *memDisk) List(dir string) (names []string, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for name := range d.live {
-		if filepath.Dir(name) == dir {
-			names = append(names, filepath.Base(name))
-		}
-	}
-	return names, nil
-}
-
-func (d *memDisk) Append(name string, at int, b []byte) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	n := d.live[name]
-	if n == nil {
-		return fs.ErrNotExist
-	}
-	do, half, err := d.step()
-	if half {
-		b = b[:len(b)/2]
-	}
-	if do || half {
-		n.data = append(append(make([]byte, 0, at+len(b)), n.data[:min(at, len(n.data))]...), make([]byte, max(0, at-len(n.data)))...)
-		n.data = append(n.data, b...)
-	}
-	return err
+	return d.how == failedButDone, d.how, errInjected
 }
 
 func (d *memDisk) Read(name string) ([]byte, error) {
@@ -93,28 +116,80 @@ func (d *memDisk) Read(name string) ([]byte, error) {
 	return bytes.Clone(n.data), nil
 }
 
+func (d *memDisk) List(dir string) (names []string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name := range d.live {
+		if filepath.Dir(name) == dir && name != dir {
+			names = append(names, filepath.Base(name))
+		}
+	}
+	return names, nil
+}
+
 func (d *memDisk) Write(name string, b []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := d.live[filepath.Dir(name)]; !ok {
 		return fs.ErrNotExist
 	}
-	do, half, err := d.step()
-	if !do && !half {
+	return d.change(name, true, func(n *inode, half bool) {
+		if half {
+			n.write(b[:len(b)/2], 0)
+			return
+		}
+		n.data = n.data[:min(len(n.data), len(b))]
+		n.write(b, 0)
+	})
+}
+
+func (d *memDisk) WriteAt(name string, b []byte, at int64) error {
+	if d.before != nil {
+		d.before(name)
+		defer d.done(name)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.change(name, false, func(n *inode, half bool) {
+		if half {
+			b = b[:len(b)/2]
+		}
+		n.write(b, int(at))
+	})
+}
+
+func (d *memDisk) Truncate(name string, size int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.change(name, false, func(n *inode, half bool) {
+		if !half {
+			n.data = n.data[:min(len(n.data), int(size))]
+		}
+	})
+}
+
+// change changes a file and syncs it.
+func (d *memDisk) change(name string, create bool, do func(n *inode, half bool)) error {
+	n := d.live[name]
+	if n == nil && !create {
+		return fs.ErrNotExist
+	}
+	_, how, err := d.step()
+	if err != nil && how == failedAndLost {
 		return err
 	}
-	n := d.live[name]
 	if n == nil {
 		n = new(inode)
 		d.live[name], d.all = n, append(d.all, n)
 	}
-	if half {
-		copy(n.data, b[:len(b)/2])
-		if len(n.data) < len(b)/2 {
-			n.data = bytes.Clone(b[:len(b)/2])
-		}
-	} else {
-		n.data = bytes.Clone(b)
+	do(n, err != nil && how == torn)
+	switch {
+	case err == nil || how == failedButDone:
+		n.flush(always)
+	case how == syncFailed:
+		n.dirty = nil
+	case how == syncTorn:
+		n.flush(coin(uint64(d.ops)))
 	}
 	return err
 }
@@ -133,9 +208,6 @@ func (d *memDisk) Rename(from, to string) error {
 func (d *memDisk) Remove(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, ok := d.live[name]; !ok {
-		return fs.ErrNotExist
-	}
 	do, _, err := d.step()
 	if do {
 		delete(d.live, name)
@@ -178,8 +250,8 @@ func (d *memDisk) SyncDir(dir string) error {
 // restart is the end of the process: what it wrote stays.
 func (d *memDisk) restart() { d.fail, d.dead = 0, false }
 
-// cutPower loses or keeps each change of a name that no SyncDir had reached,
-// as keep says. A file whose folder is lost is lost with it.
+// cutPower loses or keeps each change of a name that no SyncDir had reached, and each sector
+// that no sync had, as keep says. A file whose folder is lost is lost with it.
 func (d *memDisk) cutPower(keep func() bool) {
 	d.restart()
 	names := map[string]bool{}
@@ -210,56 +282,87 @@ func (d *memDisk) cutPower(keep func() bool) {
 	for name, n := range next {
 		d.durable[name] = n
 	}
+	for _, n := range d.all {
+		if len(n.dirty) > 0 {
+			n.flush(keep)
+		}
+		n.data = bytes.Clone(n.disk)
+	}
 }
 
-// keys are those that the named files give to who opens each log with each epoch key that
-// is left, and those that are there in the clear; with everywhere, of any file there ever was.
-func (d *memDisk) keys(everywhere bool) map[Key]bool {
-	var files [][]byte
+// contents returns what is in the named files; with everywhere, in any file there ever was:
+// what a process reads, and what the medium has.
+func (d *memDisk) contents(everywhere bool) (out [][]byte) {
 	for _, names := range []map[string]*inode{d.live, d.durable} {
 		for _, n := range names {
 			if n != nil {
-				files = append(files, n.data)
+				out = append(out, n.data, n.disk)
 			}
 		}
 	}
-	if everywhere {
-		for _, n := range d.all {
-			files = append(files, n.data)
+	for _, n := range d.all {
+		if everywhere {
+			out = append(out, n.data, n.disk)
 		}
 	}
-	out := make(map[Key]bool)
-	for _, f := range files {
-		at := bytes.Index(f, []byte(epochMagic))
-		if at < 0 || len(f) < at+49 {
-			continue
+	return out
+}
+
+// secrets returns every key that a thief of the files can find: each record at any offset of
+// any file is opened under each epoch key that is left in any file.
+func (d *memDisk) secrets(everywhere bool) map[Key]bool {
+	found := map[Key]bool{}
+	files := d.contents(everywhere)
+	var epochs []*epoch
+	for _, b := range files {
+		for at := 0; at+epochBlock <= len(b); at++ {
+			block := b[at : at+epochBlock]
+			if string(block[:8]) != epochMagic {
+				continue
+			}
+			if sum := sha256.Sum256(block[:49]); bytes.Equal(sum[:], block[49:]) {
+				epochs = append(epochs, newEpoch(binary.BigEndian.Uint64(block[9:]), Key(block[17:])))
+			}
 		}
-		e := epoch{binary.BigEndian.Uint64(f[at+9:]), gcm(Key(f[at+17 : at+49]))}
-		for _, log := range files {
-			for slot := 0; (slot+1)*slotSize <= len(log); slot++ {
-				if _, x, ok, _ := e.record(log[slot*slotSize:(slot+1)*slotSize], slot); ok && x.kind == recordKey {
-					out[x.key] = true
+	}
+	for _, b := range files {
+		for at := range b {
+			h, ok := headAt(b, at)
+			if !ok {
+				continue
+			}
+			start := at
+			if h.last {
+				start = at + headSize - h.size()
+			}
+			for _, e := range epochs {
+				if start < 0 {
+					continue
+				}
+				if body, ok := e.open(b, start, h); ok && len(body) == len(Key{}) {
+					found[Key(body)] = true
 				}
 			}
 		}
 	}
-	return out
+	return found
 }
 
-// without is a copy of the disk on which a folder is empty.
-func (d *memDisk) without(dir string) *memDisk {
-	out := newMemDisk()
-	for name, n := range d.live {
-		if filepath.Dir(name) == dir {
-			continue
+// leaks returns one of the keys that is in a file, plain or sealed under an epoch key that is
+// left, and false if none is.
+func (d *memDisk) leaks(keys map[Key]bool, everywhere bool) (Key, bool) {
+	found := d.secrets(everywhere)
+	for k := range keys {
+		if found[k] {
+			return k, true
 		}
-		if n != nil {
-			n = &inode{bytes.Clone(n.data)}
-			out.all = append(out.all, n)
+		for _, b := range d.contents(everywhere) {
+			if bytes.Contains(b, k[:]) {
+				return k, true
+			}
 		}
-		out.live[name], out.durable[name] = n, n
 	}
-	return out
+	return Key{}, false
 }
 
 func coin(seed uint64) func() bool {

@@ -1,5 +1,5 @@
 // Package seal compresses and seals the bodies of events and the content of
-// blobs, and keeps the content keys in files outside the ledger.
+// blobs, and keeps the content keys in a log outside the ledger.
 //
 // A body is sealed before its event is hashed. So a chain can be verified without
 // any key, and whoever destroys a key erases what was sealed under it.
@@ -9,5 +9,6 @@
 // [Store]. Nothing here knows a session, a log or a policy. It imports package
 // turns only, and only disk.go touches a disk.
 //
-// Begin at [Seal] in seal.go. store.go says what each crash leaves of a key.
+// Begin at [Seal] in seal.go. store.go says what each crash leaves of a key, keylog.go has the
+// bytes of the log, merge.go reads its two copies, folder.go opens and writes the files.
 package seal

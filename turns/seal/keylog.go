@@ -3,242 +3,175 @@ package seal
 import (
 	"bytes"
 	"crypto/cipher"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
+	"hash/crc32"
 
 	"nexus/turns"
 )
 
-// The bytes of the key log and of the epoch key. docs/FORMAT.md has them as a table.
-//
-// A log is slots of 128 bytes, so that none lies across two sectors: a power cut leaves a
-// slot written or not. The first is the header, each other one a record.
+// The bytes of the key log and of the file of its epoch's key; docs/FORMAT.md has them in
+// tables. Numbers are unsigned, most significant byte first.
 const (
-	slotSize   = 128
-	logMagic   = "NEXUSKEY"
-	epochMagic = "NEXUSEPO"
+	logMagic   = "NEXUSLOG"
+	epochMagic = "NEXUSEPK"
 	logVersion = 1
 
-	slotAAD = "nexus.keys.v1\x00"
+	headerSize = 8 + 1 + 7 + 8 + 32 // magic, version, zeros, epoch, check
+	headSize   = 32 + 4             // of a record: head and its CRC
+	// recordExtra is what a record takes beyond its body: a head before it and one behind it.
+	recordExtra = 2*headSize + nonceSize + tagSize
+	maxBody     = 1 << 20 // bytes of a record's body
 
-	plainSize = slotSize - len(turns.ID{}) - nonceSize - tagSize
-	epochSize = 8 + 1 + 8 + 32 + 32
+	epochBlock  = 8 + 1 + 8 + 32 + 32 // magic, version, epoch, key, check
+	epochSecond = 4096                // where the file repeats the block
+	epochFile   = epochSecond + epochBlock
 )
 
-// What a record says of its id.
+const (
+	logKey       purpose = "nexus.key.v1 key log"
+	logNonceKey  purpose = "nexus.key.v1 key log nonce"
+	logHeaderKey purpose = "nexus.key.v1 key log header"
+)
+
+// logDomain starts what the seal of a record binds it to: domain, epoch, head.
+const logDomain = "nexus.keylog.v1\x00"
+
+// recordKind is what a record says of the key of its id.
 type recordKind byte
 
 const (
-	recordKey       recordKind = 1 // its content key
-	recordDestroyed recordKind = 2 // there is none any more, nor will there be
-	recordLost      recordKind = 3 // there was a record that no copy holds whole
+	recordKey       recordKind = 1 // the key
+	recordDestroyed recordKind = 2 // it was destroyed; no body
+	// 3 is reserved: what is left of a key from which parts were taken.
+	recordLost recordKind = 4 // both copies of an earlier epoch had damage there; no body. Id zero: nobody knows whose key it was
 )
 
-// entry is what the store knows of an id.
-type entry struct {
-	kind recordKind
-	key  Key
+// head is the part of a record that is readable without the epoch key.
+type head struct {
+	kind   recordKind
+	last   bool   // the one behind the body
+	place  uint16 // in the write that the record belongs to, from 0
+	length int    // of the body, in bytes
+	number uint64 // of the record in the log, from 1
+	id     turns.ID
 }
 
-// epoch is a log: its number, and the key that its records are sealed under.
+// size is the length of the whole record.
+func (h head) size() int { return recordExtra + h.length }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (h head) append(dst []byte) []byte {
+	from := len(dst)
+	last := byte(0)
+	if h.last {
+		last = 1
+	}
+	dst = append(dst, byte(h.kind), last)
+	dst = binary.BigEndian.AppendUint16(dst, h.place)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(h.length))
+	dst = binary.BigEndian.AppendUint64(dst, h.number)
+	dst = append(dst, h.id[:]...)
+	return binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+}
+
+// headAt returns the head at an offset of a log, and false if there is no sound one.
+func headAt(log []byte, at int) (h head, ok bool) {
+	if at < 0 || at+headSize > len(log) {
+		return head{}, false
+	}
+	b := log[at : at+headSize]
+	length := binary.BigEndian.Uint32(b[4:])
+	if b[1] > 1 || length > maxBody || binary.BigEndian.Uint32(b[32:]) != crc32.Checksum(b[:32], castagnoli) {
+		return head{}, false
+	}
+	return head{kind: recordKind(b[0]), last: b[1] == 1, place: binary.BigEndian.Uint16(b[2:]), length: int(length),
+		number: binary.BigEndian.Uint64(b[8:]), id: turns.ID(b[16:32])}, true
+}
+
+// epoch seals and opens the records of one log. Safe for concurrent use.
 type epoch struct {
 	number uint64
+	key    Key
 	aead   cipher.AEAD
+	nonces Key
+	header []byte // of the log
 }
 
-// encodeEpoch is the file of an epoch key: magic, version, number, key, SHA-256 of all before.
-func encodeEpoch(number uint64, k Key) []byte {
+func newEpoch(number uint64, key Key) *epoch {
+	e := &epoch{number: number, key: key, aead: gcm(key.derive(logKey)), nonces: key.derive(logNonceKey)}
+	e.header = logHeader(logVersion, number, key)
+	return e
+}
+
+func logHeader(version byte, number uint64, key Key) []byte {
+	b := append([]byte(logMagic), version, 0, 0, 0, 0, 0, 0, 0)
+	b = binary.BigEndian.AppendUint64(b, number)
+	sum := mac(key.derive(logHeaderKey), b)
+	return append(b, sum[:]...)
+}
+
+func (e *epoch) aad(h head) []byte {
+	b := make([]byte, 0, len(logDomain)+8+headSize)
+	b = binary.BigEndian.AppendUint64(append(b, logDomain...), e.number)
+	h.last = false
+	b = h.append(b)
+	return b[:len(b)-4]
+}
+
+// append appends the record of h and body to dst. The nonce is a keyed digest of all that is
+// sealed. So two records with one nonce are the same record: a number that is used again,
+// behind a write that failed, gives away nothing.
+func (e *epoch) append(dst []byte, h head, body []byte) []byte {
+	h.length, h.last = len(body), false
+	aad := e.aad(h)
+	nonce := mac(e.nonces, aad, body)
+	dst = h.append(dst)
+	dst = append(dst, nonce[:nonceSize]...)
+	dst = e.aead.Seal(dst, nonce[:nonceSize], body, aad)
+	h.last = true
+	return h.append(dst)
+}
+
+// open returns the body of the record of h that begins at an offset of a log. The heads in
+// the log are not looked at.
+func (e *epoch) open(log []byte, at int, h head) (body []byte, ok bool) {
+	if at+h.size() > len(log) {
+		return nil, false
+	}
+	b := log[at+headSize : at+h.size()-headSize]
+	body, err := e.aead.Open(nil, b[:nonceSize], b[nonceSize:], e.aad(h))
+	return body, err == nil
+}
+
+// encodeEpoch is the file of an epoch's key: a checked block, twice.
+func encodeEpoch(number uint64, key Key) []byte {
 	b := append([]byte(epochMagic), logVersion)
-	b = append(binary.BigEndian.AppendUint64(b, number), k[:]...)
+	b = binary.BigEndian.AppendUint64(b, number)
+	b = append(b, key[:]...)
 	sum := sha256.Sum256(b)
-	return append(b, sum[:]...)
+	b = append(b, sum[:]...)
+	return append(append(b, make([]byte, epochSecond-epochBlock)...), b...)
 }
 
-func decodeEpoch(b []byte, number uint64) (k Key, err error) {
-	sum := sha256.Sum256(b[:max(0, len(b)-sha256.Size)])
-	switch {
-	case len(b) < 9+sha256.Size || !bytes.HasSuffix(b, sum[:]) || string(b[:8]) != epochMagic:
-		return k, fmt.Errorf("%w: no epoch key (%d bytes)", turns.ErrCorrupt, len(b))
-	case b[8] != logVersion:
-		return k, fmt.Errorf("%w: epoch key of version %d, this build knows %d", turns.ErrUnsupported, b[8], logVersion)
-	case len(b) != epochSize || binary.BigEndian.Uint64(b[9:]) != number:
-		return k, fmt.Errorf("%w: the epoch key of another log", turns.ErrCorrupt)
-	}
-	return Key(b[17:49]), nil
-}
-
-// header is the first slot: magic, version, number of the epoch, zeros, SHA-256 of all before.
-func (e *epoch) header() []byte {
-	b := make([]byte, slotSize-sha256.Size, slotSize)
-	copy(b, logMagic)
-	b[8] = logVersion
-	binary.BigEndian.PutUint64(b[9:], e.number)
-	sum := sha256.Sum256(b)
-	return append(b, sum[:]...)
-}
-
-func (e *epoch) checkHeader(b []byte) error {
-	want := e.header()
-	if len(b) < slotSize || !bytes.Equal(b[:slotSize], want) {
-		if len(b) > 8 && string(b[:8]) == logMagic && b[8] != logVersion {
-			return fmt.Errorf("%w: key log of version %d, this build knows %d", turns.ErrUnsupported, b[8], logVersion)
+// decodeEpoch returns the key of an epoch. One sound block is enough. Errors:
+// [turns.ErrUnsupported] for a version that this build does not know; [turns.ErrCorrupt].
+func decodeEpoch(b []byte, number uint64) (Key, error) {
+	for _, at := range []int{0, epochSecond} {
+		if len(b) < at+epochBlock {
+			continue
 		}
-		return fmt.Errorf("%w: not the head of key log %d", turns.ErrCorrupt, e.number)
-	}
-	return nil
-}
-
-// aad binds a record to its log, its place and its id.
-func (e *epoch) aad(slot int, id turns.ID) []byte {
-	b := append(make([]byte, 0, len(slotAAD)+16+len(id)), slotAAD...)
-	b = binary.BigEndian.AppendUint64(b, e.number)
-	b = binary.BigEndian.AppendUint64(b, uint64(slot))
-	return append(b, id[:]...)
-}
-
-// appendRecord appends the slot-th slot to b. The nonce is random: a place is written
-// again where a write failed.
-func (e *epoch) appendRecord(b []byte, slot int, id turns.ID, x entry) []byte {
-	var nonce [nonceSize]byte
-	rand.Read(nonce[:]) // never fails
-	var plain [plainSize]byte
-	plain[0] = byte(x.kind)
-	copy(plain[9:], x.key[:]) // after a number, which is 0 in the records of this build
-	b = append(append(b, id[:]...), nonce[:]...)
-	return e.aead.Seal(b, nonce[:], plain[:], e.aad(slot, id))
-}
-
-// record reads a slot. ok is false for one that is cut, altered, or of another place.
-func (e *epoch) record(b []byte, slot int) (id turns.ID, x entry, ok bool, err error) {
-	if len(b) != slotSize {
-		return id, x, false, nil
-	}
-	id = turns.ID(b[:len(id)])
-	nonce := b[len(id) : len(id)+nonceSize]
-	plain, failed := e.aead.Open(nil, nonce, b[len(id)+nonceSize:], e.aad(slot, id))
-	if failed != nil {
-		return id, x, false, nil
-	}
-	x.kind = recordKind(plain[0])
-	copy(x.key[:], plain[9:])
-	if x.kind < recordKey || x.kind > recordLost || !zeros(plain[1:9]) || !zeros(plain[9+len(x.key):]) {
-		return id, x, false, fmt.Errorf("%w: a record of kind %d in the key log: a later build wrote it", turns.ErrUnsupported, plain[0])
-	}
-	return id, x, true, nil
-}
-
-func zeros(b []byte) bool { return !slices.ContainsFunc(b, func(x byte) bool { return x != 0 }) }
-
-// image is what a log says, by both of its copies.
-type image struct {
-	entries    map[turns.ID]entry
-	slots      int       // with the header; what is behind them was never acknowledged
-	want       [2][]byte // what each copy should be
-	unfinished bool      // a key and the record that it is destroyed
-}
-
-// merge reads the two copies of a log. A slot that one copy holds whole is good. Errors:
-// [turns.ErrCorrupt] if no copy has the head; [turns.ErrUnsupported].
-func (e *epoch) merge(copies [2][]byte) (*image, error) {
-	out := &image{entries: make(map[turns.ID]entry, max(len(copies[0]), len(copies[1]))/slotSize)}
-	h0, h1 := e.checkHeader(copies[0]), e.checkHeader(copies[1])
-	if h0 != nil && h1 != nil {
-		return nil, errors.Join(h0, h1)
-	}
-	last := 0 // the last slot that is good, or was
-	var good [][]byte
-	good = append(good, e.header())
-	for slot := 1; slot*slotSize < max(len(copies[0]), len(copies[1])); slot++ {
-		var ids [2]turns.ID
-		var found [2]entry
-		var ok [2]bool
-		var raw [2][]byte
-		for i, c := range copies {
-			raw[i] = c[min(len(c), slot*slotSize):min(len(c), (slot+1)*slotSize)]
-			if i == 1 && bytes.Equal(raw[0], raw[1]) {
-				ids[1], found[1], ok[1] = ids[0], found[0], ok[0]
-				break
-			}
-			var err error
-			if ids[i], found[i], ok[i], err = e.record(raw[i], slot); err != nil {
-				return nil, err
-			}
-		}
+		block := b[at : at+epochBlock]
+		sum := sha256.Sum256(block[:epochBlock-sha256.Size])
 		switch {
-		case ok[0] && ok[1] && (ids[0] != ids[1] || found[0] != found[1]):
-			for _, id := range ids { // no write leaves that
-				out.lose(id)
-			}
-			good, last = append(good, nil), slot
-		case ok[0] || ok[1]:
-			i := 0
-			if !ok[0] {
-				i = 1
-			}
-			out.add(ids[i], found[i])
-			good, last = append(good, raw[i]), slot
-		default:
-			good = append(good, nil)
-			for i, b := range raw {
-				if len(b) == slotSize && !zeros(b[slotSize-tagSize:]) { // written whole, once
-					out.lose(ids[i])
-					last = slot
-				}
-			}
+		case !bytes.HasSuffix(block, sum[:]) || string(block[:8]) != epochMagic:
+		case block[8] != logVersion:
+			return Key{}, fmt.Errorf("%w: version %d of an epoch key, this build knows %d", turns.ErrUnsupported, block[8], logVersion)
+		case binary.BigEndian.Uint64(block[9:]) == number:
+			return Key(block[17:49]), nil
 		}
 	}
-	out.slots = last + 1
-	for i, c := range copies {
-		want := make([]byte, 0, out.slots*slotSize)
-		for slot := range out.slots {
-			switch {
-			case good[slot] != nil:
-				want = append(want, good[slot]...)
-			case len(c) >= (slot+1)*slotSize:
-				want = append(want, c[slot*slotSize:(slot+1)*slotSize]...) // nothing is written over it
-			default:
-				want = append(want, make([]byte, slotSize)...)
-			}
-		}
-		out.want[i] = want
-	}
-	return out, nil
+	return Key{}, fmt.Errorf("%w: no sound key of epoch %d (%d bytes)", turns.ErrCorrupt, number, len(b))
 }
-
-// add takes a record that is whole. Of two different keys of an id none is right.
-func (m *image) add(id turns.ID, x entry) {
-	old, ok := m.entries[id]
-	switch {
-	case ok && old.kind == recordKey && x.kind == recordKey && old.key != x.key:
-		m.lose(id)
-	case ok && old.kind == recordDestroyed || ok && x.kind == recordDestroyed && old.kind == recordKey:
-		m.unfinished = m.unfinished || x.kind == recordKey || old.kind == recordKey
-		m.entries[id] = entry{kind: recordDestroyed}
-	default: // a key after one that was lost puts it back
-		m.entries[id] = x
-	}
-}
-
-func (m *image) lose(id turns.ID) {
-	if m.entries[id].kind != recordDestroyed && id != (turns.ID{}) {
-		m.entries[id] = entry{kind: recordLost}
-	}
-}
-
-// encode is a whole log.
-func (e *epoch) encode(entries map[turns.ID]entry) []byte {
-	b := append(make([]byte, 0, (len(entries)+1)*slotSize), e.header()...)
-	slot := 1
-	for id, x := range entries {
-		b = e.appendRecord(b, slot, id, x)
-		slot++
-	}
-	return b
-}
-
-func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -8,10 +8,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/fxamacker/cbor/v2"
@@ -488,62 +486,6 @@ func BenchmarkDerive(b *testing.B) {
 	for b.Loop() {
 		gcm(k.derive(bodyKey))
 	}
-}
-
-func BenchmarkStore(b *testing.B) {
-	n := 0
-	for _, clients := range []int{1, 32} {
-		b.Run(fmt.Sprintf("create, %d at once", clients), func(b *testing.B) {
-			s, err := OpenStore(b.TempDir(), nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			var next atomic.Int64
-			b.SetParallelism((clients + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0))
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if _, err := s.Create(idOf(int(next.Add(1))), rand.Reader); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		})
-	}
-	dir := b.TempDir()
-	s, err := OpenStore(dir, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	var group []*change
-	for n = range 100_000 {
-		group = append(group, &change{id: idOf(n), to: entry{recordKey, Key{byte(n), byte(n >> 8), byte(n >> 16)}}})
-	}
-	if err := s.write(group); err != nil {
-		b.Fatal(err)
-	}
-	b.Run("key of 100000", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := s.Key(idOf(n)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("open 100000", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := OpenStore(dir, nil); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("destroy one of 100000", func(b *testing.B) {
-		for b.Loop() {
-			n--
-			if err := s.Destroy(idOf(n)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }
 
 // A blob's nonce follows from what is encrypted: the same bytes have the same one, and the same

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 
 	"nexus/turns"
@@ -16,268 +13,178 @@ import (
 
 // Crash states of the key store.
 //
-// All keys are records of one log, N.keys, sealed under a key of its own, N.epoch. Both
-// files are in two copies, below a/ and below b/, with the same bytes. A record is a slot
-// of 128 bytes that is checked by itself. N is the epoch: it goes up where a key is
-// destroyed. The steps of a call are done in the order given here, for all calls that wait
-// together, and a crash, power cut or failed step leaves:
+// All keys are in one log, of which a/ and b/ have a copy each with the same bytes. Its
+// records are sealed under the key of its epoch, which has a file of its own:
 //
-// Create, Put: write the slots behind the end of a/N.keys and of b/N.keys, both at once;
-// sync both; return.
+//	a/N.epoch, b/N.epoch   the key of epoch N (N is 16 hex digits)
+//	a/N.log, b/N.log       the log: a header, then records, each checked by itself
+//	a/N.log.new, …         a log that is not the log yet
 //
-//	a slot in no copy              no key. A slot that is cut or zero is behind
-//	                               the end: the next write goes over it.
-//	a slot in one copy             a key. Opening completes the other copy.
-//	both, but the call failed      a key after a crash. In the process that goes on
-//	                               none: the next write cuts the log at its end
-//	                               before it syncs, so that no two keys of an id
-//	                               can be there.
+// The epoch is the highest one of which a/ or b/ has N.log. The steps of a call are done
+// in the order given here, and a crash, power cut or failed step leaves:
 //
-// Destroy: write records that say it, like a key; then begin epoch N+1, without the keys:
-// in a, then in b: write N+1.epoch and N+1.keys.new, sync both, sync the folder, rename
-// N+1.keys.new to N+1.keys, sync the folder; then end epoch N: in a and b write zeros over
-// N.epoch, sync it, unlink it and N.keys, sync the folder; return.
+// Create, Put: the records of all callers who wait are one write. Write it at the end of
+// the log in a, sync; the same in b; return. The next write may begin in a while this one is
+// in b. So what b has any byte of is whole and durable in a, and no crash damages a record
+// in both.
 //
-//	before a record says it        the key, as it was.
-//	a record in one copy or more   destroyed. Opening does the rest again.
-//	N+1.keys in one copy           it is the log: its bytes were synced before it had
-//	                               its name, and its epoch key too. Opening completes
-//	                               the other copy, and ends epoch N.
-//	N+1.epoch or N+1.keys.new,     nobody reads them. Opening writes zeros over them and
-//	no N+1.keys                    unlinks them.
+//	a in part, or in any sectors   no key. The next open cuts a where the first damaged
+//	                               record of the write begins, and copies to b what is
+//	                               whole before: keys that no Create had returned, which
+//	                               the next Create returns.
+//	a, and b in part or not        keys. The next open writes b from a.
+//	both, but a sync failed        keys, though perhaps not durable ones. A page whose
+//	                               sync failed reads as written and is never synced
+//	                               again. So after any failed step the store does nothing
+//	                               before it has opened itself anew, and an open writes
+//	                               the last write of each copy once more, and syncs it.
 //
-// Opening, a copy that is broken or missing: write the copy from the other one, in place. A
-// crash leaves that copy broken or missing. The good one is not touched.
+// A write that is damaged where b has bytes of it, or of which a record of a later write
+// is found, is no torn one: that is damage.
 //
-// So: a key that Create or Put returned is there after any crash; a key that Destroy
-// returned for is in no log that a key is left for; in between the call can be made again.
-// A slot that is broken in both copies is no crash state (a slot lies in one sector): Key
-// says so of the id that it names, and nothing is written over it. Where the slots at the
-// very end are all zero in both copies, they count as not written.
+// Destroy: all who wait share one rewrite, for which appends wait. With N+1 for the next epoch:
 //
-// Zeros are written over the blocks that the file of the epoch key has. A file system or
-// drive that writes elsewhere (copy on write, flash) may keep the old ones until it reuses
-// them: put the folder on an encrypted volume where that matters.
+//	 1. write a/N+1.epoch, a/N+1.log.new, sync them, sync a; the same in b.
+//	    The log has a tombstone for each destroyed key, and the keys that are left.
+//	 2. rename a/N+1.log.new to a/N+1.log, sync a; the same in b.
+//	 3. for a and b: write zeros over N.epoch, sync, unlink it; sync the folder.
+//	 4. the same with N.log, and whatever else is there of an epoch that is not N+1.
+//	 5. return.
+//
+//	before a rename in 2       the keys, as they were. The new epoch's files, which hold
+//	                           them too, are destroyed like old ones by the next open, with
+//	                           which the next Destroy begins.
+//	one rename of two          destroyed: the next open writes the copy whose log has no
+//	                           name yet from the other one; then 3 and 4.
+//	after 2                    destroyed: the next open does 3 and 4, and so the next
+//	                           Destroy, also of the same key, before it returns.
+//
+// Open: the epoch key's copies mended; the log's copies mended, a first; then 3 and 4. Each step writes one copy from the other one, or writes the bytes that
+// are there, so a crash leaves it to be done again. The first open of a folder is steps 1
+// and 2 with an empty log; a crash before the rename leaves an epoch 1 without a log,
+// which is made anew.
+//
+// So: a key that Create or Put returned is there after any crash; a key that
+// Destroy returned for is nowhere; in between the call can be made again.
+// A record damaged in both copies, or whole and different, is no crash state: Key says so
+// and names the files, and nothing is written over it; other keys go on. Only a rewrite
+// drops the damaged bytes: it must destroy what its epoch sealed. It keeps a mark of the loss.
+//
+// Zeros are written over the blocks that the file has. A file system or drive
+// that writes elsewhere (copy on write, flash) may keep the old ones until it
+// reuses them; then the log there is unreadable only if its epoch key is not kept too: put
+// the folder on an encrypted volume where that matters.
 
 // ErrDifferent: another key is stored under the id.
 var ErrDifferent = errors.New("different key")
 
 var errClosed = errors.New("the key store is closed")
 
-// The two copies, and the endings of the files of an epoch.
-const (
-	copyA = "a"
-	copyB = "b"
+// groupBytes is how many bytes of records one write has at most, unless one record is longer.
+const groupBytes = 256 << 10
 
-	logFile   = ".keys"
-	epochFile = ".epoch"
-	newSuffix = ".new"
-)
-
-var copies = [2]string{copyA, copyB}
-
-// Store is a [Keyring] in a folder. One process at a time may have it open. All keys are
-// in memory, about 100 bytes each; opening reads them all.
+// Store is a [Keyring] in a folder. One process at a time may have it open, and one Store in
+// it: the caller keeps others out (nexusd locks its data folder). An open reads all keys, and
+// they stay in memory, 75 to 120 bytes each.
 type Store struct {
+	// Warn, if set before the first use, hears of what went wrong but was made
+	// good. What the open itself mended it hears at the first use.
+	Warn func(error)
+
 	dir  string
 	disk disk
-	warn func(error)
+
+	// A write has stageA, then stageB, then mu; it takes stageB before it leaves stageA. A
+	// rewrite and an open have both stages.
+	stageA sync.Mutex // guards next and end
+	stageB sync.Mutex
+	epoch  *epoch // changed under both stages
+	next   uint64 // number of the next record
+	end    int64  // of the log, bytes
 
 	mu        sync.RWMutex
 	closed    bool
-	entries   map[turns.ID]entry
+	failed    error // of the step since which the disk may be otherwise than memory; nil
+	keys      keys
+	group     *group              // what the next write has
+	pending   map[turns.ID]*group // which group has a key of the id that is not in keys yet
+	waiting   *erasure            // what the next rewrite destroys
+	warnings  []error             // that Warn has not heard of
 	onDestroy []func()
-	waiting   []*change
-	changing  map[turns.ID]*change // those that wait or are written
-	writing   bool                 // somebody writes for all who wait
-
-	// Of who writes.
-	epoch   epoch
-	end     int      // slots of the log
-	old     []uint64 // epochs that are not ended yet
-	highest uint64   // number of an epoch that has a file, or had
-	renewal bool     // an epoch could not be begun: its log may have a name, so nothing more goes to this one
 }
 
-// change is a call that waits for the disk.
-type change struct {
-	id   turns.ID
-	to   entry
+// group is what one write has.
+type group struct {
+	ids  []turns.ID
+	keys []Key
+	back []bool // the key may take the place of a damaged one
 	done chan struct{}
-	err  error
+	err  error // after done
+}
+
+// erasure is what one rewrite destroys.
+type erasure struct {
+	ids  []turns.ID
+	done chan struct{}
+	err  error // after done
 }
 
 // OpenStore opens the key store in dir, and makes it, for its owner's eyes only, if it is
-// not there. warn, if not nil, hears of what was wrong and was made good: a copy repaired.
-//
-// Errors: [turns.ErrCorrupt] if no copy of the log, or of its epoch key, can be read;
-// [turns.ErrUnsupported] if another build made the folder.
-func OpenStore(dir string, warn func(error)) (*Store, error) { return openStore(dir, osDisk{}, warn) }
+// not there. It mends a damaged copy from the other one. Errors: [turns.ErrCorrupt] where
+// no copy of what all keys need is sound, [turns.ErrUnsupported] for files that another
+// build wrote; the disk's.
+func OpenStore(dir string) (*Store, error) { return openStore(dir, osDisk{}) }
 
-func openStore(dir string, d disk, warn func(error)) (*Store, error) {
-	s := &Store{dir: filepath.Clean(dir), disk: d, warn: warn, changing: make(map[turns.ID]*change)}
-	if err := s.open(); err != nil {
+func openStore(dir string, d disk) (*Store, error) {
+	s := &Store{dir: filepath.Clean(dir), disk: d, keys: newKeys(), pending: make(map[turns.ID]*group)}
+	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open the key store %s: %w", s.dir, err)
 	}
 	return s, nil
 }
 
-func (s *Store) open() error {
-	for _, name := range []string{s.dir, s.side(0), s.side(1)} {
-		if err := s.disk.Mkdir(name); err != nil {
-			return err
-		}
-		if err := s.disk.SyncDir(filepath.Dir(name)); err != nil {
-			return err
-		}
-	}
-	current, others, err := s.epochs()
-	if err != nil {
-		return err
-	}
-	s.old, s.highest = others, current
-	for _, n := range others {
-		s.highest = max(s.highest, n)
-	}
-	if current == 0 {
-		s.entries = make(map[turns.ID]entry)
-		if err := s.begin(nil); err != nil {
-			return err
-		}
-		return s.endOld()
-	}
-	k, err := s.readEpoch(current)
-	if err != nil {
-		return err
-	}
-	s.epoch = epoch{current, gcm(k)}
-	var found [2][]byte
-	var errs [2]error
-	for i := range copies {
-		found[i], errs[i] = s.disk.Read(s.path(i, current, logFile))
-		if errs[i] != nil && !isMissing(errs[i]) {
-			return errs[i]
-		}
-	}
-	m, err := s.epoch.merge(found)
-	if err != nil {
-		return fmt.Errorf("%s and %s: %w", s.path(0, current, logFile), s.path(1, current, logFile), err)
-	}
-	for i := range copies {
-		if string(found[i]) == string(m.want[i]) {
-			continue
-		}
-		if err := s.complete(i, s.path(i, current, logFile), m.want[i], found[i] == nil); err != nil {
-			return err
-		}
-		if cut := len(found[i]) - len(m.want[i]); cut <= 0 || string(found[i][:len(m.want[i])]) != string(m.want[i]) {
-			s.tell("%s was damaged, or ended too early: repaired from the other copy", s.path(i, current, logFile))
-		}
-	}
-	s.entries, s.end = m.entries, m.slots
-	if m.unfinished {
-		return s.renew(nil)
-	}
-	return s.endOld()
-}
-
-// epochs are the number of the log, 0 if there is none, and those of all other files.
-func (s *Store) epochs() (current uint64, others []uint64, err error) {
-	seen := make(map[uint64]bool)
-	for i := range copies {
-		names, err := s.disk.List(s.side(i))
-		if err != nil {
-			return 0, nil, err
-		}
-		for _, name := range names {
-			digits, kind, _ := strings.Cut(name, ".")
-			n, err := strconv.ParseUint(digits, 10, 64)
-			if kind = "." + kind; err != nil || n == 0 || kind != logFile && kind != epochFile && kind != logFile+newSuffix {
-				return 0, nil, fmt.Errorf("%w: %s is no file of a key store as this build makes it", turns.ErrUnsupported, filepath.Join(s.side(i), name))
-			}
-			if seen[n] = true; kind == logFile {
-				current = max(current, n)
-			}
-		}
-	}
-	delete(seen, current)
-	for n := range seen {
-		others = append(others, n)
-	}
-	return current, others, nil
-}
-
-// readEpoch reads the key of an epoch, and repairs one copy from the other.
-func (s *Store) readEpoch(number uint64) (Key, error) {
-	var keys [2]Key
-	var errs [2]error
-	for i := range copies {
-		var b []byte
-		if b, errs[i] = s.disk.Read(s.path(i, number, epochFile)); errs[i] == nil {
-			keys[i], errs[i] = decodeEpoch(b, number)
-		}
-		if errs[i] != nil {
-			errs[i] = fmt.Errorf("%s: %w", s.path(i, number, epochFile), errs[i])
-		}
-	}
-	switch {
-	case errs[0] != nil && errs[1] != nil:
-		return Key{}, fmt.Errorf("%w: no copy of the epoch key can be read: %w; %w", turns.ErrCorrupt, errs[0], errs[1])
-	case errs[0] == nil && errs[1] == nil && keys[0] != keys[1]:
-		return Key{}, fmt.Errorf("%w: %s and %s hold different keys", turns.ErrCorrupt, s.path(0, number, epochFile), s.path(1, number, epochFile))
-	}
-	good := 0
-	if errs[0] != nil {
-		good = 1
-	}
-	if bad := 1 - good; errs[bad] != nil {
-		if !isMissing(errs[bad]) && !errors.Is(errs[bad], turns.ErrCorrupt) {
-			return Key{}, errs[bad] // it may pass
-		}
-		if err := s.complete(bad, s.path(bad, number, epochFile), encodeEpoch(number, keys[good]), isMissing(errs[bad])); err != nil {
-			return Key{}, err
-		}
-		s.tell("%w: repaired from the other copy", errs[bad])
-	}
-	return keys[good], nil
-}
-
-// complete writes a copy from the other one.
-func (s *Store) complete(side int, name string, b []byte, isNew bool) error {
-	if err := s.disk.Write(name, b); err != nil || !isNew {
-		return err
-	}
-	return s.disk.SyncDir(s.side(side))
-}
-
-// Close forgets the keys in memory. Calls after it fail.
+// Close waits for the writes under way, and forgets the keys in memory. Calls after it fail.
 func (s *Store) Close() error {
+	s.stageA.Lock()
+	defer s.stageA.Unlock()
+	s.stageB.Lock()
+	defer s.stageB.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed, s.entries = true, nil
+	s.closed = true
+	s.keys = newKeys()
 	return nil
 }
 
-// Key implements [Keyring]. It reads no file. Besides [turns.ErrErased] and [ErrNoKey] its
-// errors are [turns.ErrCorrupt], where a key was lost from both copies of the log.
+// Key implements [Keyring]. An error that is neither [turns.ErrErased] nor
+// [ErrNoKey] says what is wrong with which file; it is [turns.ErrCorrupt] where
+// no copy is whole.
 func (s *Store) Key(id turns.ID) (Key, error) {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.look(id)
+	k, err := s.keys.get(id)
+	if s.closed {
+		err = errClosed
+	}
+	warnings := len(s.warnings)
+	s.mu.RUnlock()
+	if warnings > 0 {
+		s.speak()
+	}
+	return k, err
 }
 
-func (s *Store) look(id turns.ID) (Key, error) {
-	if s.closed {
-		return Key{}, errClosed
-	}
-	switch x := s.entries[id]; x.kind {
-	case recordKey:
-		return x.key, nil
-	case recordDestroyed:
+func (k keys) get(id turns.ID) (Key, error) {
+	if _, ok := k.erased[id]; ok {
 		return Key{}, erased(id)
-	case recordLost:
-		return Key{}, fmt.Errorf("%w: the key of %s: its record is damaged in both copies, %s and %s", turns.ErrCorrupt, id,
-			s.path(0, s.epoch.number, logFile), s.path(1, s.epoch.number, logFile))
+	}
+	if err := k.broken[id]; err != nil {
+		return Key{}, err
+	}
+	if key, ok := k.byID[id]; ok {
+		return key, nil
+	}
+	if k.lost != nil {
+		return Key{}, fmt.Errorf("no key of %s: %w", id, k.lost)
 	}
 	return Key{}, noKey(id)
 }
@@ -286,68 +193,216 @@ func (s *Store) look(id turns.ID) (Key, error) {
 // is durable, in both copies, when Create returns it. Errors: those of Key but
 // for [ErrNoKey], and the disk's; Create can then be called again.
 func (s *Store) Create(id turns.ID, rand io.Reader) (Key, error) {
-	return s.store(id, func(old *Key) (Key, error) {
-		if old != nil {
-			return *old, nil
-		}
-		return newKey(rand)
-	})
+	return s.store(id, false, func() (Key, error) { return newKey(rand) })
 }
 
-// Put stores a key that was made elsewhere, durably like Create. It puts back one that was
-// lost from both copies. Errors: [ErrDifferent] if id has another key, and those of Create.
+// Put stores a key that was made elsewhere, durably like Create. It puts back one that is
+// damaged in both copies. Errors: [ErrDifferent] if id has another key; those of Create.
 func (s *Store) Put(id turns.ID, k Key) error {
-	s.mu.RLock()
-	lost := s.entries[id].kind == recordLost
-	s.mu.RUnlock()
-	if lost {
-		return s.change(id, entry{recordKey, k})
+	old, err := s.store(id, true, func() (Key, error) { return k, nil })
+	if err == nil && old != k {
+		return different(id)
 	}
-	_, err := s.store(id, func(old *Key) (Key, error) {
-		if old != nil && *old != k {
-			return Key{}, different(id)
-		}
-		return k, nil
-	})
 	return err
 }
 
-// store makes the key that choose picks, given the one that is there, durable.
-func (s *Store) store(id turns.ID, choose func(old *Key) (Key, error)) (Key, error) {
+// store returns the durable key of id: the one that is there, or else the one that choose makes. With
+// back, that takes the place of one that is damaged.
+func (s *Store) store(id turns.ID, back bool, choose func() (Key, error)) (Key, error) {
 	for {
-		s.mu.Lock()
-		have, err := s.look(id)
-		if err == nil {
-			s.mu.Unlock()
-			return choose(&have)
-		}
-		if !errors.Is(err, ErrNoKey) {
-			s.mu.Unlock()
-			return Key{}, err
-		}
-		if c := s.changing[id]; c != nil { // somebody makes it
-			s.mu.Unlock()
-			<-c.done
-			continue
-		}
-		k, err := choose(nil)
-		if err != nil {
-			s.mu.Unlock()
-			return Key{}, err
-		}
-		if err := s.enter(&change{id: id, to: entry{recordKey, k}, done: make(chan struct{})}); err != nil {
+		if err := s.recover(); err != nil {
 			return Key{}, fmt.Errorf("store the key of %s: %w", id, err)
 		}
-		return k, nil
+		k, err := s.Key(id)
+		if !canBeSet(err, back) {
+			return k, err
+		}
+		if k, err = choose(); err != nil {
+			return Key{}, err
+		}
+		g, first := s.join(id, k, back)
+		if first {
+			s.write(g)
+		}
+		if <-g.done; g.err != nil {
+			return Key{}, fmt.Errorf("store the key of %s: %w", id, g.err)
+		}
 	}
+}
+
+// join puts a key into the group of the next write, and reports whether it is the first one
+// there: then the caller writes the group. If a write under way or to come has a key for id,
+// join returns the group of that.
+func (s *Store) join(id turns.ID, k Key, back bool) (g *group, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.pending[id]; g != nil {
+		return g, false
+	}
+	if s.group == nil || (len(s.group.ids)+1)*(recordExtra+len(k)) > groupBytes {
+		s.group, first = &group{done: make(chan struct{})}, true
+	}
+	g = s.group
+	g.ids, g.keys, g.back = append(g.ids, id), append(g.keys, k), append(g.back, back)
+	s.pending[id] = g
+	return g, first
+}
+
+// write writes a group, which takes in others until a is free.
+func (s *Store) write(g *group) {
+	defer close(g.done)
+	g.err = s.append(g)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range g.ids {
+		delete(s.pending, id)
+	}
+}
+
+// append writes the records of a group to both copies. Those whose key came to be there, or was
+// destroyed, while the group waited, are left out.
+func (s *Store) append(g *group) error {
+	s.stageA.Lock()
+	s.mu.Lock()
+	if s.group == g {
+		s.group = nil
+	}
+	err := s.usable()
+	var has []int // which of g are written
+	for i, id := range g.ids {
+		if _, err := s.keys.get(id); canBeSet(err, g.back[i]) {
+			has = append(has, i)
+		}
+	}
+	s.mu.Unlock()
+	if err != nil || len(has) == 0 {
+		s.stageA.Unlock()
+		return err
+	}
+	at, next, path := s.end, s.next, s.logName
+	records := make([]byte, 0, len(has)*(recordExtra+len(Key{})))
+	for place, i := range has {
+		records = s.epoch.append(records, head{kind: recordKey, place: uint16(place), number: next, id: g.ids[i]}, g.keys[i][:])
+		next++
+	}
+	s.next, s.end = next, at+int64(len(records))
+	if err := s.disk.WriteAt(path(copyA), records, at); err != nil {
+		s.fail(err)
+	}
+	s.stageB.Lock()
+	s.stageA.Unlock()
+	defer s.stageB.Unlock()
+	s.mu.RLock()
+	err = s.usable() // an error too if the write before failed in b: this one would leave a gap
+	s.mu.RUnlock()
+	if err != nil {
+		return err
+	}
+	if err := s.disk.WriteAt(path(copyB), records, at); err != nil {
+		s.fail(err)
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range has {
+		s.keys.byID[g.ids[i]] = g.keys[i]
+		delete(s.keys.broken, g.ids[i])
+	}
+	return nil
+}
+
+// canBeSet reports whether an id for which get returned err can have a key.
+func canBeSet(err error, back bool) bool {
+	return errors.Is(err, ErrNoKey) || back && errors.Is(err, turns.ErrCorrupt)
+}
+
+// IDs are those that have a key, and those whose key was destroyed, in any order.
+func (s *Store) IDs() (have, destroyed []turns.ID) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for id := range s.keys.byID {
+		if _, err := s.keys.get(id); err == nil {
+			have = append(have, id)
+		}
+	}
+	for id := range s.keys.erased {
+		destroyed = append(destroyed, id)
+	}
+	return have, destroyed
+}
+
+// usable returns why nothing can be written. The caller has mu.
+func (s *Store) usable() error {
+	if s.closed {
+		return errClosed
+	}
+	return s.failed
+}
+
+// fail notes that a step failed.
+func (s *Store) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil {
+		s.failed = err
+	}
+}
+
+// recover opens the store anew if a step failed since it was opened.
+func (s *Store) recover() error {
+	s.mu.RLock()
+	failed, closed := s.failed, s.closed
+	s.mu.RUnlock()
+	if closed {
+		return errClosed
+	}
+	if failed == nil {
+		return nil
+	}
+	s.stageA.Lock()
+	defer s.stageA.Unlock()
+	s.stageB.Lock()
+	defer s.stageB.Unlock()
+	return s.reload()
+}
+
+// reload is recover; the caller has both stages.
+func (s *Store) reload() error {
+	s.mu.RLock()
+	err := s.usable()
+	s.mu.RUnlock()
+	if err == nil || errors.Is(err, errClosed) {
+		return err
+	}
+	if again := s.load(); again != nil {
+		return fmt.Errorf("open the key store %s again after %w: %w", s.dir, err, again)
+	}
+	return nil
 }
 
 // Destroy makes the key of id unreadable for ever, here, and durably so when it
 // returns nil; until then it is to be called again. No key can be made or put
-// under id any more, whether there was one or not.
+// under id any more, whether there was one or not. It writes all other keys anew, once
+// for all calls that wait.
 func (s *Store) Destroy(id turns.ID) error {
-	if err := s.change(id, entry{kind: recordDestroyed}); err != nil {
-		return fmt.Errorf("destroy the key of %s: %w", id, err)
+	s.speak()
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errClosed
+	}
+	e, first := s.waiting, s.waiting == nil
+	if first {
+		e = &erasure{done: make(chan struct{})}
+		s.waiting = e
+	}
+	e.ids = append(e.ids, id)
+	s.mu.Unlock()
+	if first {
+		s.destroy(e)
+	}
+	if <-e.done; e.err != nil {
+		return fmt.Errorf("destroy the key of %s: %w", id, e.err)
 	}
 	s.mu.RLock()
 	onDestroy := s.onDestroy
@@ -358,197 +413,6 @@ func (s *Store) Destroy(id turns.ID) error {
 	return nil
 }
 
-// change waits until nobody else changes id, and writes x.
-func (s *Store) change(id turns.ID, x entry) error {
-	for {
-		s.mu.Lock()
-		if s.closed {
-			s.mu.Unlock()
-			return errClosed
-		}
-		c := s.changing[id]
-		if c == nil {
-			return s.enter(&change{id: id, to: x, done: make(chan struct{})})
-		}
-		s.mu.Unlock()
-		<-c.done
-	}
-}
-
-// enter has a change written together with all others that wait. The caller holds the
-// lock; enter lets go of it.
-func (s *Store) enter(c *change) error {
-	s.waiting = append(s.waiting, c)
-	s.changing[c.id] = c
-	if s.writing {
-		s.mu.Unlock()
-		<-c.done
-		return c.err
-	}
-	s.writing = true
-	for len(s.waiting) > 0 {
-		group := s.waiting
-		s.waiting = nil
-		s.mu.Unlock()
-		err := s.write(group)
-		s.mu.Lock()
-		for _, c := range group {
-			delete(s.changing, c.id)
-			c.err = err
-			close(c.done)
-		}
-	}
-	s.writing = false
-	s.mu.Unlock()
-	return c.err
-}
-
-// write appends the records of a group. Where one destroys a key, it begins another epoch.
-func (s *Store) write(group []*change) error {
-	if s.renewal {
-		return s.renew(group)
-	}
-	var b []byte
-	destroys := false
-	for i, c := range group {
-		b = s.epoch.appendRecord(b, s.end+i, c.id, c.to)
-		destroys = destroys || c.to.kind == recordDestroyed
-	}
-	var errs [2]error
-	var wg sync.WaitGroup
-	wg.Go(func() { errs[1] = s.disk.Append(s.path(1, s.epoch.number, logFile), s.end*slotSize, b) })
-	errs[0] = s.disk.Append(s.path(0, s.epoch.number, logFile), s.end*slotSize, b)
-	wg.Wait()
-	if err := errors.Join(errs[:]...); err != nil {
-		return err
-	}
-	s.end += len(group)
-	s.apply(group)
-	if !destroys {
-		return nil
-	}
-	return s.renew(nil)
-}
-
-func (s *Store) apply(group []*change) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range group {
-		if !s.closed {
-			s.entries[c.id] = c.to
-		}
-	}
-}
-
-// renew begins another epoch, with what is left and a group of changes, and ends those
-// before it.
-func (s *Store) renew(group []*change) error {
-	was := s.epoch.number
-	if err := s.begin(group); err != nil {
-		return err
-	}
-	s.old = append(s.old, was)
-	return s.endOld()
-}
-
-// begin writes an epoch's key and log in both copies. The log is named last. Where it
-// fails the epoch may be there after a crash, so only another one can follow.
-func (s *Store) begin(group []*change) error {
-	if s.highest > 0 && s.highest != s.epoch.number {
-		s.old = append(s.old, s.highest)
-	}
-	s.highest++
-	number := s.highest
-	s.renewal = true
-	var k Key
-	rand.Read(k[:]) // never fails
-	e := epoch{number, gcm(k)}
-	s.mu.RLock()
-	left, closed := maps.Clone(s.entries), s.closed
-	s.mu.RUnlock()
-	if closed {
-		return errClosed
-	}
-	for _, c := range group {
-		left[c.id] = c.to
-	}
-	b := e.encode(left)
-	for i := range copies {
-		log := s.path(i, number, logFile)
-		if err := s.disk.Write(s.path(i, number, epochFile), encodeEpoch(number, k)); err != nil {
-			return err
-		}
-		if err := s.disk.Write(log+newSuffix, b); err != nil {
-			return err
-		}
-		if err := s.disk.SyncDir(s.side(i)); err != nil {
-			return err
-		}
-		if err := s.disk.Rename(log+newSuffix, log); err != nil {
-			return err
-		}
-		if err := s.disk.SyncDir(s.side(i)); err != nil {
-			return err
-		}
-	}
-	s.mu.Lock()
-	s.epoch = e
-	s.mu.Unlock()
-	s.end, s.renewal = len(b)/slotSize, false
-	s.apply(group)
-	return nil
-}
-
-// endOld destroys the keys of all epochs but the current one.
-func (s *Store) endOld() error {
-	for len(s.old) > 0 {
-		n := s.old[len(s.old)-1]
-		if n == s.epoch.number {
-			s.old = s.old[:len(s.old)-1]
-			continue
-		}
-		for i := range copies {
-			if err := s.scrub(s.path(i, n, epochFile)); err != nil {
-				return err
-			}
-			for _, name := range []string{s.path(i, n, logFile), s.path(i, n, logFile) + newSuffix} {
-				if err := s.disk.Remove(name); err != nil && !isMissing(err) {
-					return err
-				}
-			}
-			if err := s.disk.SyncDir(s.side(i)); err != nil {
-				return err
-			}
-		}
-		s.old = s.old[:len(s.old)-1]
-	}
-	return nil
-}
-
-// scrub writes zeros over an epoch key and unlinks it; a missing file is fine.
-func (s *Store) scrub(path string) error {
-	b, err := s.disk.Read(path)
-	if isMissing(err) {
-		return nil
-	}
-	if err := s.disk.Write(path, make([]byte, max(len(b), epochSize))); err != nil {
-		return err
-	}
-	return s.disk.Remove(path)
-}
-
-// IDs are those that have a key.
-func (s *Store) IDs() (ids []turns.ID) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for id, x := range s.entries {
-		if x.kind == recordKey {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
 // OnDestroy has f called for each key that is destroyed from now on, when Key does not
 // return it any more. f must not call s. Who keeps plain content in memory drops it then.
 func (s *Store) OnDestroy(f func()) {
@@ -557,14 +421,121 @@ func (s *Store) OnDestroy(f func()) {
 	s.onDestroy = append(s.onDestroy, f)
 }
 
-func (s *Store) side(i int) string { return filepath.Join(s.dir, copies[i]) }
-
-func (s *Store) path(side int, number uint64, ending string) string {
-	return filepath.Join(s.side(side), strconv.FormatUint(number, 10)+ending)
+// destroy destroys the keys of an erasure, which takes in others until no write is under way.
+func (s *Store) destroy(e *erasure) {
+	defer close(e.done)
+	s.stageA.Lock()
+	defer s.stageA.Unlock()
+	s.stageB.Lock()
+	defer s.stageB.Unlock()
+	s.mu.Lock()
+	s.waiting = nil
+	s.mu.Unlock()
+	if e.err = s.reload(); e.err != nil {
+		return
+	}
+	for _, id := range e.ids {
+		if _, ok := s.keys.erased[id]; !ok { // nobody writes it: we have both stages
+			e.err = s.rewrite(e.ids)
+			return
+		}
+	}
 }
 
-func (s *Store) tell(format string, args ...any) {
-	if s.warn != nil {
-		s.warn(fmt.Errorf("key store: "+format, args...))
+// rewrite begins a new epoch, in which ids are destroyed, and destroys the old one. The
+// caller has both stages.
+func (s *Store) rewrite(ids []turns.ID) error {
+	number := uint64(1)
+	if s.epoch != nil {
+		number = s.epoch.number + 1 // nothing is there of it: a step that failed made reload sweep it away
 	}
+	key, err := newKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	e := newEpoch(number, key)
+	left := s.keys.without(ids)
+	log, next := left.encode(e)
+	committed, err := s.publish(e, log)
+	if committed { // perhaps: nothing is sealed under these keys any more
+		s.mu.Lock()
+		s.keys = left
+		s.mu.Unlock()
+	}
+	if err == nil {
+		s.epoch, s.next, s.end = e, next, int64(len(log))
+		err = s.sweep(number)
+	}
+	if err != nil {
+		s.fail(err)
+	}
+	return err
+}
+
+// without returns k, in which ids are destroyed.
+func (k keys) without(ids []turns.ID) keys {
+	out := newKeys()
+	out.lost = k.lost
+	for id := range k.erased {
+		out.erased[id] = struct{}{}
+	}
+	for _, id := range ids {
+		out.erased[id] = struct{}{}
+	}
+	for id, key := range k.byID {
+		if _, gone := out.erased[id]; !gone {
+			out.byID[id] = key
+		}
+	}
+	for id, err := range k.broken {
+		if _, gone := out.erased[id]; !gone {
+			out.broken[id] = err
+		}
+	}
+	return out
+}
+
+// encode returns the log that has k, and the number of its next record.
+func (k keys) encode(e *epoch) (log []byte, next uint64) {
+	next = 1
+	log = append(make([]byte, 0, headerSize+(len(k.byID)+1)*(recordExtra+len(Key{}))+(len(k.erased)+len(k.broken))*recordExtra), e.header...)
+	add := func(kind recordKind, id turns.ID, body []byte) {
+		log = e.append(log, head{kind: kind, number: next, id: id}, body)
+		next++
+	}
+	for id := range k.erased {
+		add(recordDestroyed, id, nil)
+	}
+	for id := range k.broken {
+		add(recordLost, id, nil)
+	}
+	if k.lost != nil {
+		add(recordLost, turns.ID{}, nil)
+	}
+	for id, key := range k.byID {
+		if k.broken[id] == nil {
+			add(recordKey, id, key[:])
+		}
+	}
+	return log, next
+}
+
+// speak reports what was mended to Warn.
+func (s *Store) speak() {
+	if s.Warn == nil {
+		return
+	}
+	s.mu.Lock()
+	warnings := s.warnings
+	s.warnings = nil
+	s.mu.Unlock()
+	for _, err := range warnings {
+		s.Warn(err)
+	}
+}
+
+func (s *Store) warn(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.warnings = append(s.warnings, err)
 }

@@ -9,13 +9,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"nexus/turns"
@@ -47,7 +45,7 @@ type keyStore interface {
 }
 
 func TestMemoryAndStoreAgree(t *testing.T) {
-	s, err := OpenStore(filepath.Join(t.TempDir(), "keys"), nil)
+	s, err := OpenStore(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,27 +96,10 @@ func TestMemoryAndStoreAgree(t *testing.T) {
 	}
 }
 
-// onDisk are the keys that the files of a folder give.
-func onDisk(t *testing.T, dir string) map[Key]bool {
-	d := newMemDisk()
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		d.live[path] = &inode{b}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d.keys(false)
-}
-
 func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	open := func() *Store {
-		s, err := OpenStore(dir, nil)
+		s, err := OpenStore(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,12 +123,6 @@ func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 	if _, err := s.Key(idOf(1)); err == nil {
 		t.Error("Key after Close succeeded")
 	}
-	left := onDisk(t, dir)
-	for id, k := range want {
-		if left[k] != (id != idOf(3)) {
-			t.Errorf("key of %s on the disk: %v", id, left[k])
-		}
-	}
 	s = open()
 	for id, k := range want {
 		got, err := s.Key(id)
@@ -161,6 +136,7 @@ func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 			t.Errorf("Key after reopening: %v", err)
 		}
 	}
+	gone := want[idOf(3)]
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -172,6 +148,8 @@ func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 		perm := os.FileMode(0o600)
 		if e.IsDir() {
 			perm = 0o700
+		} else if b, err := os.ReadFile(path); err != nil || bytes.Contains(b, gone[:]) {
+			t.Errorf("%s holds a destroyed key (%v)", path, err)
 		}
 		if info.Mode().Perm() != perm {
 			t.Errorf("%s has mode %v, want %v", path, info.Mode().Perm(), perm)
@@ -183,227 +161,8 @@ func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 	}
 }
 
-// damaged is a store with three keys, the disk that it is on, and its files.
-func damaged(t *testing.T) (d *memDisk, files [2][2]string) {
-	d = newMemDisk()
-	s := mustOpen(t, d)
-	for n := range 3 {
-		if err := s.Put(idOf(n), Key{byte(n + 1)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range copies {
-		files[i] = [2]string{s.path(i, s.epoch.number, logFile), s.path(i, s.epoch.number, epochFile)}
-	}
-	return d, files
-}
-
-// TestStoreRepairsADamagedCopy breaks each file of each copy in turn, in every way a file breaks.
-func TestStoreRepairsADamagedCopy(t *testing.T) {
-	for side := range copies {
-		for file, what := range []string{"log", "epoch key"} {
-			good, files := damaged(t)
-			path := files[side][file]
-			whole := good.live[path].data
-			broken := map[string][]byte{"missing": nil, "empty": {}, "torn": whole[:len(whole)/2], "zeros": make([]byte, len(whole)), "longer": append(bytes.Clone(whole), 7)}
-			for i := range whole {
-				b := bytes.Clone(whole)
-				b[i] ^= 1
-				broken[fmt.Sprintf("byte %d", i)] = b
-			}
-			if file == 0 {
-				broken["a slot less"] = whole[:len(whole)-slotSize]
-				broken["slots that changed places"] = slices.Concat(whole[:slotSize], whole[2*slotSize:3*slotSize], whole[slotSize:2*slotSize], whole[3*slotSize:])
-			}
-			for name, b := range broken {
-				t.Run(what+" "+copies[side]+" "+name, func(t *testing.T) {
-					d := good.without("")
-					if b == nil {
-						delete(d.live, path)
-					} else {
-						d.live[path].data = bytes.Clone(b)
-					}
-					var warned []string
-					s, err := openStore("/keys", d, func(err error) { warned = append(warned, err.Error()) })
-					if err != nil {
-						t.Fatal(err)
-					}
-					for n := range 3 {
-						if k, err := s.Key(idOf(n)); err != nil || k != (Key{byte(n + 1)}) {
-							t.Errorf("key %d: %v", n, err)
-						}
-					}
-					if name != "longer" && (len(warned) != 1 || !strings.Contains(warned[0], path)) {
-						t.Errorf("warned of %q, want %s", warned, path)
-					}
-					if got, err := d.Read(path); err != nil || !bytes.Equal(got, whole) {
-						t.Errorf("not repaired: %x, %v", got, err)
-					}
-				})
-			}
-		}
-	}
-}
-
-// TestARecordThatBothCopiesLostIsNamed: a record that is damaged in both copies costs its own key only,
-// nothing is written over it, no other key is made in its place, and it can be put back.
-func TestARecordThatBothCopiesLostIsNamed(t *testing.T) {
-	for _, at := range []int{0, 20, 60, slotSize - 1} { // id, nonce, sealed bytes, tag
-		for n := range 3 {
-			t.Run(fmt.Sprintf("byte %d of record %d", at, n), func(t *testing.T) {
-				d, files := damaged(t)
-				for i := range copies {
-					d.live[files[i][0]].data[(n+1)*slotSize+max(at, 16*i)] ^= 0x80 // of the id in one copy only
-				}
-				before := bytes.Clone(d.live[files[0][0]].data)
-				s := mustOpen(t, d)
-				for other := range 3 {
-					k, err := s.Key(idOf(other))
-					if other != n && (err != nil || k != (Key{byte(other + 1)})) {
-						t.Errorf("key %d: %v", other, err)
-					}
-					if other == n && (!errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), files[0][0]) || !strings.Contains(err.Error(), files[1][0])) {
-						t.Errorf("the damaged key: %v", err)
-					}
-				}
-				if _, err := s.Create(idOf(n), &counter{}); !errors.Is(err, turns.ErrCorrupt) {
-					t.Errorf("Create in the place of a damaged key: %v", err)
-				}
-				if _, err := s.Create(idOf(7), &counter{}); err != nil {
-					t.Errorf("another key: %v", err)
-				}
-				if got := d.live[files[0][0]].data; !bytes.Equal(got[:len(before)], before) {
-					t.Error("what is damaged was written over")
-				}
-				if err := s.Destroy(idOf(8)); err != nil { // another epoch keeps what was lost
-					t.Fatal(err)
-				}
-				s = mustOpen(t, d)
-				if _, err := s.Key(idOf(n)); !errors.Is(err, turns.ErrCorrupt) {
-					t.Errorf("in another epoch: %v", err)
-				}
-				if err := s.Put(idOf(n), Key{byte(n + 1)}); err != nil {
-					t.Fatalf("put back: %v", err)
-				}
-				if k, err := mustOpen(t, d).Key(idOf(n)); err != nil || k != (Key{byte(n + 1)}) {
-					t.Errorf("after it was put back: %v", err)
-				}
-			})
-		}
-	}
-}
-
-func TestStoreWithoutAHeadOrAnEpochKeyDoesNotOpen(t *testing.T) {
-	for file := range 2 {
-		d, files := damaged(t)
-		for i := range copies {
-			d.live[files[i][file]].data[10] ^= 1
-		}
-		_, err := openStore("/keys", d, nil)
-		if !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), files[0][file]) || !strings.Contains(err.Error(), files[1][file]) {
-			t.Errorf("both copies damaged: %v", err)
-		}
-		d, files = damaged(t)
-		for i := range copies { // a later build's
-			b := d.live[files[i][file]].data
-			b[8] = 9
-			if file == 1 {
-				sum := sha256.Sum256(b[:len(b)-32])
-				copy(b[len(b)-32:], sum[:])
-			}
-		}
-		if _, err := openStore("/keys", d, nil); !errors.Is(err, turns.ErrUnsupported) {
-			t.Errorf("a later version: %v", err)
-		}
-	}
-	d, _ := damaged(t)
-	d.live["/keys/a/0f"] = nil
-	if _, err := openStore("/keys", d, nil); !errors.Is(err, turns.ErrUnsupported) || !strings.Contains(err.Error(), "/keys/a/0f") {
-		t.Errorf("a folder that another build made: %v", err)
-	}
-}
-
-func TestTwoDifferentCopiesAreCorrupt(t *testing.T) {
-	d, files := damaged(t)
-	s := mustOpen(t, d)
-	if err := s.Put(idOf(5), Key{5}); err != nil {
-		t.Fatal(err)
-	}
-	other := s.epoch.appendRecord(nil, 4, idOf(5), entry{recordKey, Key{6}})
-	copy(d.live[files[1][0]].data[4*slotSize:], other)
-	if _, err := mustOpen(t, d).Key(idOf(5)); !errors.Is(err, turns.ErrCorrupt) {
-		t.Errorf("two keys of an id: %v", err)
-	}
-	if k, err := mustOpen(t, d).Key(idOf(1)); err != nil || k != (Key{2}) {
-		t.Errorf("another key: %v", err)
-	}
-}
-
-// TestKeysShareTheirSyncs: calls that wait for the disk are written together.
-func TestKeysShareTheirSyncs(t *testing.T) {
-	d := &slow{memDisk: newMemDisk(), reached: make(chan struct{}, 100), release: make(chan struct{})}
-	s, err := openStore("/keys", d, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.on.Store(true)
-	var wg sync.WaitGroup
-	create := func(n int) {
-		wg.Go(func() {
-			if _, err := s.Create(idOf(n), rand.Reader); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	create(0)
-	<-d.reached // the first is being written: the others wait
-	for n := range 20 {
-		create(n + 1)
-	}
-	for {
-		s.mu.RLock()
-		n := len(s.waiting)
-		s.mu.RUnlock()
-		if n == 20 {
-			break
-		}
-		runtime.Gosched()
-	}
-	if _, err := s.Key(idOf(3)); !errors.Is(err, ErrNoKey) {
-		t.Errorf("a key that is not durable yet: %v", err)
-	}
-	d.on.Store(false)
-	close(d.release)
-	wg.Wait()
-	if got := d.appends.Load(); got != 4 {
-		t.Errorf("21 keys took %d writes, want 2 in each copy", got)
-	}
-	for n := range 21 {
-		if _, err := s.Key(idOf(n)); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// slow is a disk whose writes wait for release.
-type slow struct {
-	*memDisk
-	on               atomic.Bool
-	appends          atomic.Int64
-	reached, release chan struct{}
-}
-
-func (d *slow) Append(name string, at int, b []byte) error {
-	d.appends.Add(1)
-	if d.on.Load() {
-		d.reached <- struct{}{}
-		<-d.release
-	}
-	return d.memDisk.Append(name, at, b)
-}
-
 func TestStoreIsSafeForConcurrentUse(t *testing.T) {
-	s, err := OpenStore(filepath.Join(t.TempDir(), "keys"), nil)
+	s, err := OpenStore(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,9 +196,395 @@ func TestStoreIsSafeForConcurrentUse(t *testing.T) {
 
 func mustOpen(t *testing.T, d disk) *Store {
 	t.Helper()
-	s, err := openStore("/keys", d, nil)
+	s, err := openStore("/keys", d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// held counts what a disk is asked for, and holds the first write back until release.
+type held struct {
+	disk
+	mu              sync.Mutex
+	writes, renames int
+	first, release  chan struct{}
+}
+
+func (d *held) WriteAt(name string, b []byte, at int64) error {
+	d.mu.Lock()
+	d.writes++
+	n := d.writes
+	d.mu.Unlock()
+	if n == 1 {
+		close(d.first)
+		<-d.release
+	}
+	return d.disk.WriteAt(name, b, at)
+}
+
+func (d *held) Rename(from, to string) error {
+	d.mu.Lock()
+	d.renames++
+	d.mu.Unlock()
+	return d.disk.Rename(from, to)
+}
+
+// until waits for something that other goroutines do.
+func until(ok func() bool) {
+	for !ok() {
+		runtime.Gosched()
+	}
+}
+
+// TestCallersShareAWrite: while the first write is under way, all who come are one write.
+func TestCallersShareAWrite(t *testing.T) {
+	const callers = 50
+	s := mustOpen(t, newMemDisk())
+	d := &held{disk: s.disk, first: make(chan struct{}), release: make(chan struct{})}
+	s.disk = d
+	var wg sync.WaitGroup
+	create := func(n int) {
+		wg.Go(func() {
+			if _, err := s.Create(idOf(n), rand.Reader); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	create(0)
+	<-d.first
+	for n := range callers {
+		create(n) // the first one twice
+	}
+	until(func() bool {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		return s.group != nil && len(s.group.ids) == callers-1
+	})
+	close(d.release)
+	wg.Wait()
+	if d.writes != 4 {
+		t.Errorf("%d writes, want two in each copy", d.writes)
+	}
+	again := mustOpen(t, d.disk)
+	for n := range callers {
+		k, err := s.Key(idOf(n))
+		if got, err2 := again.Key(idOf(n)); err != nil || err2 != nil || got != k {
+			t.Errorf("key %d: %v, opened again: %v", n, err, err2)
+		}
+	}
+}
+
+// TestErasuresShareARewrite: all who come while a write is under way are one rewrite.
+func TestErasuresShareARewrite(t *testing.T) {
+	const callers = 20
+	s := mustOpen(t, newMemDisk())
+	for n := range callers {
+		if _, err := s.Create(idOf(n), rand.Reader); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := &held{disk: s.disk, first: make(chan struct{}), release: make(chan struct{})}
+	s.disk = d
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := s.Create(idOf(100), rand.Reader); err != nil {
+			t.Error(err)
+		}
+	})
+	<-d.first
+	epoch := s.epoch.number
+	for n := range callers {
+		wg.Go(func() {
+			if err := s.Destroy(idOf(n / 2 * 2)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	until(func() bool {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		return s.waiting != nil && len(s.waiting.ids) == callers
+	})
+	close(d.release)
+	wg.Wait()
+	if n := s.epoch.number - epoch; n != 1 || d.renames != 2 {
+		t.Errorf("%d epochs and %d renames for %d erasures that came together", n, d.renames, callers)
+	}
+	again := mustOpen(t, d.disk)
+	for n := range callers {
+		if _, err := again.Key(idOf(n)); n%2 == 0 && !errors.Is(err, turns.ErrErased) || n%2 == 1 && err != nil {
+			t.Errorf("key %d: %v", n, err)
+		}
+	}
+	if k, err := again.Key(idOf(100)); err != nil || k == (Key{}) {
+		t.Error(err)
+	}
+}
+
+// TestACreateThatWaitedMakesNoDestroyedKey: the id was destroyed between the choice of the key
+// and its write.
+func TestACreateThatWaitedMakesNoDestroyedKey(t *testing.T) {
+	s := mustOpen(t, newMemDisk())
+	g, first := s.join(idOf(1), Key{1}, false)
+	if !first {
+		t.Fatal("another one writes")
+	}
+	if err := s.Destroy(idOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	if s.write(g); g.err != nil {
+		t.Fatal(g.err)
+	}
+	for _, s := range []*Store{s, mustOpen(t, s.disk)} {
+		if _, err := s.Key(idOf(1)); !errors.Is(err, turns.ErrErased) {
+			t.Error(err)
+		}
+	}
+	if end := int64(headerSize + recordExtra); s.end != end {
+		t.Errorf("the log has %d bytes, want %d", s.end, end)
+	}
+}
+
+// TestAFailedWriteIsAnErrorAndTheNextOneIsNot: no half record breaks what comes behind it, in
+// this process and the next.
+func TestAFailedWriteIsAnErrorAndTheNextOneIsNot(t *testing.T) {
+	for how := range faults {
+		for step := 1; step <= 2; step++ {
+			d := newMemDisk()
+			s := mustOpen(t, d)
+			d.ops, d.fail, d.how = 0, step, how
+			if _, err := s.Create(idOf(1), &counter{}); !errors.Is(err, errInjected) {
+				t.Errorf("mode %d, step %d: %v", how, step, err)
+			}
+			if _, err := s.Key(idOf(1)); !errors.Is(err, ErrNoKey) {
+				t.Errorf("mode %d, step %d: a key that is not durable: %v", how, step, err)
+			}
+			want := map[turns.ID]Key{}
+			for n := range 4 {
+				k, err := s.Create(idOf(n), &counter{uint64(10 * n)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				want[idOf(n)] = k
+			}
+			d.cutPower(never)
+			s = mustOpen(t, d)
+			for id, k := range want {
+				if got, err := s.Key(id); err != nil || got != k {
+					t.Errorf("mode %d, step %d: %v", how, step, err)
+				}
+			}
+		}
+	}
+}
+
+// TestAStoreWhoseDiskStaysBrokenRefuses: Create fails until the disk works, what is in memory is
+// read, and Destroy does not say that it is done.
+func TestAStoreWhoseDiskStaysBrokenRefuses(t *testing.T) {
+	d := newMemDisk()
+	s := mustOpen(t, d)
+	k, err := s.Create(idOf(1), &counter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.dead = true
+	for range 3 {
+		if _, err := s.Create(idOf(2), &counter{5}); !errors.Is(err, errInjected) {
+			t.Errorf("Create: %v", err)
+		}
+		if err := s.Destroy(idOf(1)); !errors.Is(err, errInjected) {
+			t.Errorf("Destroy: %v", err)
+		}
+		if got, err := s.Key(idOf(1)); err != nil || got != k {
+			t.Errorf("Key: %v", err)
+		}
+	}
+	d.dead = false
+	if _, err := s.Create(idOf(2), &counter{5}); err != nil {
+		t.Error(err)
+	}
+	if err := s.Destroy(idOf(1)); err != nil {
+		t.Error(err)
+	}
+	if _, leak := d.leaks(map[Key]bool{k: true}, true); leak {
+		t.Error("the destroyed key is on the disk")
+	}
+}
+
+// TestAnErasureDestroysTheOldEpoch: both copies of its key and its log are zeros, and unlinked.
+func TestAnErasureDestroysTheOldEpoch(t *testing.T) {
+	d := newMemDisk()
+	s := mustOpen(t, d)
+	k, err := s.Create(idOf(1), &counter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, leak := d.leaks(map[Key]bool{k: true}, false); !leak {
+		t.Error("the test finds no key that is there")
+	}
+	old := d.all
+	if err := s.Destroy(idOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range old {
+		if len(bytes.Trim(n.disk, "\x00")) > 0 {
+			t.Error("a file of the old epoch has bytes")
+		}
+	}
+	if names, _ := d.List("/keys/a"); len(names) != 2 || len(old) != 4 {
+		t.Errorf("a/ has %v; %d old files", names, len(old))
+	}
+}
+
+// TestRandomLives: keys are made, stored and destroyed with faults, kills and power cuts at
+// random steps; what returned is so afterwards.
+func TestRandomLives(t *testing.T) {
+	for seed := range uint64(400) {
+		r := mathrand.New(mathrand.NewPCG(seed, 3))
+		d := newMemDisk()
+		s := mustOpen(t, d)
+		have, maybe, gone := map[turns.ID]Key{}, map[turns.ID]bool{}, map[turns.ID]bool{}
+		destroyed := map[Key]bool{}
+		random := &counter{seed * 1000}
+		cut := false
+		for range 30 {
+			if r.IntN(3) == 0 {
+				d.ops, d.fail, d.how, d.after = 0, 1+r.IntN(14), fault(r.IntN(int(faults))), r.IntN(2) == 0
+			}
+			id := idOf(r.IntN(6))
+			if r.IntN(4) == 0 {
+				if maybe[id] = true; s.Destroy(id) == nil {
+					gone[id], destroyed[have[id]] = true, true
+				}
+			} else if k, err := s.Create(id, random); err == nil {
+				if old, ok := have[id]; ok && old != k || gone[id] {
+					t.Fatalf("seed %d: Create gives another key, or a destroyed one", seed)
+				}
+				have[id] = k
+			}
+			switch r.IntN(4) {
+			case 0:
+				d.cutPower(coin(r.Uint64()))
+				s, cut = mustOpen(t, d), true
+			case 1:
+				d.restart()
+				s = mustOpen(t, d)
+			case 2:
+				d.restart()
+			}
+			if d.dead {
+				continue
+			}
+			for id, k := range have {
+				got, err := s.Key(id)
+				switch {
+				case gone[id] && !errors.Is(err, turns.ErrErased):
+					t.Fatalf("seed %d: a destroyed key: %v", seed, err)
+				case maybe[id] && errors.Is(err, turns.ErrErased):
+				case err != nil || got != k:
+					t.Fatalf("seed %d: a key that Create returned: %v", seed, err)
+				}
+			}
+		}
+		d.restart()
+		s = mustOpen(t, d)
+		delete(destroyed, Key{})
+		if k, leak := d.leaks(destroyed, !cut); leak {
+			t.Fatalf("seed %d: %x was destroyed", seed, k[:])
+		}
+	}
+}
+
+// TestAFolderThatIsGoneIsNotBegunAnew: after a failed step the store opens itself anew, and takes
+// an empty folder for no empty store.
+func TestAFolderThatIsGoneIsNotBegunAnew(t *testing.T) {
+	d := newMemDisk()
+	s := mustOpen(t, d)
+	if _, err := s.Create(idOf(1), &counter{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range d.live {
+		if n != nil {
+			delete(d.live, name)
+		}
+	}
+	if _, err := s.Create(idOf(2), &counter{5}); err == nil {
+		t.Error("a key was made in files that are gone")
+	}
+	for range 2 {
+		if _, err := s.Create(idOf(2), &counter{5}); !errors.Is(err, turns.ErrCorrupt) {
+			t.Errorf("Create: %v, want corrupt", err)
+		}
+	}
+	if names, _ := d.List("/keys/a"); len(names) > 0 {
+		t.Errorf("a/ has %v", names)
+	}
+}
+
+// A key that both copies lost can be put back from elsewhere: Create makes none in its place, Put takes its
+// place, also after an open and after another epoch began.
+func TestADamagedKeyIsPutBack(t *testing.T) {
+	for _, renewed := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "keys")
+		s := must(OpenStore(dir))(t)
+		for n := range 3 {
+			if err := s.Put(idOf(n), Key{byte(n + 1)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		paths := [2]string{s.logName(copyA), s.logName(copyB)}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		const second = headerSize + recordExtra + len(Key{})
+		for _, path := range paths {
+			b := must(os.ReadFile(path))(t)
+			b[second+headSize+nonceSize+3] ^= 1
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s = must(OpenStore(dir))(t)
+		if renewed {
+			if err := s.Destroy(idOf(9)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ids, _ := s.IDs(); len(ids) != 2 {
+			t.Errorf("%d ids have a key, want 2", len(ids))
+		}
+		if _, err := s.Create(idOf(1), &counter{}); !errors.Is(err, turns.ErrCorrupt) {
+			t.Errorf("Create in the place of a damaged key: %v", err)
+		}
+		for range 2 { // the second time it is there
+			if err := s.Put(idOf(1), Key{2}); err != nil {
+				t.Fatalf("put back: %v", err)
+			}
+		}
+		if err := s.Put(idOf(1), Key{3}); !errors.Is(err, ErrDifferent) {
+			t.Errorf("another key, after it was put back: %v", err)
+		}
+		for what, s := range map[string]*Store{"at once": s, "after an open": must(OpenStore(dir))(t)} {
+			if k, err := s.Key(idOf(1)); err != nil || k != (Key{2}) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if err := s.Destroy(idOf(1)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := must(OpenStore(dir))(t).Key(idOf(1)); !errors.Is(err, turns.ErrErased) {
+			t.Errorf("destroyed after it was put back: %v", err)
+		}
+	}
+}
+
+func must[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"nexus/ledger"
 	"nexus/ledger/jetstream/backup"
@@ -17,6 +16,7 @@ import (
 // AddedKeys is what [AddKeys] did.
 type AddedKeys struct {
 	Added   int      // that were missing, or damaged in both copies
+	Erased  int      // marks of keys that were destroyed
 	Known   int      // that were there
 	Refused []string // another key is there, or it was destroyed: by the text of the error
 }
@@ -44,16 +44,23 @@ func AddKeys(data, from string) (out AddedKeys, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	store, err := seal.OpenStore(filepath.Join(data, "keys"), nil)
+	store, err := seal.OpenStore(filepath.Join(data, "keys"))
 	if err != nil {
 		return out, err
 	}
 	defer store.Close()
 	for _, r := range rows {
-		if len(r.Key) != len(seal.Key{}) {
-			continue // one that was destroyed, or is missing there, too
+		_, err := store.Key(r.ID)
+		if r.Erased && errors.Is(err, seal.ErrNoKey) {
+			if err := store.Destroy(r.ID); err != nil {
+				return out, err
+			}
+			out.Erased++
 		}
-		if _, err := store.Key(r.ID); err == nil {
+		if len(r.Key) != len(seal.Key{}) {
+			continue // it was destroyed, or is missing there, too
+		}
+		if err == nil {
 			out.Known++
 		} else {
 			out.Added++
@@ -88,15 +95,17 @@ func keysFrom(from, ledgerID string) ([]backup.KeyRow, error) {
 	if _, err := os.Stat(filepath.Join(from, "a")); err != nil { // else an empty store would be made there
 		return nil, fmt.Errorf("%w: %s is no folder of keys: %w", ledger.ErrNotFound, from, err)
 	}
-	store, err := seal.OpenStore(from, nil)
+	store, err := seal.OpenStore(from)
 	if err != nil {
 		return nil, err
 	}
 	defer store.Close()
 	var rows []backup.KeyRow
-	ids := store.IDs()
-	slices.SortFunc(ids, turns.ID.Compare)
-	for _, id := range ids {
+	have, destroyed := store.IDs()
+	for _, id := range destroyed {
+		rows = append(rows, backup.KeyRow{ID: id, Erased: true})
+	}
+	for _, id := range have {
 		k, err := store.Key(id)
 		if err != nil {
 			return nil, err

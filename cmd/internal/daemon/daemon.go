@@ -380,10 +380,11 @@ func (d *Daemon) serve(ctx context.Context) error {
 		c.Confirm = d.log.Confirm
 	}
 	if d.cfg.Seal == "on" {
-		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"), d.warnOfKeys)
+		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"))
 		if err != nil {
 			return err
 		}
+		keys.Warn = d.warnOfKeys
 		d.opened(func(context.Context) error { return keys.Close() })
 		if err := checkKeys(ctx, copies{d.log, d.store}, keys, c.Ledger); err != nil {
 			return err

@@ -93,7 +93,7 @@ func TestKeysAreCheckedWithoutTheStream(t *testing.T) {
 	if _, err := client.New(nc, "default", "main").Create(t.Context(), api.CreateSession{}); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := seal.OpenStore(filepath.Join(t.TempDir(), "keys"), nil)
+	keys, err := seal.OpenStore(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,9 +73,10 @@ func (d *Daemon) itemKey() (func() (seal.Key, error), error) {
 	if d.cfg.Seal == "on" {
 		return d.engine.Store.LedgerKey, nil
 	}
-	keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "items"), d.warnOfKeys)
+	keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "items"))
 	if err != nil {
 		return nil, err
 	}
+	keys.Warn = d.warnOfKeys
 	return func() (seal.Key, error) { return keys.Create(turns.ID(d.engine.Store.Ledger), rand.Reader) }, nil
 }

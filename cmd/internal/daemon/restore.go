@@ -307,21 +307,23 @@ func (c RestoreConfig) storeKeys(ctx context.Context, keys backup.Keys, out *Res
 	if c.Keys == "" {
 		return nil
 	}
-	store, err := seal.OpenStore(filepath.Join(c.Data, "keys"), nil)
+	store, err := seal.OpenStore(filepath.Join(c.Data, "keys"))
 	if err != nil {
 		return err
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(keyWriters)
-	for _, r := range keys.Rows {
-		switch {
-		case gctx.Err() != nil:
-		case r.Erased:
-			out.KeysErased++
-			g.Go(func() error { return store.Destroy(r.ID) })
-		case len(r.Key) > 0:
-			out.KeysStored++
-			g.Go(func() error { return store.Put(r.ID, seal.Key(r.Key)) })
+	for _, erased := range []bool{true, false} { // marks first: each writes all keys anew that are there
+		for _, r := range keys.Rows {
+			switch {
+			case gctx.Err() != nil:
+			case r.Erased && erased:
+				out.KeysErased++
+				g.Go(func() error { return store.Destroy(r.ID) })
+			case len(r.Key) > 0 && !r.Erased && !erased:
+				out.KeysStored++
+				g.Go(func() error { return store.Put(r.ID, seal.Key(r.Key)) })
+			}
 		}
 	}
 	if err := errors.Join(g.Wait(), ctx.Err(), store.Close()); err != nil {

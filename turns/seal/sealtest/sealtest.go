@@ -16,7 +16,13 @@ func Forget(t testing.TB, dir string, ids ...turns.ID) {
 	t.Helper()
 	old := open(t, dir)
 	left := open(t, dir+".left")
-	for _, id := range old.IDs() {
+	have, destroyed := old.IDs()
+	for _, id := range destroyed {
+		if err := left.Destroy(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range have {
 		if slices.Contains(ids, id) {
 			continue
 		}
@@ -46,14 +52,14 @@ func IDs(t testing.TB, dir string) []turns.ID {
 	t.Helper()
 	s := open(t, dir)
 	defer s.Close()
-	ids := s.IDs()
+	ids, _ := s.IDs()
 	slices.SortFunc(ids, turns.ID.Compare)
 	return ids
 }
 
 func open(t testing.TB, dir string) *seal.Store {
 	t.Helper()
-	s, err := seal.OpenStore(dir, nil)
+	s, err := seal.OpenStore(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

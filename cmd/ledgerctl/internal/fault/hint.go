@@ -48,7 +48,7 @@ func Next(cmd *cobra.Command, err error) string {
 		}
 	case api.Corrupt:
 		if _, missing := x.Details["key"]; missing {
-			return "the operator stops nexusd, copies the files of a backup's keys/ that are missing into keys/, replaces none, and starts it"
+			return "the operator stops nexusd, puts the key back from a backup with nexusd keys, and starts it"
 		}
 		if last, ok := x.Details["last_turn"].(string); ok {
 			return "ledgerctl log SESSION/" + last + " lists what is before that, fork goes on from there"

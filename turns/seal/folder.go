@@ -1,0 +1,311 @@
+package seal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"nexus/turns"
+)
+
+// The two copies, and the endings of their files.
+const (
+	copyA = "a"
+	copyB = "b"
+
+	epochSuffix = ".epoch"
+	logSuffix   = ".log"
+	newSuffix   = ".new"
+)
+
+var sides = [2]string{copyA, copyB}
+
+var (
+	ourFile   = regexp.MustCompile(`^([0-9a-f]{16})(\.epoch|\.log|\.log\.new)$`)
+	oldFolder = regexp.MustCompile(`^[0-9a-f]{2}$`)
+)
+
+// name returns the name of a file of an epoch.
+func (s *Store) name(side string, number uint64, suffix string) string {
+	return filepath.Join(s.dir, side, fmt.Sprintf("%016x%s", number, suffix))
+}
+
+// logName returns the name of a copy of the log.
+func (s *Store) logName(side string) string { return s.name(side, s.epoch.number, logSuffix) }
+
+// load opens the folder: it reads both copies, mends them, and takes what they say. The
+// caller has both stages, or is the only one that has s.
+func (s *Store) load() error {
+	for _, name := range []string{s.dir, filepath.Join(s.dir, copyA), filepath.Join(s.dir, copyB)} {
+		if err := s.disk.Mkdir(name); err != nil {
+			return err
+		}
+		if err := s.disk.SyncDir(filepath.Dir(name)); err != nil {
+			return err
+		}
+	}
+	number, err := s.current()
+	if err != nil {
+		return err
+	}
+	if s.epoch != nil && number < s.epoch.number {
+		return fmt.Errorf("%w: %s and %s are gone", turns.ErrCorrupt, s.logName(copyA), s.logName(copyB))
+	}
+	if number == 0 {
+		if err := s.sweep(0); err != nil {
+			return err
+		}
+		s.succeed(newKeys())
+		return s.rewrite(nil)
+	}
+	key, err := s.loadEpoch(number)
+	if err != nil {
+		return err
+	}
+	e := newEpoch(number, key)
+	m, err := s.loadLog(e)
+	if err != nil {
+		return err
+	}
+	if err := s.sweep(number); err != nil {
+		return err
+	}
+	s.epoch, s.next, s.end = e, m.next, int64(m.end)
+	s.succeed(m.keys)
+	return nil
+}
+
+// succeed takes the keys of the disk.
+func (s *Store) succeed(k keys) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys, s.failed = k, nil
+}
+
+// current returns the number of the epoch, 0 if there is none yet.
+func (s *Store) current() (uint64, error) {
+	number, orphan := uint64(0), ""
+	for _, side := range sides {
+		list, err := s.disk.List(filepath.Join(s.dir, side))
+		if err != nil {
+			return 0, err
+		}
+		for _, name := range list {
+			if oldFolder.MatchString(name) {
+				return 0, fmt.Errorf("%w: %s has keys in the layout of an earlier build, one file a key, which this build does not read",
+					turns.ErrUnsupported, filepath.Join(s.dir, side, name))
+			}
+			n, suffix := parse(name)
+			if suffix == logSuffix {
+				number = max(number, n)
+			} else if n > 1 {
+				orphan = filepath.Join(s.dir, side, name)
+			}
+		}
+	}
+	if number == 0 && orphan != "" {
+		return 0, fmt.Errorf("%w: %s is there, and no log of any epoch", turns.ErrCorrupt, orphan)
+	}
+	return number, nil
+}
+
+// parse returns the epoch and the ending of a file's name, and no ending if it is not ours.
+func parse(name string) (number uint64, suffix string) {
+	m := ourFile.FindStringSubmatch(name)
+	if m == nil {
+		return 0, ""
+	}
+	number, err := strconv.ParseUint(m[1], 16, 64)
+	if err != nil {
+		return 0, ""
+	}
+	return number, m[2]
+}
+
+// loadEpoch reads the key of an epoch, and mends its copies.
+func (s *Store) loadEpoch(number uint64) (Key, error) {
+	var files, faults [2]error
+	var bytesOf [2][]byte
+	var keys [2]Key
+	for i, side := range sides {
+		name := s.name(side, number, epochSuffix)
+		bytesOf[i], files[i] = s.disk.Read(name)
+		if files[i] != nil && !errors.Is(files[i], fs.ErrNotExist) {
+			return Key{}, files[i]
+		}
+		if faults[i] = files[i]; faults[i] == nil {
+			if keys[i], faults[i] = decodeEpoch(bytesOf[i], number); faults[i] != nil {
+				faults[i] = fmt.Errorf("%s: %w", name, faults[i])
+			}
+		}
+		if errors.Is(faults[i], turns.ErrUnsupported) {
+			return Key{}, faults[i]
+		}
+	}
+	switch {
+	case faults[0] != nil && faults[1] != nil:
+		return Key{}, fmt.Errorf("%w: no copy of the epoch's key can be read: %w; %w", turns.ErrCorrupt, faults[0], faults[1])
+	case faults[0] == nil && faults[1] == nil && keys[0] != keys[1]:
+		return Key{}, fmt.Errorf("%w: %s and %s hold different keys", turns.ErrCorrupt, s.name(copyA, number, epochSuffix), s.name(copyB, number, epochSuffix))
+	case faults[0] != nil:
+		keys[0] = keys[1]
+	}
+	want := encodeEpoch(number, keys[0])
+	for i, side := range sides {
+		if bytes.Equal(bytesOf[i], want) {
+			continue
+		}
+		name := s.name(side, number, epochSuffix)
+		if err := s.disk.Write(name, want); err != nil { // in place: a rename would leave most of the key in a free block
+			return Key{}, err
+		}
+		if err := s.disk.SyncDir(filepath.Dir(name)); err != nil {
+			return Key{}, err
+		}
+		s.warn(fmt.Errorf("key store: %s was damaged or missing; repaired from the other copy", name))
+	}
+	return keys[0], nil
+}
+
+// loadLog reads the log of an epoch, and mends its copies.
+func (s *Store) loadLog(e *epoch) (merged, error) {
+	var logs copies
+	var names [2]string
+	for i, side := range sides {
+		names[i] = s.name(side, e.number, logSuffix)
+		b, err := s.disk.Read(names[i])
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return merged{}, err
+		}
+		if logs[i] = b; err == nil && b == nil {
+			logs[i] = []byte{}
+		}
+	}
+	m, err := e.merge(logs, names)
+	if err != nil {
+		return merged{}, err
+	}
+	for i, name := range names {
+		if err := s.mend(name, logs[i], m, i); err != nil {
+			return merged{}, err
+		}
+		if m.damaged[i] {
+			s.warn(fmt.Errorf("key store: %s was damaged or missing; repaired from the other copy", name))
+		}
+	}
+	return m, nil
+}
+
+// mend makes copy i of the log what it should be, and writes its last write once more, which may
+// be in memory only.
+func (s *Store) mend(name string, log []byte, m merged, i int) error {
+	from := min(m.last[i], m.end)
+	if log == nil || from == m.end { // from == m.end: no record
+		from = 0
+	}
+	tail := make([]byte, m.end-from)
+	copy(tail, log[min(from, len(log)):])
+	for _, p := range m.mend[i] {
+		if p.at+len(p.bytes) > from {
+			copy(tail[max(0, p.at-from):], p.bytes[max(0, from-p.at):])
+		}
+	}
+	if log == nil {
+		if err := s.disk.Write(name+newSuffix, tail); err != nil {
+			return err
+		}
+		if err := s.disk.Rename(name+newSuffix, name); err != nil {
+			return err
+		}
+		return s.disk.SyncDir(filepath.Dir(name))
+	}
+	for _, p := range m.mend[i] {
+		if p.at < from {
+			if err := s.disk.WriteAt(name, p.bytes, int64(p.at)); err != nil {
+				return err
+			}
+		}
+	}
+	if len(log) > m.end {
+		if err := s.disk.Truncate(name, int64(m.end)); err != nil {
+			return err
+		}
+	}
+	if err := s.disk.WriteAt(name, tail, int64(from)); err != nil {
+		return err
+	}
+	return s.disk.SyncDir(filepath.Dir(name))
+}
+
+// publish writes the files of an epoch and makes it the current one; store.go has the steps.
+// Committed: it may be the current one, also after an error.
+func (s *Store) publish(e *epoch, log []byte) (committed bool, err error) {
+	for _, side := range sides {
+		if err := s.disk.Write(s.name(side, e.number, epochSuffix), encodeEpoch(e.number, e.key)); err != nil {
+			return false, err
+		}
+		if err := s.disk.Write(s.name(side, e.number, logSuffix+newSuffix), log); err != nil {
+			return false, err
+		}
+		if err := s.disk.SyncDir(filepath.Join(s.dir, side)); err != nil {
+			return false, err
+		}
+	}
+	for _, side := range sides {
+		name := s.name(side, e.number, logSuffix)
+		if err := s.disk.Rename(name+newSuffix, name); err != nil {
+			return true, err
+		}
+		if err := s.disk.SyncDir(filepath.Dir(name)); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// sweep destroys the files of all epochs but one, keys first.
+func (s *Store) sweep(keep uint64) error {
+	for _, ofKeys := range []bool{true, false} {
+		for _, side := range sides {
+			dir := filepath.Join(s.dir, side)
+			list, err := s.disk.List(dir)
+			if err != nil {
+				return err
+			}
+			swept := false
+			for _, name := range list {
+				n, suffix := parse(name)
+				if suffix == "" || (suffix == epochSuffix) != ofKeys || n == keep && !strings.HasSuffix(name, newSuffix) {
+					continue
+				}
+				if err := s.scrub(filepath.Join(dir, name)); err != nil {
+					return err
+				}
+				swept = true
+			}
+			if swept || !ofKeys { // a file that was unlinked before may have its name still on the disk
+				if err := s.disk.SyncDir(dir); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// scrub writes zeros over a file and unlinks it; a missing file is fine.
+func (s *Store) scrub(path string) error {
+	b, err := s.disk.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := s.disk.Write(path, make([]byte, max(len(b), epochFile))); err != nil {
+		return err
+	}
+	return s.disk.Remove(path)
+}
