@@ -83,10 +83,10 @@ func TestMissingKeyIsSaidInPlaceOfTheContent(t *testing.T) {
 		{[]string{"log", prose.Short(s.ID)}, 0, nil, 4},
 		{[]string{"tree", id}, 0, []string{"3 turns, depth 4", "at depth 4"}, 1},
 		{[]string{"sessions"}, 0, []string{"open (no key)"}, 0},
-		{[]string{"sessions", "show", id}, 6, []string{"at depth 4", "keys/"}, 2},
-		{[]string{"show", id + "@3"}, 6, []string{"normal, depth 3", "keys/"}, 2},
+		{[]string{"sessions", "show", id}, 6, []string{"at depth 4", "nexusd keys"}, 2},
+		{[]string{"show", id + "@3"}, 6, []string{"normal, depth 3", "nexusd keys"}, 2},
 		{[]string{"show", prose.Short(s.ID) + "@head"}, 6, []string{"compaction, depth 4"}, 2},
-		{[]string{"context", id}, 6, []string{"keys/"}, 1},
+		{[]string{"context", id}, 6, []string{"nexusd keys"}, 1},
 		{[]string{"log", "label-two"}, 0, nil, 4}, // found by the digest of the label
 		{[]string{"log", "whole"}, 0, []string{"some words"}, 0},
 	} {
