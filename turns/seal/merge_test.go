@@ -122,13 +122,13 @@ func TestDamageOfOneCopyIsMended(t *testing.T) {
 // TestMissingCopiesAreMadeAgain removes all files of one copy.
 func TestMissingCopiesAreMadeAgain(t *testing.T) {
 	for _, side := range sides {
-		d, s, want := sample(t)
+		d, _, want := sample(t)
 		for name := range d.live {
 			if strings.HasPrefix(name, "/keys/"+side) {
 				delete(d.live, name)
 			}
 		}
-		s = mustOpen(t, d)
+		s := mustOpen(t, d)
 		holdsAll(t, s, want, turns.ID{})
 		if a, b := d.get(s.logName(copyA)), d.get(s.logName(copyB)); !bytes.Equal(a, b) || len(a) < 4*recordExtra {
 			t.Errorf("without %s: copies of %d and %d bytes", side, len(a), len(b))

@@ -488,7 +488,7 @@ func TestRandomLives(t *testing.T) {
 			}
 		}
 		d.restart()
-		s = mustOpen(t, d)
+		mustOpen(t, d)
 		delete(destroyed, Key{})
 		if k, leak := d.leaks(destroyed, !cut); leak {
 			t.Fatalf("seed %d: %x was destroyed", seed, k[:])
