@@ -87,6 +87,10 @@ type BlobRef struct {
 	Pieces   []Hash `cbor:"5,keyasint,omitempty" json:"pieces,omitempty"` // digests, in order
 }
 
+// Address is what the blob is stored under, and what can be shown of the digest, which
+// opens it.
+func (r *BlobRef) Address() Hash { return Digest("address", r.Digest[:]) }
+
 // CountPieces returns how many pieces content of size bytes has.
 func CountPieces(size uint64) int { return int((size + MaxPiece - 1) / MaxPiece) }
 

@@ -22,7 +22,7 @@ func PartSpans(kind Kind, encoded []byte) (spans [][2]int, err error) {
 		case k == message[0]:
 			f.message()
 		case k == messages[0] || k == messages[1]:
-			for range f.head(4) {
+			for n := f.head(4); n > 0 && !f.bad; n-- {
 				f.message()
 			}
 		default:
@@ -49,7 +49,7 @@ func (f *finder) head(major byte) (n uint64) {
 		return 0
 	}
 	n, size := itemHead(f.b[f.at:])
-	if f.at += size; size == 0 || n > uint64(len(f.b)) {
+	if f.at += size; size == 0 || major != 0 && n > uint64(len(f.b)) {
 		f.bad = true
 		return 0
 	}
@@ -80,7 +80,7 @@ func (f *finder) message() {
 			f.skip()
 			return
 		}
-		for range f.head(4) {
+		for n := f.head(4); n > 0 && !f.bad; n-- {
 			from := f.at
 			f.skip()
 			f.spans = append(f.spans, [2]int{from, f.at})

@@ -38,7 +38,7 @@ func CommandOutput(text string) string {
 // parts by their type, other JSON as JSON.
 func ResultText(p *turns.Part) string {
 	if p.Ref != nil {
-		return fmt.Sprintf("%s\n[%d bytes are stored apart, %v]", p.Ref.Preview, p.Ref.Size, p.Ref.Digest)
+		return fmt.Sprintf("%s\n[%d bytes are stored apart, %v]", p.Ref.Preview, p.Ref.Size, p.Ref.Address())
 	}
 	if s, ok := p.Response.Text(); ok {
 		return s

@@ -161,8 +161,8 @@ func TestPlaceholder(t *testing.T) {
 		{"[video at gs://b/v]", turns.Part{Type: turns.URI, Modality: "video", Content: "gs://b/v"}},
 		{"[audio, not shown]", turns.Part{Type: turns.URI, Modality: "audio", Content: "data:audio/wav;base64,aGk="}},
 		{"[file in file f-1]", turns.Part{Type: turns.File, Content: "f-1"}},
-		{"[text of 9 bytes, stored as " + digest.String() + "]", turns.Part{Type: turns.Text, Ref: &turns.BlobRef{Digest: digest, Size: 9}}},
-		{"[text of 9 bytes, stored as " + digest.String() + ", beginning with]\nabc", turns.Part{Type: turns.Text, Ref: &turns.BlobRef{Digest: digest, Size: 9, Preview: "abc"}}},
+		{"[text of 9 bytes, stored as " + (&turns.BlobRef{Digest: digest}).Address().String() + "]", turns.Part{Type: turns.Text, Ref: &turns.BlobRef{Digest: digest, Size: 9}}},
+		{"[text of 9 bytes, stored as " + (&turns.BlobRef{Digest: digest}).Address().String() + ", beginning with]\nabc", turns.Part{Type: turns.Text, Ref: &turns.BlobRef{Digest: digest, Size: 9, Preview: "abc"}}},
 	} {
 		if got := plain.Text(&c.p); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

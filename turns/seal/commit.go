@@ -9,7 +9,10 @@ import (
 )
 
 // salter gives the salts of the leaves of one event.
-type salter Key
+type salter struct {
+	key   Key
+	event turns.ID
+}
 
 // salt is that of a leaf: 32 zero bytes where nothing is sealed.
 func (s salter) salt(leaf int) turns.Hash {
@@ -17,9 +20,10 @@ func (s salter) salt(leaf int) turns.Hash {
 		return turns.Hash{}
 	}
 	var block [sha256.BlockSize]byte
-	copy(block[:], s[:])
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(leaf))
+	copy(block[:], s.key[:])
+	var n [len(s.event) + 8]byte
+	copy(n[:], s.event[:])
+	binary.BigEndian.PutUint64(n[len(s.event):], uint64(leaf))
 	return turns.Hash(hmacShort(&block, n[:]))
 }
 
@@ -44,7 +48,7 @@ func salterOf(e *turns.Event, k Key) salter {
 	if e.Encoding&turns.Sealed == 0 {
 		return salter{}
 	}
-	return salter(k.derive(saltKey))
+	return salter{k.derive(saltKey), e.ID}
 }
 
 // Disclose is a leaf of the body of e, which anyone can check against e's header; see

@@ -12,9 +12,10 @@ import (
 // Each event of a session, an agent or a channel has a key of its own, derived from that
 // chain's content key in two steps: content key → chunk of 256 events → event, by the
 // event's index. So a content key can be replaced by the keys of all chunks and events
-// but one, and that one event is erased for ever. Events of labels and tenants use the
-// shared key below their content key, as other chains' keys do in a body that comes from
-// several sessions: it is made unreadable by whoever erases one of the sessions, and not
+// but one, and that one event is erased for ever. Events of labels and tenants, whose
+// content key is not theirs alone, have a key that is derived from the shared key below it by
+// chain and id. In a body that comes from several sessions the shared keys of the others
+// take part: it is made unreadable by whoever erases one of the sessions, and not
 // by who erases one of their events.
 //
 // A position can be sealed more than once, where a compare-and-set was lost: the nonce of
@@ -42,7 +43,7 @@ func eventKey(e *turns.Event, ring Keyring) (Key, error) {
 	if ownChain(e.Chain.Entity) {
 		k = k.event(e.Index)
 	} else {
-		k = k.derive(sharedKey)
+		k = Key(mac(k.derive(sharedKey), []byte(e.Chain.Entity), []byte(e.Chain.ID), e.ID[:]))
 	}
 	if len(keys) == 1 {
 		return k, nil

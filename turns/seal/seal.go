@@ -63,6 +63,9 @@ func seal(e *turns.Event, body []byte, ring Keyring, keys []turns.ID, rand io.Re
 		}
 		e.Keys = sortKeys(keys)
 	}
+	if body == nil && e.Digest.IsZero() {
+		return nil
+	}
 	k, err := eventKey(keyed(e, ring), ring)
 	if err != nil {
 		return err
@@ -75,7 +78,7 @@ func seal(e *turns.Event, body []byte, ring Keyring, keys []turns.ID, rand io.Re
 	}
 	var s salter
 	if ring != nil {
-		s = salter(k.derive(saltKey))
+		s = salter{k.derive(saltKey), e.ID}
 	}
 	if e.Commitment, err = turns.Commit(e.Kind, body, s.salt); err != nil {
 		return err

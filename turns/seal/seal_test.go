@@ -170,7 +170,7 @@ func TestDerivedKeysNeverChange(t *testing.T) {
 	got := map[string]string{
 		"body key": hexKey(k.derive(bodyKey)), "request key": hexKey(k.derive(requestKey)), "blob key": hexKey(Key(BlobDigest(k, []byte("hi"))).derive(blobKey)), "blob address": BlobAddress(BlobDigest(k, []byte("hi"))).String(),
 		"blob digest key": hexKey(k.derive(blobDigestKey)), "blob nonce key": hexKey(Key(BlobDigest(k, []byte("hi"))).derive(blobNonceKey)), "label key": hexKey(k.derive(labelKey)), "policy key": hexKey(k.derive(policyKey)), "salt key": hexKey(k.derive(saltKey)), "shared key": hexKey(k.derive(sharedKey)), "successor key": hexKey(k.derive(successorKey)), "event 300": hexKey(k.event(300)), "event 1": hexKey(k.event(1)),
-		"salt 2": salter(k).salt(2).String(), "stored digest": storedDigest(k, RequestDigest("turn.append", []byte(`{"a":1}`))).String(), "channel key": hexKey(k.derive(channelKey)), "combined": hexKey(two),
+		"salt 2": salter{key: k}.salt(2).String(), "stored digest": storedDigest(k, RequestDigest("turn.append", []byte(`{"a":1}`))).String(), "channel key": hexKey(k.derive(channelKey)), "combined": hexKey(two),
 		"request": RequestDigest("turn.append", []byte(`{"a":1}`)).String(), "blob digest": BlobDigest(k, []byte("hi")).String(),
 		"policy name": PolicyName(k, "acme", "mine").String(), "label": LabelDigest(k, "acme", "coder", "telegram"), "label, no key": LabelDigest(Key{}, "acme", "coder", "telegram"),
 		"blob": hex.EncodeToString(blob), "agent key": hexKey(k.derive(agentKey)), "memory key": hexKey(k.derive(memoryKey)),

@@ -226,17 +226,18 @@ def event_key(header, ring, keys=None):
         chunk = hkdf(ring[ids[0]], b"nexus.key.v1 chunk" + (index // 256).to_bytes(8, "big"))
         k = hkdf(chunk, b"nexus.key.v1 event" + bytes([index % 256]))
     else:
-        k = hkdf(ring[ids[0]], b"nexus.key.v1 shared")
+        shared = hkdf(ring[ids[0]], b"nexus.key.v1 shared")
+        k = mac(shared, entity.encode(), header[CHAIN][1].encode(), header[ID])
     if len(ids) > 1:
         k = hkdf(k + b"".join(hkdf(ring[i], b"nexus.key.v1 shared") for i in ids[1:]), b"nexus.key.v1 combined")
     return k
 
 
-def salts(key):
+def salts(header, key):
     if key is None:
         return lambda leaf: bytes(32)
     k = hkdf(key, b"nexus.key.v1 salt")
-    return lambda leaf: hmac.new(k, leaf.to_bytes(8, "big"), hashlib.sha256).digest()
+    return lambda leaf: hmac.new(k, header[ID] + leaf.to_bytes(8, "big"), hashlib.sha256).digest()
 
 
 def stored_digest(key, what, request):
@@ -280,7 +281,7 @@ def check_event(payload, want, ring):
     body = open_body(header_bytes, header, stored, key)
     value, end = item(body, 0)
     need(end == len(body), "bytes after the body")
-    salt = salts(key)
+    salt = salts(header, key)
     data, hashes = leaves(header[KIND], body, salt)
     need(root(hashes) == header[COMMITMENT], "the commitment differs")
     for i, d in enumerate(data):
@@ -378,7 +379,7 @@ def read_vectors(folder):
         "label": mac(hkdf(key, b"nexus.key.v1 label"), b"acme", b"coder", b"telegram")[:16],
         "policy name": mac(hkdf(key, b"nexus.key.v1 policy"), b"acme", b"mine"),
         "stored digest": stored_digest(key, b"turn.append", b'{"a":1}'),
-        "salt 2": hmac.new(key, (2).to_bytes(8, "big"), hashlib.sha256).digest(),
+        "salt 2": hmac.new(key, bytes(16) + (2).to_bytes(8, "big"), hashlib.sha256).digest(),
     }.items():
         need(derived[name].removeprefix("sha256:") == got.hex(), f"{name}: {got.hex()}, the file has {derived[name]}")
     digest = bytes.fromhex(derived["blob digest"].removeprefix("sha256:"))

@@ -22,9 +22,9 @@ func Placeholder(p *turns.Part) string {
 	}
 	switch {
 	case p.Ref != nil && p.Ref.Preview != "":
-		return fmt.Sprintf("[%s of %d bytes, stored as %s, beginning with]\n%s", kind, p.Ref.Size, p.Ref.Digest, p.Ref.Preview)
+		return fmt.Sprintf("[%s of %d bytes, stored as %s, beginning with]\n%s", kind, p.Ref.Size, p.Ref.Address(), p.Ref.Preview)
 	case p.Ref != nil:
-		return fmt.Sprintf("[%s of %d bytes, stored as %s]", kind, p.Ref.Size, p.Ref.Digest)
+		return fmt.Sprintf("[%s of %d bytes, stored as %s]", kind, p.Ref.Size, p.Ref.Address())
 	case p.Type == turns.Blob:
 		return fmt.Sprintf("[%s of %d bytes, not shown]", kind, len(p.Data))
 	case p.Type == turns.URI && !strings.HasPrefix(p.Content, "data:"):

@@ -92,6 +92,9 @@ func (cs *Store) moveToBlob(ctx context.Context, tenant string, k Tree, p *turns
 // StoreBlob stores content as a blob of a tree, and returns its digest. It is durable on
 // return.
 func (cs *Store) StoreBlob(ctx context.Context, tenant string, k Tree, content []byte) (turns.Hash, error) {
+	if k.erased && k.key == (seal.Key{}) {
+		return turns.Hash{}, fmt.Errorf("%w: the key of the tree is destroyed", turns.ErrErased)
+	}
 	digest := seal.BlobDigest(k.key, content)
 	if cs.Keys != nil {
 		sealed, err := seal.SealBlob(digest, content)
@@ -115,7 +118,7 @@ func NewTree(k seal.Key) Tree { return Tree{key: k} }
 // Check checks that content belongs to the tree, and is what its digest says.
 func (t Tree) Check(digest turns.Hash, content []byte) error {
 	if t.erased {
-		return nil // the digest opened it, and no other tree's reference has it
+		return nil // the digest opened it: who has it had a reference, of this tree or, in the tenant, another
 	}
 	return seal.CheckBlob(t.key, digest, content)
 }

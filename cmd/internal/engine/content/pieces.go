@@ -88,7 +88,7 @@ type DigestError struct{ Stated, Actual turns.Hash }
 
 // Error returns the text of the error.
 func (e *DigestError) Error() string {
-	return fmt.Sprintf("the pieces make content %s, the ref says %s", e.Actual, e.Stated)
+	return fmt.Sprintf("the pieces make content %s, the ref says %s", seal.BlobAddress(e.Actual), seal.BlobAddress(e.Stated))
 }
 
 // readPieces writes the pieces of a ref to each of to, in their order.
@@ -150,7 +150,7 @@ func (cs *Store) checkPieces(ctx context.Context, tenant string, k Tree, body an
 			err = errors.New("its preview is not its beginning")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: content %s in pieces: %v", ledger.ErrCorrupt, p.Ref.Digest, err)
+			return nil, fmt.Errorf("%w: content %s in pieces: %v", ledger.ErrCorrupt, seal.BlobAddress(p.Ref.Digest), err)
 		}
 		for _, d := range p.Ref.Pieces {
 			read[d] = true

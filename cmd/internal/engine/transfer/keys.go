@@ -113,7 +113,7 @@ func (tr *Transfer) restoreKey(s *ledger.Session, k seal.Key) error {
 	if err != nil {
 		return err
 	}
-	if err := content.OpenBody(oneKey{s.ID, k}, ev, new(turns.OpenedBody)); err != nil {
+	if err := content.OpenCommitted(oneKey{s.ID, k}, ev, new(turns.OpenedBody)); err != nil {
 		return err
 	}
 	return tr.content.Keys.Put(s.ID, k)
