@@ -55,6 +55,9 @@ func responseKey(b *claudeBranch, message string) indexKey { return keyOf(b.id.S
 // branchOf returns the place that rec follows, on its branch. a is the place of rec's
 // parent, nil for a root.
 func (k *claudeTree) branchOf(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
+	if c := k.lastCopy; c != nil && !rec.copied && rec.session == "" {
+		rec.session = c.into // it names no session: it is of the one that the file was copied into
+	}
 	switch {
 	case a == nil && rec.sidechain:
 		return k.tailOrRoot(k.sideBranch(rec, nil), rec.agent != "")
