@@ -1,9 +1,6 @@
 package turns
 
-import (
-	"bytes"
-	"fmt"
-)
+import "fmt"
 
 // The limits of the format. Bytes unless said otherwise.
 const (
@@ -29,8 +26,8 @@ const (
 	MaxPolicy = 256 << 10
 	// MaxNesting is how deep JSON in a request, and so in a body, may nest.
 	MaxNesting = 100
-	// MaxElements is how many elements one list of an event, and all lists of a
-	// body together, may have. It bounds what decoding allocates: an empty part
+	// MaxElements is how many elements all lists of a header together, and of a body, may
+	// have. It bounds what decoding allocates: an empty part
 	// takes one byte in CBOR and a few hundred in memory.
 	MaxElements = 1 << 18
 	// MaxCount is the largest count in a header (positions, tokens, sizes). Such
@@ -94,7 +91,6 @@ func Decode(payload []byte) (*Event, error) {
 	if len(e.Body) == 0 {
 		e.Body = nil
 	}
-	e.Body = bytes.Clone(e.Body)
 	if err := e.Validate(); err != nil {
 		return nil, err
 	}
@@ -132,9 +128,9 @@ func knownVersion(payload []byte) error {
 	return nil
 }
 
-// parts are the encoded header and the body of a payload. ok is false for bytes that are
+// headerAndBody are the encoded header and the body of a payload. ok is false for bytes that are
 // not framed as a payload is; what is in the header is not looked at.
-func parts(payload []byte) (header, body []byte, ok bool) {
+func headerAndBody(payload []byte) (header, body []byte, ok bool) {
 	if len(payload) == 0 || payload[0] != 0x82 {
 		return nil, nil, false
 	}

@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"unicode/utf8"
@@ -21,7 +22,6 @@ type coder struct {
 	size     int    // reading: of all there was
 	pairs    uint64 // of the map that is open: written so far, or left to read
 	elements uint64 // of all arrays of variable length so far
-	trusted  bool   // writing: the values were read by a coder, so texts and JSON are not checked
 }
 
 func writer(capacity int) *coder { return &coder{b: make([]byte, 0, capacity)} }
@@ -41,15 +41,15 @@ func (c *coder) fail(kind error, format string, args ...any) {
 	c.err = fmt.Errorf("%w: %s", kind, reason)
 }
 
-// place is a map that is open: where its head is, and what the map around it had.
-type place struct {
+// openMap is a map that is open: where its head is, and what the map around it had.
+type openMap struct {
 	head  int
 	pairs uint64
 }
 
 // begin opens a map.
-func (c *coder) begin() place {
-	p := place{head: len(c.b), pairs: c.pairs}
+func (c *coder) begin() openMap {
+	p := openMap{head: len(c.b), pairs: c.pairs}
 	if c.reading {
 		c.pairs = c.head(5)
 		return p
@@ -60,7 +60,7 @@ func (c *coder) begin() place {
 
 // end closes a map. Reading, a member that is left is one that the type has not: of a
 // later build if its key is over last, the highest that the type has.
-func (c *coder) end(p place, last uint64) {
+func (c *coder) end(p openMap, last uint64) {
 	switch {
 	case c.err != nil:
 	case c.reading:
@@ -333,23 +333,17 @@ func (c *coder) pair(v *Ref) {
 	c.fixed(v.Turn[:])
 }
 
-// binary is a byte string. What is read is the memory of the input.
 func (c *coder) binary(v *[]byte) {
 	if c.reading {
-		n := c.head(2)
-		*v = c.take(n)
+		*v = bytes.Clone(c.take(c.head(2)))
 	} else {
 		c.b = appendBytes(c.b, *v)
 	}
 }
 
 func (c *coder) json(v *Raw) {
-	if c.reading {
-		*v = append(Raw(nil), c.take(c.head(2))...)
-		return
-	}
-	c.b = appendBytes(c.b, *v)
-	if len(*v) > 0 && c.err == nil && !c.trusted {
+	c.binary((*[]byte)(v))
+	if !c.reading && len(*v) > 0 && c.err == nil {
 		c.err = checkJSON(*v)
 	}
 }
@@ -357,7 +351,7 @@ func (c *coder) json(v *Raw) {
 func text[T ~string](c *coder, v *T) {
 	if !c.reading {
 		c.b = appendText(c.b, string(*v))
-		if !c.trusted && !utf8.ValidString(string(*v)) {
+		if !utf8.ValidString(string(*v)) {
 			c.fail(ErrMalformed, "a text that is not UTF-8")
 		}
 		return

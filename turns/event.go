@@ -170,7 +170,7 @@ type Event struct {
 
 	Blobs      []BlobLink `cbor:"40,keyasint,omitempty"` // what the body refers to, sorted by address, so that it can be checked without a key
 	Encoding   Encoding   `cbor:"41,keyasint,omitzero"`
-	Keys       []ID       `cbor:"42,keyasint,omitempty"` // content keys, sorted; more than one: a key derived from all
+	Keys       []ID       `cbor:"42,keyasint,omitempty"` // content keys: that of the chain, then others, sorted; more than one: a key derived from all
 	Commitment Hash       `cbor:"43,keyasint,omitzero"`  // to the body and each of its parts; see package seal
 	Sender     string     `cbor:"44,keyasint,omitempty"` // public NKey of the user whose request it follows from; "": not known
 

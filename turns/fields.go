@@ -329,9 +329,7 @@ func (p *Part) fields(c *coder) {
 	c.bool(7, &p.IsError)
 	str(c, 8, &p.Modality)
 	str(c, 9, &p.MimeType)
-	if c.bytes(10, &p.Data); c.reading {
-		p.Data = append([]byte(nil), p.Data...)
-	}
+	c.bytes(10, &p.Data)
 	object(c, 11, &p.Ref)
 	c.raw(12, &p.Ext)
 	c.end(m, 12)
@@ -440,9 +438,7 @@ func (b *PolicyBody) fields(c *coder) {
 		c.number(&b.Version)
 	}
 	if c.must(3) {
-		if c.binary(&b.Content); c.reading {
-			b.Content = append([]byte{}, b.Content...)
-		}
+		c.binary(&b.Content)
 	}
 	c.end(m, 3)
 }

@@ -98,7 +98,7 @@ func TestFormatExampleIsTheGoldenFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	header, _, _ := parts(got)
+	header, _, _ := headerAndBody(got)
 	for _, s := range []string{"`" + hash + "`", fmt.Sprintf("the %d bytes of the header", len(header)), fmt.Sprintf("the %d bytes of the body", len(e.Body)), fmt.Sprintf("`%x`", eventDomain), e.ID.String(), e.Chain.ID} {
 		if !strings.Contains(rest, s) {
 			t.Errorf("the example does not say %s", s)

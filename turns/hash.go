@@ -25,7 +25,7 @@ const (
 //
 // Bytes that are not framed as a payload have a hash too, which no event has.
 func HashEvent(payload []byte) Hash {
-	header, body, ok := parts(payload)
+	header, body, ok := headerAndBody(payload)
 	if !ok {
 		return sum(notEventDomain, payload)
 	}

@@ -212,3 +212,28 @@ func sameBodyAsLibrary(t interface{ Fatalf(string, ...any) }, b []byte, typ refl
 	}
 	return takes
 }
+
+// checkRaw reports the first Raw in v that is not one JSON value: that is checked where it is written only.
+func checkRaw(v reflect.Value) error {
+	switch {
+	case v.Type() == reflect.TypeFor[Raw]():
+		if v.Len() > 0 {
+			return checkJSON(v.Bytes())
+		}
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		return checkRaw(v.Elem())
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8:
+		for i := range v.Len() {
+			if err := checkRaw(v.Index(i)); err != nil {
+				return err
+			}
+		}
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if err := checkRaw(v.Field(i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -27,13 +27,28 @@ func (s salter) salt(leaf int) turns.Hash {
 	return turns.Hash(hmacShort(&block, n[:]))
 }
 
-// CheckCommitment checks that body, as [Open] gave it, is what the header of e commits to.
-// Errors: [turns.ErrCorrupt], those of ring.
-func CheckCommitment(e *turns.Event, body []byte, ring Keyring) error {
-	k, err := eventKey(e, ring)
-	if err != nil {
-		return fmt.Errorf("check the commitment of event %s: %w", e.ID, err)
+// salterOf is the salter of e, whose key is k.
+func salterOf(e *turns.Event, k Key) salter {
+	if len(e.Keys) == 0 {
+		return salter{}
 	}
+	return salter{k.derive(saltKey), e.ID}
+}
+
+// OpenCommitted is [Open] for who does not trust the writer: it checks as well that the body
+// is what the header commits to. Errors: those of Open; [turns.ErrCorrupt].
+func OpenCommitted(e *turns.Event, ring Keyring) ([]byte, error) {
+	body, k, err := open(e, ring)
+	if err == nil {
+		err = checkCommitment(e, body, k)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+func checkCommitment(e *turns.Event, body []byte, k Key) error {
 	got, err := turns.Commit(e.Kind, body, salterOf(e, k).salt)
 	if err == nil && got != e.Commitment {
 		err = fmt.Errorf("the body has commitment %s, the header %s", got, e.Commitment)
@@ -44,22 +59,11 @@ func CheckCommitment(e *turns.Event, body []byte, ring Keyring) error {
 	return nil
 }
 
-func salterOf(e *turns.Event, k Key) salter {
-	if e.Encoding&turns.Sealed == 0 {
-		return salter{}
-	}
-	return salter{k.derive(saltKey), e.ID}
-}
-
 // Disclose is a leaf of the body of e, which anyone can check against e's header; see
 // [turns.Disclosed].
 // Errors: those of [Open]; [turns.ErrMalformed] for a leaf that the body has not.
 func Disclose(e *turns.Event, ring Keyring, leaf int) (*turns.Disclosed, error) {
-	body, err := Open(e, ring)
-	if err != nil {
-		return nil, err
-	}
-	k, err := eventKey(e, ring)
+	body, k, err := open(e, ring)
 	if err != nil {
 		return nil, err
 	}

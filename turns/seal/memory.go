@@ -63,9 +63,11 @@ func (m *Memory) Key(id turns.ID) (Key, error) {
 }
 
 // Destroy is [Store.Destroy], without a disk.
-func (m *Memory) Destroy(id turns.ID) error {
+func (m *Memory) Destroy(ids ...turns.ID) error {
 	m.mu.Lock()
-	m.set(id, nil)
+	for _, id := range ids {
+		m.set(id, nil)
+	}
 	onDestroy := m.onDestroy
 	m.mu.Unlock()
 	for _, f := range onDestroy {

@@ -76,11 +76,7 @@ func seal(e *turns.Event, body []byte, ring Keyring, keys []turns.ID, rand io.Re
 	if body == nil {
 		return nil
 	}
-	var s salter
-	if ring != nil {
-		s = salter{k.derive(saltKey), e.ID}
-	}
-	if e.Commitment, err = turns.Commit(e.Kind, body, s.salt); err != nil {
+	if e.Commitment, err = turns.Commit(e.Kind, body, salterOf(e, k).salt); err != nil {
 		return err
 	}
 	if ring == nil {
@@ -103,10 +99,9 @@ func seal(e *turns.Event, body []byte, ring Keyring, keys []turns.ID, rand io.Re
 
 // sortKeys is keys with the first left where it is, and the rest sorted, each once.
 func sortKeys(keys []turns.ID) []turns.ID {
-	out := slices.Clone(keys)
-	slices.SortFunc(out[1:], turns.ID.Compare)
-	out = slices.Compact(out)
-	return append(out[:1], slices.DeleteFunc(out[1:], func(id turns.ID) bool { return id == out[0] })...)
+	rest := slices.DeleteFunc(slices.Clone(keys[1:]), func(id turns.ID) bool { return id == keys[0] })
+	slices.SortFunc(rest, turns.ID.Compare)
+	return append([]turns.ID{keys[0]}, slices.Compact(rest)...)
 }
 
 // Open is the body that [Seal] was given: CBOR for [turns.DecodeBody]. The
@@ -117,30 +112,33 @@ func sortKeys(keys []turns.ID) []turns.ID {
 // [turns.ErrCorrupt] for a wrong key or an altered body or header,
 // [turns.ErrTooLarge].
 func Open(e *turns.Event, ring Keyring) ([]byte, error) {
-	body, err := open(e, ring)
-	if err != nil {
-		return nil, fmt.Errorf("open the body of event %s: %w", e.ID, err)
-	}
-	return body, nil
+	body, _, err := open(e, ring)
+	return body, err
 }
 
-func open(e *turns.Event, ring Keyring) ([]byte, error) {
+// open is [Open], with the event's key: the zero Key where the body is not sealed.
+func open(e *turns.Event, ring Keyring) (body []byte, k Key, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("open the body of event %s: %w", e.ID, err)
+		}
+	}()
 	if e.Encoding > turns.Zstd|turns.Sealed {
-		return nil, fmt.Errorf("%w: body encoding %d", turns.ErrUnsupported, e.Encoding)
+		return nil, k, fmt.Errorf("%w: body encoding %d", turns.ErrUnsupported, e.Encoding)
 	}
 	packed := e.Body
 	if e.Encoding&turns.Sealed != 0 {
-		k, err := eventKey(e, ring)
-		if err != nil {
-			return nil, err
+		if k, err = eventKey(e, ring); err != nil {
+			return nil, k, err
 		}
 		aad, err := e.HeaderBytes()
 		if err != nil {
-			return nil, err
+			return nil, k, err
 		}
 		if packed, err = decrypt(k.derive(bodyKey), e.Body, aad); err != nil {
-			return nil, err
+			return nil, k, err
 		}
 	}
-	return decompress(e.Encoding, packed)
+	body, err = decompress(e.Encoding, packed)
+	return body, k, err
 }

@@ -252,10 +252,14 @@ func TestOnlyWhatWasSealedOpens(t *testing.T) {
 			}
 		}
 		corrupt("another key", e, wrong)
-		if err := CheckCommitment(e, body, ring); err != nil {
+		if got, err := OpenCommitted(e, ring); err != nil || !bytes.Equal(got, body) {
+			t.Fatalf("OpenCommitted: %x, %v", got, err)
+		}
+		own, err := eventKey(e, ring)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := CheckCommitment(e, append(bytes.Clone(body), 0), ring); !errors.Is(err, turns.ErrCorrupt) {
+		if err := checkCommitment(e, append(bytes.Clone(body), 0), own); !errors.Is(err, turns.ErrCorrupt) {
 			t.Fatalf("a byte more has the same commitment: %v", err)
 		}
 		if err := ring.Destroy(rapid.SampledFrom(keys).Draw(t, "destroyed")); err != nil {

@@ -168,7 +168,7 @@ func (s *Store) Key(id turns.ID) (Key, error) {
 	warnings := len(s.warnings)
 	s.mu.RUnlock()
 	if warnings > 0 {
-		s.speak()
+		s.reportWarnings()
 	}
 	return k, err
 }
@@ -380,12 +380,15 @@ func (s *Store) reload() error {
 	return nil
 }
 
-// Destroy makes the key of id unreadable for ever, here, and durably so when it
+// Destroy makes the keys of ids unreadable for ever, here, and durably so when it
 // returns nil; until then it is to be called again. No key can be made or put
-// under id any more, whether there was one or not. It writes all other keys anew, once
+// under them any more, whether there was one or not. It writes all other keys anew, once
 // for all calls that wait.
-func (s *Store) Destroy(id turns.ID) error {
-	s.speak()
+func (s *Store) Destroy(ids ...turns.ID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	s.reportWarnings()
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -396,13 +399,13 @@ func (s *Store) Destroy(id turns.ID) error {
 		e = &erasure{done: make(chan struct{})}
 		s.waiting = e
 	}
-	e.ids = append(e.ids, id)
+	e.ids = append(e.ids, ids...)
 	s.mu.Unlock()
 	if first {
 		s.destroy(e)
 	}
 	if <-e.done; e.err != nil {
-		return fmt.Errorf("destroy the key of %s: %w", id, e.err)
+		return fmt.Errorf("destroy the keys of %v: %w", ids, e.err)
 	}
 	s.mu.RLock()
 	onDestroy := s.onDestroy
@@ -520,8 +523,8 @@ func (k keys) encode(e *epoch) (log []byte, next uint64) {
 	return log, next
 }
 
-// speak reports what was mended to Warn.
-func (s *Store) speak() {
+// reportWarnings reports what was mended to Warn.
+func (s *Store) reportWarnings() {
 	if s.Warn == nil {
 		return
 	}

@@ -41,7 +41,7 @@ type keyStore interface {
 	Keyring
 	Create(turns.ID, io.Reader) (Key, error)
 	Put(turns.ID, Key) error
-	Destroy(turns.ID) error
+	Destroy(...turns.ID) error
 }
 
 func TestMemoryAndStoreAgree(t *testing.T) {

@@ -49,33 +49,32 @@ func AddKeys(data, from string) (out AddedKeys, err error) {
 		return out, err
 	}
 	defer store.Close()
+	var destroyed []turns.ID
 	for _, r := range rows {
-		_, err := store.Key(r.ID)
-		if r.Erased && errors.Is(err, seal.ErrNoKey) {
-			if err := store.Destroy(r.ID); err != nil {
-				return out, err
-			}
-			out.Erased++
+		_, missing := store.Key(r.ID)
+		if r.Erased && errors.Is(missing, seal.ErrNoKey) {
+			destroyed = append(destroyed, r.ID)
 		}
 		if len(r.Key) != len(seal.Key{}) {
 			continue // it was destroyed, or is missing there, too
 		}
-		if err == nil {
-			out.Known++
-		} else {
-			out.Added++
-		}
 		switch err := store.Put(r.ID, seal.Key(r.Key)); {
 		case errors.Is(err, turns.ErrErased):
-			out.Added--
 			out.Refused = append(out.Refused, fmt.Sprintf("%s was destroyed here", r.ID))
 		case errors.Is(err, seal.ErrDifferent):
-			out.Known--
 			out.Refused = append(out.Refused, fmt.Sprintf("%s: another key is here", r.ID))
 		case err != nil:
 			return out, err
+		case missing == nil:
+			out.Known++
+		default:
+			out.Added++
 		}
 	}
+	if err := store.Destroy(destroyed...); err != nil {
+		return out, err
+	}
+	out.Erased = len(destroyed)
 	return out, nil
 }
 

@@ -61,6 +61,10 @@ func loadIdentity(dir string) (identity, error) {
 	return id, nil
 }
 
+// writtenBy is the version of the nats-server that wrote the files of the streams; "": none did
+// yet, or nobody noted it.
+func writtenBy(id identity, m mark.Mark) string { return cmp.Or(m.Server, id.Server) }
+
 // checkServer refuses files of the streams that another version of nats-server wrote, and did
 // not close: whoever reads them knows the rules of one version. The files of a clean stop are
 // left to the server that is linked, which reads those of the versions before it.
@@ -68,7 +72,7 @@ func loadIdentity(dir string) (identity, error) {
 //
 // Errors: [turns.ErrUnsupported].
 func checkServer(id identity, m mark.Mark) (handOver bool, err error) {
-	wrote := cmp.Or(m.Server, id.Server)
+	wrote := writtenBy(id, m)
 	if !id.Ready || wrote == "" || wrote == embed.ServerVersion {
 		return false, nil
 	}

@@ -56,7 +56,7 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 		return err
 	}
 	if handOver {
-		d.logger.Info("another version of nats-server wrote the streams, and stopped cleanly: its files are left to this one", "was", m.Server, "now", embed.ServerVersion)
+		d.logger.Info("another version of nats-server wrote the streams, and stopped cleanly: its files are left to this one", "was", writtenBy(d.identity, m), "now", embed.ServerVersion)
 	} else if d.identity.Ready {
 		began := time.Now()
 		wentDown := m.WentDown()

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +81,7 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 		}
 	}
 	m.Ledger = id.Ledger
-	if wrote := cmp.Or(m.Server, id.Server); wrote != "" && wrote != embed.ServerVersion {
+	if wrote := writtenBy(id, m); wrote != "" && wrote != embed.ServerVersion {
 		return out, fmt.Errorf("%w: the streams were written by nats-server %s, this nexusd repairs those of %s: run the nexusd that wrote them", turns.ErrUnsupported, wrote, embed.ServerVersion)
 	}
 	r := disk.RepairConfig{Data: c.Data, Mark: m, AcceptLoss: c.AcceptLoss, Aside: filepath.Join(c.Data, "repair-"+time.Now().UTC().Format("20060102T150405.000Z"))}

@@ -313,20 +313,19 @@ func (c RestoreConfig) storeKeys(ctx context.Context, keys backup.Keys, out *Res
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(keyWriters)
-	for _, erased := range []bool{true, false} { // marks first: each writes all keys anew that are there
-		for _, r := range keys.Rows {
-			switch {
-			case gctx.Err() != nil:
-			case r.Erased && erased:
-				out.KeysErased++
-				g.Go(func() error { return store.Destroy(r.ID) })
-			case len(r.Key) > 0 && !r.Erased && !erased:
-				out.KeysStored++
-				g.Go(func() error { return store.Put(r.ID, seal.Key(r.Key)) })
-			}
+	var destroyed []turns.ID
+	for _, r := range keys.Rows {
+		switch {
+		case gctx.Err() != nil:
+		case r.Erased:
+			destroyed = append(destroyed, r.ID)
+		case len(r.Key) > 0:
+			out.KeysStored++
+			g.Go(func() error { return store.Put(r.ID, seal.Key(r.Key)) })
 		}
 	}
-	if err := errors.Join(g.Wait(), ctx.Err(), store.Close()); err != nil {
+	out.KeysErased = len(destroyed)
+	if err := errors.Join(g.Wait(), ctx.Err(), store.Destroy(destroyed...), store.Close()); err != nil {
 		return fmt.Errorf("store the keys: %w", err)
 	}
 	return nil
@@ -336,7 +335,7 @@ func (c RestoreConfig) storeKeys(ctx context.Context, keys backup.Keys, out *Res
 // start.
 func (c RestoreConfig) finish(ctx context.Context, begin backup.Begin, out *Restored) error {
 	t := out.Totals
-	m := mark.Mark{Ledger: begin.Ledger, Log: mark.Place{Seq: t.Log.Seq, Sum: t.Log.Sum}, Blobs: mark.Place{Seq: t.Blobs.Seq, Sum: t.Blobs.Sum}}
+	m := mark.Mark{Ledger: begin.Ledger, Server: embed.ServerVersion, Log: mark.Place{Seq: t.Log.Seq, Sum: t.Log.Sum}, Blobs: mark.Place{Seq: t.Blobs.Seq, Sum: t.Blobs.Sum}}
 	found, err := disk.Inspect(ctx, c.Data, m, false)
 	if err != nil {
 		return fmt.Errorf("read back what was restored: %w", err)
@@ -354,7 +353,7 @@ func (c RestoreConfig) finish(ctx context.Context, begin backup.Begin, out *Rest
 	if err := k.Close(nil); err != nil {
 		return err
 	}
-	id := identity{Ledger: begin.Ledger, Ready: true, Marked: true, Restored: &restored{Digest: out.Digest, Seq: t.Log.Seq, Time: time.Now().UTC()}}
+	id := identity{Ledger: begin.Ledger, Ready: true, Marked: true, Server: embed.ServerVersion, Restored: &restored{Digest: out.Digest, Seq: t.Log.Seq, Time: time.Now().UTC()}}
 	if err := saveIdentity(c.Data, id); err != nil {
 		return err
 	}

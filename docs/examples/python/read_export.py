@@ -1,6 +1,6 @@
 """Reads a ledger without any code of Nexus: only docs/FORMAT.md says how.
 
-    python3 read_export.py FILE.jsonl      # of ledgerctl export --format jsonl, or ledgerctl backup's twin with keys
+    python3 read_export.py FILE.jsonl      # of ledgerctl export SESSION --format jsonl -o FILE.jsonl
     python3 read_export.py --vectors DIR   # the frozen examples of the format, turns/testdata
 
 It checks the hash of each event, that it is in the one encoding it may have, and that it continues its

@@ -205,10 +205,10 @@ func (k *Keeper) SetServer(version string) {
 	defer k.mu.Unlock()
 	if k.mark.Server != version {
 		k.mark.Server, k.changed = version, true
-	}
-	select {
-	case k.wake <- struct{}{}:
-	default:
+		select {
+		case k.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 

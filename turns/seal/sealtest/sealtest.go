@@ -17,10 +17,8 @@ func Forget(t testing.TB, dir string, ids ...turns.ID) {
 	old := open(t, dir)
 	left := open(t, dir+".left")
 	have, destroyed := old.IDs()
-	for _, id := range destroyed {
-		if err := left.Destroy(id); err != nil {
-			t.Fatal(err)
-		}
+	if err := left.Destroy(destroyed...); err != nil {
+		t.Fatal(err)
 	}
 	for _, id := range have {
 		if slices.Contains(ids, id) {

@@ -184,14 +184,11 @@ func OpenCommitted(ring seal.Keyring, ev *turns.Event, body any) error {
 	if len(ev.Body) == 0 && ev.Encoding == 0 {
 		return nil
 	}
-	b, err := seal.Open(ev, ring)
+	b, err := seal.OpenCommitted(ev, ring)
 	if err != nil {
 		return err
 	}
-	if err := decodeBody(ev, b, body); err != nil {
-		return err
-	}
-	return seal.CheckCommitment(ev, b, ring)
+	return decodeBody(ev, b, body)
 }
 
 func decodeBody(ev *turns.Event, b []byte, body any) error {
