@@ -14,10 +14,16 @@ import (
 
 // The coders are made at first use and then shared: each holds buffers that
 // cost more than a body does. Their EncodeAll and DecodeAll are safe for
-// concurrent use.
+// concurrent use. Decision 92 has the figures for the level.
 var (
-	encoder      = sync.OnceValue(func() *zstd.Encoder { return newEncoder(zstd.SpeedDefault) })
-	shortEncoder = sync.OnceValue(func() *zstd.Encoder { return newEncoder(zstd.SpeedFastest) })
+	encoder = sync.OnceValue(func() *zstd.Encoder {
+		// No checksum: the seal, or else the event's hash, checks the bytes.
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
+		if err != nil {
+			panic(err)
+		}
+		return e
+	})
 
 	decoder = sync.OnceValue(func() *zstd.Decoder {
 		d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(turns.MaxBody), zstd.WithDecoderMaxWindow(turns.MaxBody),
@@ -29,21 +35,6 @@ var (
 	})
 )
 
-func newEncoder(level zstd.EncoderLevel) *zstd.Encoder {
-	// No checksum: the seal, or else the event's hash, checks the bytes.
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
-	if err != nil {
-		panic(err)
-	}
-	return e
-}
-
-// short is the size in bytes below which a body is compressed at the fastest level. The
-// default level has tables of more than a megabyte, which a body of a few kilobytes
-// finds out of the processor's cache: it takes 60 % more time for 4 % fewer bytes, on
-// transcripts.
-const short = 8 << 10
-
 // minCompress is the size in bytes below which zstd does not pay.
 const minCompress = 64
 
@@ -53,11 +44,7 @@ func compress(dst, b []byte) ([]byte, turns.Encoding) {
 	if len(b) < minCompress {
 		return b, 0
 	}
-	coder := encoder
-	if len(b) < short {
-		coder = shortEncoder
-	}
-	if z := coder().EncodeAll(b, slices.Grow(dst, len(b))); len(z) < len(b) {
+	if z := encoder().EncodeAll(b, slices.Grow(dst, len(b))); len(z) < len(b) {
 		return z, turns.Zstd
 	}
 	return b, 0
