@@ -52,6 +52,13 @@ func DecodeBody(b []byte, v any) error {
 	return nil
 }
 
+// CheckBody checks what [DecodeBody] leaves to whom trusts the writer: that each [Raw] in the body is one JSON
+// value, and an object or array where the format says so. Errors: those of [EncodeBody].
+func CheckBody(v any) error {
+	_, err := EncodeBody(v)
+	return err
+}
+
 func isNil(b body) bool {
 	v := reflect.ValueOf(b)
 	return v.Kind() == reflect.Pointer && v.IsNil()

@@ -178,10 +178,13 @@ func (c *coder) bytes(k byte, v *[]byte) {
 	}
 }
 
-// raw is a JSON value as bytes. Writing, it is checked.
-func (c *coder) raw(k byte, v *Raw) {
+// raw is a JSON value as bytes. Writing, it is checked. Reading, it is not: [CheckBody].
+func (c *coder) raw(k byte, v *Raw) { c.rawOf(k, v, 0) }
+
+// rawOf is raw for a value whose first character is first: '{' or '['.
+func (c *coder) rawOf(k byte, v *Raw, first byte) {
 	if c.member(k, len(*v) > 0) {
-		c.json(v)
+		c.json(v, first)
 		c.set(k, len(*v) == 0)
 	}
 }
@@ -341,10 +344,14 @@ func (c *coder) binary(v *[]byte) {
 	}
 }
 
-func (c *coder) json(v *Raw) {
+// json is a JSON value whose first character is first, if that is not 0.
+func (c *coder) json(v *Raw, first byte) {
 	c.binary((*[]byte)(v))
-	if !c.reading && len(*v) > 0 && c.err == nil {
-		c.err = checkJSON(*v)
+	if c.reading || len(*v) == 0 || c.err != nil {
+		return
+	}
+	if c.err = checkJSON(*v); c.err == nil && first != 0 && v.Kind() != first {
+		c.fail(ErrMalformed, "a JSON value that does not begin with %c", first)
 	}
 }
 

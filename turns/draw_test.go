@@ -58,7 +58,7 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 		if rapid.Bool().Draw(t, "external") {
 			e.External = &ExternalLink{Channel: "0123456789abcdef0123456789abcdef", ID: drawID(t)}
 		}
-		b := &TurnBody{Messages: drawMessages(t), Model: drawText(t), Meta: drawRaw(t), Preamble: drawHash(t)}
+		b := &TurnBody{Messages: drawMessages(t), Model: drawText(t), Meta: drawObject(t), Preamble: drawHash(t)}
 		if rapid.Bool().Draw(t, "response") {
 			m := drawMessage(t)
 			b.Response = &m
@@ -72,7 +72,7 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 		if rapid.Bool().Draw(t, "split") {
 			e.Span.FirstKept, e.Span.Split = e.Span.Through, true
 		}
-		b := &CompactionBody{Policy: PolicyRef{Name: drawText(t), Set: drawRaw(t), Digest: drawHash(t)}, Trigger: Trigger{Kind: "manual", Detail: drawRaw(t)},
+		b := &CompactionBody{Policy: PolicyRef{Name: drawText(t), Set: drawObject(t), Digest: drawHash(t)}, Trigger: Trigger{Kind: "manual", Detail: drawRaw(t)},
 			Mode: "manual", Replacement: drawMessages(t), Summary: drawText(t), CostMicros: rapid.Uint64().Draw(t, "cost")}
 		for range rapid.IntRange(0, 3).Draw(t, "elisions") {
 			e.Span.Elisions = append(e.Span.Elisions, Elision{Turn: drawRef(t), Half: MessagesHalf, Message: 3, Part: 4})
@@ -138,7 +138,7 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 		return &DocumentBody{Text: drawText(t)}
 	case KindReceived:
 		e.Chain, e.Agent = Chain{Entity: ChannelEntity, ID: "0123456789abcdef0123456789abcdef"}, "coder"
-		return &ReceivedBody{Channel: drawText(t), Kind: drawText(t), Body: drawRaw(t), Meta: drawRaw(t)}
+		return &ReceivedBody{Channel: drawText(t), Kind: drawText(t), Body: drawRaw(t), Meta: drawObject(t)}
 	default:
 		e.Chain = Chain{Entity: LabelEntity, ID: "0123456789abcdef0123456789abcdef"}
 		e.Agent, e.To = "coder", Ref{Session: drawID(t)}
@@ -147,7 +147,7 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 }
 
 func drawSettings(t *rapid.T) Settings {
-	s := Settings{Policy: PolicyRef{Name: drawText(t)}, Model: drawText(t), Limits: Limits{ContextWindow: drawCount(t)}, Meta: drawRaw(t), User: drawText(t)}
+	s := Settings{Policy: PolicyRef{Name: drawText(t)}, Model: drawText(t), Limits: Limits{ContextWindow: drawCount(t)}, Meta: drawObject(t), User: drawText(t)}
 	for range rapid.IntRange(0, 2).Draw(t, "sections") {
 		s.Preamble.System = append(s.Preamble.System, Section{Name: drawText(t), Content: drawText(t)})
 		s.Preamble.Tools = append(s.Preamble.Tools, Raw(`{}`))
@@ -169,7 +169,7 @@ func drawMessage(t *rapid.T) Message {
 	m := Message{Role: rapid.SampledFrom([]Role{System, User, Assistant, Tool}).Draw(t, "role"), Name: drawText(t)}
 	for range rapid.IntRange(0, 3).Draw(t, "parts") {
 		p := Part{Type: rapid.SampledFrom([]PartType{Text, ToolCall, ToolCallResponse, Reasoning, Blob, URI, File}).Draw(t, "type"),
-			Content: drawText(t), Arguments: drawRaw(t), IsError: rapid.Bool().Draw(t, "error"), Ext: drawRaw(t)}
+			Content: drawText(t), Arguments: drawRaw(t), IsError: rapid.Bool().Draw(t, "error"), Ext: drawObject(t)}
 		if b := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "data"); len(b) > 0 {
 			p.Data = b
 		}
@@ -186,6 +186,10 @@ func drawMessage(t *rapid.T) Message {
 
 func drawRaw(t *rapid.T) Raw {
 	return rapid.SampledFrom([]Raw{nil, Raw("null"), Raw(`""`), Raw("12345678901234567890"), Raw(`{"b":[1e999],"a":{}}`), Raw(" [1 ] ")}).Draw(t, "raw")
+}
+
+func drawObject(t *rapid.T) Raw {
+	return rapid.SampledFrom([]Raw{nil, Raw(`{}`), Raw(`{"b":[1e999],"a":{}}`), Raw(` {"a":null} `)}).Draw(t, "object")
 }
 
 func drawText(t *rapid.T) string { return rapid.StringN(0, 12, -1).Draw(t, "text") }

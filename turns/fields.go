@@ -242,9 +242,9 @@ func (s *Settings) fields(c *coder) {
 	if c.must(4) {
 		s.Limits.fields(c)
 	}
-	c.raw(5, &s.Meta)
+	c.rawOf(5, &s.Meta, '{')
 	str(c, 6, &s.User)
-	c.raw(7, &s.Reset)
+	c.rawOf(7, &s.Reset, '{')
 	object(c, 8, &s.PreambleBlob)
 	c.ref(9, &s.SpawnedBy)
 	c.end(m, 9)
@@ -255,7 +255,7 @@ func (p *PolicyRef) fields(c *coder) {
 	if c.must(1) {
 		text(c, &p.Name)
 	}
-	c.raw(2, &p.Set)
+	c.rawOf(2, &p.Set, '{')
 	c.hash(3, &p.Digest)
 	c.end(m, 3)
 }
@@ -265,7 +265,7 @@ func (p *Preamble) fields(c *coder) {
 	objects(c, 1, &p.System)
 	tools := list(c, 2, &p.Tools, 1)
 	for i := range tools {
-		c.json(&tools[i])
+		c.json(&tools[i], '{')
 	}
 	c.end(m, 2)
 }
@@ -292,7 +292,7 @@ func (b *TurnBody) fields(c *coder) {
 	objects(c, 1, &b.Messages)
 	object(c, 2, &b.Response)
 	str(c, 3, &b.Model)
-	c.raw(5, &b.Meta)
+	c.rawOf(5, &b.Meta, '{')
 	object(c, 6, &b.Context)
 	c.hash(7, &b.Preamble)
 	c.end(m, 7)
@@ -320,6 +320,9 @@ func (p *Part) fields(c *coder) {
 	m := c.begin()
 	if c.must(1) {
 		text(c, &p.Type)
+		if c.reading && !p.Type.known() {
+			c.fail(ErrUnsupported, "a part of type %q", clip(string(p.Type), 40)) // a later build's
+		}
 	}
 	str(c, 2, &p.Content)
 	str(c, 3, &p.ID)
@@ -331,7 +334,7 @@ func (p *Part) fields(c *coder) {
 	str(c, 9, &p.MimeType)
 	c.bytes(10, &p.Data)
 	object(c, 11, &p.Ref)
-	c.raw(12, &p.Ext)
+	c.rawOf(12, &p.Ext, '{')
 	c.end(m, 12)
 }
 
@@ -370,12 +373,12 @@ func (b *CompactionBody) fields(c *coder) {
 	objects(c, 8, &b.Elided)
 	c.count(9, &b.TokensBefore)
 	c.count(10, &b.TokensAfter)
-	c.raw(11, &b.Survival)
+	c.rawOf(11, &b.Survival, '{')
 	c.count(13, &b.CostMicros)
 	c.count(14, &b.DurationMS)
 	str(c, 15, &b.Focus)
 	c.bool(16, &b.FromOriginals)
-	c.raw(17, &b.Memories)
+	c.rawOf(17, &b.Memories, '[')
 	str(c, 18, &b.Flush)
 	c.raw(19, &b.Meta)
 	objects(c, 20, &b.Nudge)
@@ -453,7 +456,7 @@ func (b *ReceivedBody) fields(c *coder) {
 	}
 	c.raw(3, &b.Body)
 	object(c, 4, &b.Blob)
-	c.raw(5, &b.Meta)
+	c.rawOf(5, &b.Meta, '{')
 	c.end(m, 5)
 }
 

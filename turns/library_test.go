@@ -2,6 +2,7 @@ package turns
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -204,13 +205,40 @@ func sameBodyAsLibrary(t interface{ Fatalf(string, ...any) }, b []byte, typ refl
 	}
 	takes := err == nil && bytes.Equal(again, b)
 	got := reflect.New(typ).Interface()
-	if err := DecodeBody(b, got); (err == nil) != takes {
+	err = DecodeBody(b, got)
+	if takes && errors.Is(err, ErrUnsupported) && hasUnknownPart(reflect.ValueOf(want)) {
+		return false
+	}
+	if (err == nil) != takes {
 		t.Fatalf("%x: %v; the library would read it: %v", b, err, takes)
 	}
 	if takes && !reflect.DeepEqual(got, want) {
 		t.Fatalf("%x reads as %+v, by the library %+v", b, got, want)
 	}
 	return takes
+}
+
+// hasUnknownPart reports whether a part in v has a type that the library takes and this build does not know.
+func hasUnknownPart(v reflect.Value) bool {
+	switch {
+	case v.Type() == reflect.TypeFor[PartType]():
+		return !PartType(v.String()).known()
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		return hasUnknownPart(v.Elem())
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+		for i := range v.Len() {
+			if hasUnknownPart(v.Index(i)) {
+				return true
+			}
+		}
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if hasUnknownPart(v.Field(i)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkRaw reports the first Raw in v that is not one JSON value: that is checked where it is written only.

@@ -105,6 +105,15 @@ func (m *Message) Validate(field string) error {
 	return nil
 }
 
+// known reports whether this build knows the type. A switch, because a decoder asks it for each part.
+func (t PartType) known() bool {
+	switch t {
+	case Text, Reasoning, ToolCall, ToolCallResponse, Blob, URI, File:
+		return true
+	}
+	return false
+}
+
 // partFields lists the fields that a part of each type may have, by their JSON names.
 var partFields = map[PartType][]string{
 	Text:             {"content", "ref"},

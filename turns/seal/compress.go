@@ -81,6 +81,9 @@ func decompress(enc turns.Encoding, packed []byte) ([]byte, error) {
 		}
 		return bytes.Clone(packed), nil
 	}
+	if !oneFrame(packed) {
+		return nil, fmt.Errorf("%w: decompress: not one frame of zstd", turns.ErrCorrupt)
+	}
 	b, err := decoder().DecodeAll(packed, nil)
 	switch {
 	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
@@ -89,4 +92,27 @@ func decompress(enc turns.Encoding, packed []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: decompress: %v", turns.ErrCorrupt, err)
 	}
 	return b, nil
+}
+
+// oneFrame reports whether b is one frame of zstd (RFC 8878, section 3.1.1), as far as its headers say: a reader that
+// goes on behind a frame, and one that doesn't, would find different bodies in several.
+func oneFrame(b []byte) bool {
+	var h zstd.Header
+	if h.Decode(b) != nil || h.Skippable {
+		return false
+	}
+	for at := h.HeaderSize; at+3 <= len(b); {
+		block := uint32(b[at]) | uint32(b[at+1])<<8 | uint32(b[at+2])<<16
+		size := int(block >> 3)
+		if block>>1&3 == 1 { // one byte, repeated
+			size = 1
+		}
+		if at += 3 + size; block&1 == 1 { // the last one
+			if h.HasCheckSum {
+				at += 4
+			}
+			return at == len(b)
+		}
+	}
+	return false
 }

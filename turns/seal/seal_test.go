@@ -604,3 +604,27 @@ func TestDerivedKeysAreThoseOfTheLibrary(t *testing.T) {
 		}
 	}
 }
+
+// TestABodyIsOneFrame: a reader that stops behind the first frame would find another body than one that goes on.
+func TestABodyIsOneFrame(t *testing.T) {
+	for _, n := range []int{64, 1000, 300_000} {
+		frame, enc := compress(nil, bytes.Repeat([]byte("0123456789"), n))
+		if b, err := decompress(enc, frame); err != nil || len(b) != 10*n {
+			t.Fatal(len(b), err)
+		}
+		skippable := []byte{0x50, 0x2a, 0x4d, 0x18, 1, 0, 0, 0, 7}
+		for name, packed := range map[string][]byte{
+			"two frames":      slices.Concat(frame, frame),
+			"a skippable one": slices.Concat(frame, skippable),
+			"one before":      slices.Concat(skippable, frame),
+			"a byte behind":   slices.Concat(frame, []byte{0}),
+			"a byte less":     frame[:len(frame)-1],
+			"a head alone":    frame[:6],
+			"nothing":         {},
+		} {
+			if b, err := decompress(turns.Zstd, packed); !errors.Is(err, turns.ErrCorrupt) {
+				t.Errorf("%s: %d bytes, %v", name, len(b), err)
+			}
+		}
+	}
+}

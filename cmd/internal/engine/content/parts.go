@@ -48,6 +48,7 @@ func BodyParts(body any) (parts []*turns.Part) {
 		}
 	case *turns.CompactionBody:
 		add(b.Replacement)
+		add(b.Nudge)
 	}
 	return parts
 }

@@ -85,7 +85,11 @@ func (cs *Store) LoadPreamble(ctx context.Context, tenant string, root turns.ID,
 // decodePreamble decodes the content of a preamble's blob.
 func decodePreamble(b []byte) (*turns.Preamble, error) {
 	p := new(turns.Preamble)
-	if err := turns.DecodeBody(b, p); err != nil {
+	err := turns.DecodeBody(b, p)
+	if err == nil {
+		err = turns.CheckBody(p) // once for each time it is read: a cache has it
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: a blob of system and tools: %v", ledger.ErrCorrupt, err)
 	}
 	return p, nil

@@ -179,7 +179,7 @@ func OpenBody(ring seal.Keyring, ev *turns.Event, body any) error {
 }
 
 // OpenCommitted is [OpenBody] for who does not trust the writer: it checks as well that
-// the body is what the header commits to.
+// the body is what the header commits to, and that the JSON in it is sound.
 func OpenCommitted(ring seal.Keyring, ev *turns.Event, body any) error {
 	if len(ev.Body) == 0 && ev.Encoding == 0 {
 		return nil
@@ -188,7 +188,13 @@ func OpenCommitted(ring seal.Keyring, ev *turns.Event, body any) error {
 	if err != nil {
 		return err
 	}
-	return decodeBody(ev, b, body)
+	if err := decodeBody(ev, b, body); err != nil {
+		return err
+	}
+	if err := turns.CheckBody(body); err != nil {
+		return fmt.Errorf("%w: the body of %s %s: %v", ledger.ErrCorrupt, ev.Kind, ev.ID, err)
+	}
+	return nil
 }
 
 func decodeBody(ev *turns.Event, b []byte, body any) error {
