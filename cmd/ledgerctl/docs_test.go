@@ -186,7 +186,7 @@ func newDocs(t *testing.T, root string, startsOne bool) *docs {
 		t.Fatal(err)
 	}
 	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
-	data := filepath.Join(dir, "nexus-data")
+	data := filepath.Join(dir, "home", ".local", "share", "nexus")
 	if startsOne {
 		data = t.TempDir()
 	}
@@ -196,7 +196,7 @@ func newDocs(t *testing.T, root string, startsOne bool) *docs {
 	}
 	t.Cleanup(stop)
 	return &docs{t: t, root: root, dir: dir, url: c.Conn().ConnectedUrl(), creds: filepath.Join(data, "users", "operator.nk"),
-		env: append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_CONFIG_HOME="+filepath.Join(dir, "home", ".config"), "NEXUS_LISTEN=127.0.0.1:0", "NEXUS_HTTP=127.0.0.1:0")}
+		env: append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_CONFIG_HOME="+filepath.Join(dir, "home", ".config"), "XDG_DATA_HOME=", "NEXUS_LISTEN=127.0.0.1:0", "NEXUS_HTTP=127.0.0.1:0")}
 }
 
 var (
@@ -204,7 +204,7 @@ var (
 	turnWord    = regexp.MustCompile(`\bTURN\b`)
 	memoryWord  = regexp.MustCompile(`\bMEMORY\b( |$)`) // not MEMORY.md
 	eventWord   = regexp.MustCompile(`\bEVENT\b`)
-	archiveWord = regexp.MustCompile(`nexus-data/files/\S+`)
+	archiveWord = regexp.MustCompile(`~/\.local/share/nexus/files/\S+`)
 )
 
 func (d *docs) run(line string) error {
@@ -287,7 +287,7 @@ func (d *docs) newest() (memory, event string, err error) {
 // written waits until the daemon has written a file beside the ledger.
 func (d *docs) written(pattern string) error {
 	for range 600 {
-		if names, err := filepath.Glob(filepath.Join(d.dir, pattern)); err != nil || len(names) > 0 {
+		if names, err := filepath.Glob(filepath.Join(d.dir, "home", strings.TrimPrefix(pattern, "~/"))); err != nil || len(names) > 0 {
 			return err
 		}
 		time.Sleep(50 * time.Millisecond)

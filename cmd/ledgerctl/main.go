@@ -35,7 +35,11 @@ func main() {
 func process() int {
 	ctx, stop := interruptible(context.Background())
 	defer stop()
-	return run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	program, err := os.Executable()
+	if err != nil {
+		program = ""
+	}
+	return runAs(ctx, program, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 }
 
 // interrupted is why a context ended: a signal came.
@@ -78,19 +82,27 @@ func interruptedStatus(ctx context.Context) int {
 type env struct {
 	*terminal.Terminal
 	names.Finder
+	program string        // the file of this program, which serves a ledger where no daemon does; "": none is served
+	idle    time.Duration // how long a process that this command starts serves without a client
 }
 
 // newEnv returns the world of a command that writes to a terminal.
 func newEnv(term *terminal.Terminal) *env {
-	return &env{term, names.Finder{Connection: &connect.Connection{Terminal: term}}}
+	return &env{Terminal: term, Finder: names.Finder{Connection: &connect.Connection{Terminal: term}}}
 }
 
-// run is main with its world given; it returns the exit code.
+// run is main with its world given, for a ledger that something else serves; it returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
+	return runAs(ctx, "", args, in, out, errw)
+}
+
+// runAs is run for a program that can serve a ledger itself.
+func runAs(ctx context.Context, program string, args []string, in io.Reader, out, errw io.Writer) int {
 	if slices.Contains(args, "--utc") { // every view shows the local zone
 		time.Local = time.UTC
 	}
 	e := newEnv(&terminal.Terminal{In: in, Out: out, Err: errw, Raw: out, LessFlags: "FRX", NoColor: slices.Contains(args, "--no-color")})
+	e.program = program
 	e.Dress()
 	root := commands(e)
 	root.SetArgs(args)
@@ -138,6 +150,9 @@ func commands(e *env) *cobra.Command {
 			if len(args) > 0 {
 				return fault.NoVerb(cmd, args[0])
 			}
+			if e.welcome() {
+				return nil
+			}
 			shown, err := e.pick(cmd.Context(), func(args ...string) error {
 				cmd.SetArgs(args)
 				return cmd.ExecuteContext(cmd.Context())
@@ -158,6 +173,9 @@ func commands(e *env) *cobra.Command {
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		e.ServerNamed = os.Getenv("NEXUS_URL") != "" || cmd.Flags().Changed("server")
+		if err := e.mayServe(); err != nil {
+			return err
+		}
 		if cmd.Name() == "hook" { // it never fails its agent
 			return nil
 		}
@@ -168,6 +186,7 @@ func commands(e *env) *cobra.Command {
 	f.StringVar(&e.Creds, "creds", os.Getenv("NEXUS_CREDS"), "file of credentials (NEXUS_CREDS)")
 	f.StringVar(&e.TLSCA, "tls-ca", os.Getenv("NEXUS_TLS_CA"), "PEM file of the authorities to trust (NEXUS_TLS_CA)")
 	f.StringVar(&e.NATSContext, "nats-context", "", "context of the nats command")
+	e.localFlags(f)
 	f.StringVar(&e.Tenant, "tenant", "default", "tenant")
 	f.StringVar(&e.Agent, "agent", "", "agent (default: main where a verb creates, the operator where it reads)")
 	f.BoolVar(&e.JSON, "json", false, "JSON: one object, or one object a line")
@@ -177,7 +196,7 @@ func commands(e *env) *cobra.Command {
 	f.Bool("utc", false, "show times in UTC, not in the local zone")
 	f.BoolVar(&e.NoPager, "no-pager", false, "no pager on a terminal")
 	root.AddCommand(quickstartCmd(e), importCmd(e), watchCmd(e), hookCmd(e), serviceCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), e.Paged(logCmd(e)), tailCmd(e), showCmd(e), turnCmd(e), e.Paged(treeCmd(e)),
-		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.Paged(codeCmd(e)), e.Paged(contextCmd(e)), compactCmd(e), e.Paged(lostCmd(e)), expandCmd(e), rewindCmd(e), forkCmd(e), bisectCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policyCmd(e), verifyCmd(e), secretsCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), mcpCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
+		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.Paged(codeCmd(e)), e.Paged(contextCmd(e)), compactCmd(e), e.Paged(lostCmd(e)), expandCmd(e), rewindCmd(e), forkCmd(e), bisectCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policyCmd(e), verifyCmd(e), secretsCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), mcpCmd(e), serveCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
 	addAliases(root, "")
 	root.SetHelpCommand(helpCmd())
 	e.complete(root)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/internal/agents"
+	"nexus/cmd/internal/localserver"
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/connect"
@@ -303,7 +303,7 @@ func (e *env) units(args []string, nexusd, data, home string, follow []string, c
 			return nil, fault.Usage(fmt.Errorf("--nexusd: %s is not a program", nexusd))
 		}
 		if data == "" {
-			data = filepath.Join(cmp.Or(os.Getenv("XDG_DATA_HOME"), filepath.Join(home, ".local", "share")), "nexus")
+			data = localserver.FolderBelow(home)
 		}
 		out = append(out, service.Unit{Name: "nexusd", About: "Nexus: the ledger", Command: []string{nexusd, "--data", data}})
 	}

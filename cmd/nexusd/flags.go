@@ -37,7 +37,8 @@ files of the credentials that it made.
                        or off (default 127.0.0.1:8422; beyond loopback it needs
                        [[token]] rows and a certificate)
   --http-hosts NAMES   further names by which HTTP is reached, with commas
-  --data DIR           stream, projections and keys (default ./nexus-data)
+  --data DIR           stream, projections and keys (default the user's data
+                       folder: ~/.local/share/nexus)
   --nats URL           use an external NATS server or cluster instead
   --nats-service URL   what the service connects with, if not --nats: with
                        another account there, clients can't reach the streams

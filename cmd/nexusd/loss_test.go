@@ -39,12 +39,12 @@ func TestALossIsHandledAsOperationsSays(t *testing.T) {
 	for _, name := range []string{"nexusd", "ledgerctl"} {
 		finish(t, exec.Command("go", "build", "-o", filepath.Join(bin, name), "../"+name))
 	}
-	data := filepath.Join(dir, "nexus-data")
+	data := filepath.Join(dir, ".local", "share", "nexus")
 	session, ids := sixTurns(t, data)
 	loseTurn(t, data, ids[3])
 
 	env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "SESSION="+session.String(), "LAST_TURN="+ids[2].String(), "LATER_TURN="+ids[4].String(),
-		"NEXUS_CREDS="+filepath.Join(data, "users", "operator.nk"), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
+		"NEXUS_CREDS="+filepath.Join(data, "users", "operator.nk"), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME=")
 	run := func(text, status string) string {
 		cmd := exec.Command("sh", "-c", text)
 		cmd.Dir, cmd.Env = dir, env

@@ -19,9 +19,11 @@ import (
 	"nexus/cmd/internal/build"
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/localserver"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream/disk"
+	"nexus/ledger/jetstream/embed"
 	"nexus/turns"
 )
 
@@ -30,9 +32,6 @@ func main() {
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
-
-// defaultData is the data folder if none is named.
-const defaultData = "./nexus-data"
 
 // drain is how long the daemon waits for requests to end after SIGTERM.
 const drain = 20 * time.Second
@@ -76,6 +75,12 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	cfg.Version = build.Version()
+	if cfg.Data == "" {
+		cfg.Data = localserver.DefaultFolder()
+	}
+	if other := localserver.OtherLedger(cfg.Data); other != "" {
+		cfg.Logger.Warn("there is another ledger in the folder where nexusd was started; --data serves that one", "other", other, "serving", cfg.Data)
+	}
 	if cfg.Follow, err = follow(cfg); err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return 2
@@ -90,13 +95,16 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) {
 		defer daemon.PaceCollector()()
 	}
-	d, err := daemon.Open(ctx, cfg)
+	d, err := open(ctx, cfg)
 	if err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		if damaged := (*disk.DamagedError)(nil); errors.As(err, &damaged) {
 			fmt.Fprintln(stderr, "hint: nothing was changed. nexusd repair, with the same --data, says what it can restore, and restores it")
 		}
 		return max(1, api.Exit(err))
+	}
+	if err := saveServing(d, cfg); err != nil {
+		cfg.Logger.Warn("the folder does not say how it is served; ledgerctl finds the daemon by its address", "err", err)
 	}
 	if err := saveContext(d, cfg); err != nil {
 		cfg.Logger.Warn("the context for ledgerctl is not written; name the credentials with --creds or NEXUS_CREDS", "err", err)
@@ -113,11 +121,48 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	ending, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
+	if cfg.NATS == "" {
+		if err := localserver.Remove(cfg.Data); err != nil {
+			cfg.Logger.Warn("remove serving.json", "err", err)
+		}
+	}
 	if err := d.Close(ending); err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return max(1, code)
 	}
 	return code
+}
+
+// open opens the daemon. It takes the folder over from a process that a ledgerctl started.
+func open(ctx context.Context, cfg config.Config) (*daemon.Daemon, error) {
+	for {
+		d, err := daemon.Open(ctx, cfg)
+		if !errors.Is(err, embed.ErrLocked) {
+			return d, err
+		}
+		if gave, tookErr := localserver.TakeOver(ctx, cfg.Data); !gave || tookErr != nil {
+			return nil, errors.Join(err, tookErr)
+		}
+		cfg.Logger.Info("took the folder over from a ledgerctl that served it", "data", cfg.Data)
+	}
+}
+
+// saveServing says in the folder how it is served, where this daemon has its lock.
+func saveServing(d *daemon.Daemon, cfg config.Config) error {
+	if cfg.NATS != "" {
+		return nil
+	}
+	s := localserver.Serving{URL: d.ClientURL(), PID: os.Getpid(), Version: cfg.Version, Began: time.Now()}
+	for to, file := range map[*string]string{&s.Operator: d.Credentials().Operator, &s.CA: cfg.TLSCert} {
+		if file == "" {
+			continue
+		}
+		var err error
+		if *to, err = filepath.Abs(file); err != nil {
+			return err
+		}
+	}
+	return localserver.Save(cfg.Data, s)
 }
 
 // workMemory is the memory for everything but the caches, in bytes: what the daemon
@@ -155,7 +200,6 @@ func saveContext(d *daemon.Daemon, cfg config.Config) error {
 
 // announce prints the one line that says the daemon can serve.
 func announce(w io.Writer, d *daemon.Daemon, cfg config.Config) error {
-	data := cmp.Or(cfg.Data, defaultData)
 	var files *config.Credentials
 	if c := d.Credentials(); c != (config.Credentials{}) {
 		files = &c
@@ -167,7 +211,7 @@ func announce(w io.Writer, d *daemon.Daemon, cfg config.Config) error {
 		Data        string              `json:"data"`
 		Version     string              `json:"version"`
 		Credentials *config.Credentials `json:"credentials,omitempty"`
-	}{true, d.ClientURL(), d.HTTPURL(), data, cfg.Version, files})
+	}{true, d.ClientURL(), d.HTTPURL(), cfg.Data, cfg.Version, files})
 	if err != nil {
 		return err
 	}

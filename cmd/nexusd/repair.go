@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/localserver"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/disk"
 )
@@ -55,7 +56,7 @@ func repair(ctx context.Context, args, environ []string, stdout, stderr io.Write
 		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nexusd repair --help lists the flags\n", err)
 		return 2
 	}
-	c.Data = cmp.Or(cfg.Data, defaultData)
+	c.Data = cmp.Or(cfg.Data, localserver.DefaultFolder())
 	if cfg.NATS != "" {
 		return compareLog(ctx, daemon.CompareConfig{Data: c.Data, NATS: cfg.NATS, AcceptLoss: c.AcceptLoss}, stdout, stderr)
 	}

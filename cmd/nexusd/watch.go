@@ -32,7 +32,7 @@ func follow(cfg config.Config) (func(context.Context, *client.Client) error, err
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	c := watch.Config{Sources: sources, State: filepath.Join(cmp.Or(cfg.Data, defaultData), "watch"),
+	c := watch.Config{Sources: sources, State: filepath.Join(cfg.Data, "watch"),
 		Ledger: fmt.Sprintf("nexusd %s/%s", cmp.Or(cfg.Watch.Tenant, "default"), cmp.Or(cfg.Watch.Agent, "main")),
 		Log:    func(format string, args ...any) { log.Info("watch", "what", fmt.Sprintf(format, args...)) }}
 	if err := c.Validate(); err != nil {

@@ -592,6 +592,12 @@ func (d *Daemon) notify(tenant, agent string, n api.Notification) {
 // ClientURL returns where clients connect, without user and password.
 func (d *Daemon) ClientURL() string { return d.url }
 
+// Clients returns how many clients are connected to the embedded server, and how many ever were.
+func (d *Daemon) Clients() (open int, ever uint64) { return d.server.Clients() }
+
+// Quiesce lets no client in any more if none is connected, and reports whether that is so.
+func (d *Daemon) Quiesce() bool { return d.server.Quiesce() }
+
 // HTTPURL returns where health and metrics are; "" when off.
 func (d *Daemon) HTTPURL() string {
 	if d.web == nil {

@@ -25,7 +25,8 @@ type door struct {
 	running    sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool // nil once the door is stopped
+	conns map[net.Conn]bool // nil once nobody is let in any more
+	ever  uint64            // how many came in
 }
 
 // openDoor listens. Clients that connect wait until open.
@@ -65,6 +66,7 @@ func (d *door) admit(s *server.Server, conn net.Conn) {
 		return
 	}
 	d.conns[conn] = true
+	d.ever++
 	d.mu.Unlock()
 	if inner, err := s.InProcessConn(); err == nil {
 		d.pass(conn, inner)
@@ -97,6 +99,25 @@ func (d *door) pass(raw, inner net.Conn) {
 		}
 	}
 	d.flow.serve(conn, inner)
+}
+
+// clients returns how many clients are connected, and how many ever were.
+func (d *door) clients() (open int, ever uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.conns), d.ever
+}
+
+// quiesce lets no one in any more if no client is connected, and reports whether that is so. A client that
+// connects later is cut off before it is greeted.
+func (d *door) quiesce() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.conns) > 0 {
+		return false
+	}
+	d.conns = nil
+	return true
 }
 
 // stop lets no one in any more. The server closes its connections.

@@ -275,6 +275,12 @@ func (s *Server) ClientURL() string {
 	return s.scheme + "://" + s.door.listener.Addr().String()
 }
 
+// Clients returns how many clients are connected, and how many ever were.
+func (s *Server) Clients() (open int, ever uint64) { return s.door.clients() }
+
+// Quiesce lets no client in any more if none is connected, and reports whether that is so.
+func (s *Server) Quiesce() bool { return s.door.quiesce() }
+
 // Pace makes clients wait while the service has not seen what they sent: at most 128
 // KiB of short messages and 16 MiB of long ones are on their way to it. probe calls
 // its argument, once, when the service has seen everything that the server sent to it

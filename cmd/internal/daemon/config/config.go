@@ -51,7 +51,7 @@ type Config struct {
 	// Agent is what agents may do that no request can take. An agent without a row has
 	// none of it.
 	Agent []AgentRow `toml:"agent" env:"-"`
-	// Data is the folder of stream, projections and keys. Default ./nexus-data.
+	// Data is the folder of stream, projections and keys. The programs have a default.
 	Data string `toml:"data" env:"DATA"`
 	// NATS is the URL of an external server or cluster; "" runs one inside.
 	NATS string `toml:"nats" env:"NATS"`
@@ -223,7 +223,6 @@ func (c Config) WithDefaults() Config {
 	}
 	def(&c.Listen, "127.0.0.1:4222")
 	def(&c.HTTP, "127.0.0.1:8422")
-	def(&c.Data, "./nexus-data")
 	def(&c.LogLevel, "info")
 	def(&c.Scrub, "24h")
 	def(&c.CollectAfter, "168h")

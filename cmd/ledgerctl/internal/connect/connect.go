@@ -2,6 +2,7 @@ package connect
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/localserver"
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -32,12 +34,60 @@ type Connection struct {
 	NC                    *nats.Conn         // nil before the first client
 	Link                  *client.Client     // on nc
 	Options               []nats.Option      // of the connection
+
+	Data  string               // the folder of the ledger that is served where no daemon answers; "": the default
+	Local *localserver.Starter // nil: a ledger of this machine is not asked
 }
 
 // Dial connects to the server. The credentials are those of --creds, of
 // --nats-context, of the URL, or of the context that nexusd wrote for the URL. So is
 // the file of the authorities that the command trusts, with --tls-ca.
+//
+// Where no server is named, and none answers at the default address or --data names a folder, it is the process that
+// serves the folder, and the command starts one if there is none.
 func (conn *Connection) Dial() (*nats.Conn, error) {
+	if conn.Local == nil || conn.ServerNamed || conn.NATSContext != "" {
+		return conn.dial()
+	}
+	if conn.Data == "" && localserver.Answers(conn.Server) {
+		return conn.dial()
+	}
+	return conn.dialLocal()
+}
+
+// dialLocal connects to the process that serves the folder of this user. The connection follows the folder: when that
+// process ends, it comes back at the next one.
+func (conn *Connection) dialLocal() (*nats.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	for try := 0; ; try++ {
+		s, err := conn.Local.Serving(ctx)
+		if errors.Is(err, localserver.ErrFolder) {
+			return nil, fault.WithHint(fault.Usage(err), "--data DIR or NEXUS_DATA names another folder, --server URL a daemon")
+		}
+		if err != nil {
+			return nil, fault.WithHint(api.Errorf(api.Unavailable, nil, "open the ledger in %s: %v", conn.Local.Data, err), "ledgerctl --data DIR names another folder; nexusd repair --data DIR repairs one")
+		}
+		opts := []nats.Option{nats.Name("ledgerctl"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+			nats.SetCustomDialer(conn.Local), nats.ReconnectWait(50 * time.Millisecond), nats.MaxReconnects(-1), nats.DontRandomize(), nats.Timeout(20 * time.Second)}
+		if s.CA != "" {
+			o, err := client.TrustOption(s.CA)
+			if err != nil {
+				return nil, err
+			}
+			opts = append(opts, o)
+		}
+		nc, err := client.Dial(s.URL, cmp.Or(conn.Creds, s.Operator), append(opts, conn.Options...)...)
+		if err == nil {
+			return nc, nil
+		}
+		if try == 5 || errors.Is(err, nats.ErrAuthorization) { // else it ended between the two
+			return nil, fault.NoServer(PlainURL(s.URL), err)
+		}
+	}
+}
+
+func (conn *Connection) dial() (*nats.Conn, error) {
 	opts := []nats.Option{nats.Name("ledgerctl"),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})} // the client reports what concerns a call
 	server, creds, trusted := conn.Server, conn.Creds, conn.TLSCA
