@@ -634,3 +634,14 @@ func TestABodyWithUnsoundJSONIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestPartsAreCountedBeforeTheyAreHashed: a few bytes of zstd can announce millions of parts.
+func TestPartsAreCountedBeforeTheyAreHashed(t *testing.T) {
+	parts := slices.Concat([]byte{0xa1, 0x01, 0x81, 0xa1, 0x02, 0x9a, 0, 4, 0, 0}, make([]byte, MaxElements))
+	if _, err := PartSpans(KindTurn, parts); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+	if err := (&Disclosed{Leaf: 1, Count: 1<<62 + 1}).Check(Hash{}); !errors.Is(err, ErrCorrupt) {
+		t.Error(err)
+	}
+}

@@ -123,7 +123,7 @@ func path(hashes []Hash, leaf int) []Hash {
 // good as who says it: leaf 0 has the number of parts, if it is shown too.
 // Errors: [ErrCorrupt].
 func (d *Disclosed) Check(commitment Hash) error {
-	if d.Count < 1 || d.Leaf < 0 || d.Leaf >= d.Count {
+	if d.Count < 1 || d.Count > MaxElements+1 || d.Leaf < 0 || d.Leaf >= d.Count {
 		return fmt.Errorf("%w: leaf %d of %d", ErrCorrupt, d.Leaf, d.Count)
 	}
 	h, rest, ok := climb(hashLeaf(d.Salt, d.Bytes), d.Leaf, d.Count, d.Path)

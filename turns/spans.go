@@ -59,7 +59,11 @@ func (f *finder) object(member func(k uint64)) {
 
 // array calls element for each element of an array.
 func (f *finder) array(element func()) {
-	for n := f.head(4); n > 0 && f.err == nil; n-- {
+	n := f.head(4)
+	if n > MaxElements-f.elements { // before anything is allocated for them
+		f.fail(ErrTooLarge, "the lists have more than %d elements", MaxElements)
+	}
+	for f.elements += n; n > 0 && f.err == nil; n-- {
 		element()
 	}
 }

@@ -231,6 +231,9 @@ func (m *merger) take(u unit) error {
 			k.broken[h.id] = fmt.Errorf("%w: the key of %s: %s hold different records at byte %d", turns.ErrCorrupt, h.id, both, u.start)
 		}
 		return nil
+	case !u.good && u.kind == recordDestroyed: // its head says so
+		k.erased[u.id] = struct{}{}
+		return nil
 	case !u.good:
 		k.broken[u.id] = fmt.Errorf("%w: the key of %s: no copy can be read: %s are damaged from byte %d to %d", turns.ErrCorrupt, u.id, both, u.start, u.end)
 		return nil

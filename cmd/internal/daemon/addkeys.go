@@ -52,7 +52,7 @@ func AddKeys(data, from string) (out AddedKeys, err error) {
 	var destroyed []turns.ID
 	for _, r := range rows {
 		_, missing := store.Key(r.ID)
-		if r.Erased && errors.Is(missing, seal.ErrNoKey) {
+		if r.Erased && !errors.Is(missing, turns.ErrErased) { // also one that an older file put back
 			destroyed = append(destroyed, r.ID)
 		}
 		if len(r.Key) != len(seal.Key{}) {

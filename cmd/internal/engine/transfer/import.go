@@ -410,6 +410,20 @@ func (tr *Transfer) checkImportable(c reader.Caller, s *ledger.Session, ev *turn
 			return denied("session %s is of kind main, which is granted by the daemon's configuration", origin.Session)
 		case origin.Ledger == tr.content.Ledger:
 			return denied("session %s was begun in this ledger, and event %d of it is not stored here; only the operator brings that back", origin.Session, ev.Index)
+		case ev.State == turns.Reset && !ev.Successor.IsZero(): // this ledger would open it, in the name of whoever the event says
+			if here, err := tr.sessions.IsResetHere(&ledger.Session{ID: s.ID, Successor: ev.Successor}); err == nil && here {
+				return denied("event %d of session %s names a successor that this ledger would open, and is not stored here; only the operator brings that back", ev.Index, s.ID)
+			}
+		}
+	}
+	if id, ok := ev.Chain.Session(); ok && len(ev.Keys) > 0 {
+		if ev.Keys[0] != id {
+			return fmt.Errorf("%w: event %s of session %s is sealed under %s first", ledger.ErrCorrupt, ev.ID, id, ev.Keys[0])
+		}
+		for _, other := range ev.Keys[1:] { // a key that came with this import is stored with the first event of its own session only
+			if _, err := tr.reader.Projections.Session(other); err != nil {
+				return missingDependency(fmt.Errorf("the session whose key event %s is sealed under, too: %w", ev.ID, err))
+			}
 		}
 	}
 	if tenant, name, _ := strings.Cut(ev.Actor, "/"); ev.Actor != "" && (name != agent || !turns.ValidName(tenant)) {

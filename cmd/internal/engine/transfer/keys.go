@@ -113,6 +113,9 @@ func (tr *Transfer) restoreKey(s *ledger.Session, k seal.Key) error {
 	if err != nil {
 		return err
 	}
+	if len(ev.Keys) == 0 {
+		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("the first event of session %s is not sealed: it has no key", s.ID)}
+	}
 	if err := content.OpenCommitted(oneKey{s.ID, k}, ev, new(turns.OpenedBody)); err != nil {
 		return err
 	}
