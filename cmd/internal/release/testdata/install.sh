@@ -1,33 +1,19 @@
 #!/bin/sh
-# Installs, uses, upgrades and purges the package of Debian. TestPackageOfDebian runs it as
-# root in a copy of this machine's files, which is thrown away, with a network of its own.
-#
-# install.sh OLD.deb NEW.deb TRANSCRIPT
+# Installs, uses, upgrades and purges the package of Debian, with nexusd as a plain process.
+# TestPackageOfDebian runs it as root in a copy of this machine's files, which is thrown away,
+# with a network of its own.
 set -eu
-old=$1 new=$2 transcript=$3
-ip link set lo up
-
-step() { echo "== $*"; }
-
-# What runs a command as the user of the service, with the variables that systemd would set.
-user="setpriv --reuid nexus --regid nexus --clear-groups env -i HOME=/var/lib/nexus PATH=/usr/bin:/bin"
-as() { $user "$@"; }
+cd /nexus-release
+. ./common.sh
 
 # start runs the command of the unit, and waits until it can serve.
 start() {
 	command=$(sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/nexusd.service)
 	cd /var/lib/nexus
-	: >/tmp/ready
 	$user $command >/tmp/ready 2>/tmp/log &
 	daemon=$!
-	cd /
-	for _ in $(seq 300); do
-		grep -q '"ready":true' /tmp/ready && return 0
-		kill -0 $daemon 2>/dev/null || break
-		sleep 0.2
-	done
-	cat /tmp/log
-	return 1
+	cd /nexus-release
+	ready || { cat /tmp/log; return 1; }
 }
 
 stop() {
@@ -35,15 +21,10 @@ stop() {
 	wait "$daemon"
 }
 
-# same fails unless the two are equal.
-same() { [ "$1" = "$2" ] || { printf 'FAIL: %s is\n%s\nnot\n%s\n' "$3" "$1" "$2"; exit 1; }; }
-
-version() { dpkg-deb -f "$1" Version; }
-
-step install "$(version "$old")"
-dpkg -i "$old"
-same "$(nexusd --version)" "nexusd $(version "$old")" "nexusd --version"
-same "$(ledgerctl --version)" "ledgerctl $(version "$old")" "ledgerctl --version"
+step install "$(version old.deb)"
+dpkg -i old.deb
+same "$(nexusd --version)" "nexusd $(version old.deb)" "nexusd --version"
+same "$(ledgerctl --version)" "ledgerctl $(version old.deb)" "ledgerctl --version"
 same "$(stat -c '%U:%G %a' /var/lib/nexus)" "nexus:nexus 700" "the owner of /var/lib/nexus"
 
 step units
@@ -70,19 +51,19 @@ bash -n /usr/share/bash-completion/completions/ledgerctl
 step start
 start
 as ledgerctl doctor
-as ledgerctl import "$transcript"
+as ledgerctl import transcript.jsonl
 sessions=$(as ledgerctl sessions --json)
 [ -n "$sessions" ]
 as ledgerctl verify
 
-step upgrade to "$(version "$new")"
+step upgrade to "$(version new.deb)"
 echo '# a line of the administrator' >>/etc/nexus/nexusd.toml
-dpkg -i "$new"
-same "$(nexusd --version)" "nexusd $(version "$new")" "nexusd --version"
+dpkg -i new.deb
+same "$(nexusd --version)" "nexusd $(version new.deb)" "nexusd --version"
 same "$(tail -1 /etc/nexus/nexusd.toml)" '# a line of the administrator' "the last line of the configuration"
 stop
 start
-grep -q "\"version\":\"$(version "$new")\"" /tmp/ready
+grep -q "\"version\":\"$(version new.deb)\"" /tmp/ready
 same "$(as ledgerctl sessions --json)" "$sessions" "the list of sessions after the upgrade"
 as ledgerctl verify
 stop
@@ -96,7 +77,7 @@ for gone in /usr/bin/nexusd /usr/bin/ledgerctl /etc/nexus /usr/lib/systemd/syste
 done
 
 step install again
-dpkg -i "$new"
+dpkg -i new.deb
 start
 same "$(as ledgerctl sessions --json)" "$sessions" "the list of sessions after a new installation"
 stop
