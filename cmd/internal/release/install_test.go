@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,43 +53,58 @@ func TestPackageOfDebian(t *testing.T) {
 	newer := filepath.Join(releaseOf(t, "0.0.2"), "nexus_0.0.2_"+runtime.GOARCH+".deb")
 	for _, script := range []string{"install.sh", "systemd.sh"} {
 		t.Run(script, func(t *testing.T) {
-			cgroup := ""
-			if script == "systemd.sh" {
-				if _, err := os.Stat("/lib/systemd/systemd"); err != nil {
-					t.Skip("there is no systemd")
-				}
-				cgroup = newCgroup(t)
+			if _, err := os.Stat("/lib/systemd/systemd"); err != nil && script == "systemd.sh" {
+				t.Skip("there is no systemd")
 			}
-			layers := t.TempDir()
-			for name, from := range map[string]string{script: "testdata/" + script, "common.sh": "testdata/common.sh", "old.deb": older, "new.deb": newer, "transcript.jsonl": transcript()} {
-				data, err := os.ReadFile(from)
-				if err == nil {
-					_, err = stage(layers, file{path: "upper/nexus-release/" + name, mode: 0o644, data: data})
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			here, err := filepath.Abs("testdata")
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-			defer cancel()
-			c := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", filepath.Join(here, "enter.sh"), layers, script, cgroup, here)
-			if cgroup == "" {
-				c.Args[len(c.Args)-1] = ""
-			}
-			said, err := c.CombinedOutput()
-			if cgroup != "" {
-				more, _ := os.ReadFile(filepath.Join(layers, "upper", "nexus-release", "output"))
-				said = append(said, more...)
-			}
-			t.Logf("%s", said)
-			if !strings.HasSuffix(string(said), "== passed\n") {
-				t.Error(err)
-			}
+			inACopy(t, script, map[string]string{"old.deb": older, "new.deb": newer, "transcript.jsonl": transcript()})
 		})
+	}
+}
+
+// TestImage builds the image with podman and runs it: testdata/container.sh.
+func TestImage(t *testing.T) {
+	if !*container {
+		t.Skip("builds a release: -container")
+	}
+	if _, err := exec.LookPath("podman"); err != nil || os.Getuid() != 0 {
+		t.Skip("needs root and podman")
+	}
+	dir := filepath.Join(releaseOf(t, "0.0.1"), "container")
+	rootfs := "rootfs_" + runtime.GOARCH + ".tar.gz"
+	inACopy(t, "container.sh", map[string]string{"Containerfile": filepath.Join(dir, "Containerfile"), rootfs: filepath.Join(dir, rootfs), "transcript.jsonl": transcript()})
+}
+
+// inACopy runs a script of testdata in /nexus-release of a copy of this machine's files, where
+// files are, by their names.
+func inACopy(t *testing.T, script string, files map[string]string) {
+	t.Helper()
+	files = maps.Clone(files)
+	for _, name := range []string{script, "common.sh"} {
+		files[name] = "testdata/" + name
+	}
+	layers := t.TempDir()
+	for name, from := range files {
+		data, err := os.ReadFile(from)
+		if err == nil {
+			_, err = stage(layers, file{path: "upper/nexus-release/" + name, mode: 0o644, data: data})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	enter, err := filepath.Abs("testdata/enter.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	said, err := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", enter, layers, script, newCgroup(t)).CombinedOutput()
+	if output, missing := os.ReadFile(filepath.Join(layers, "upper", "nexus-release", "output")); missing == nil { // of systemd.sh
+		said = append(said, output...)
+	}
+	t.Logf("%s", said)
+	if !strings.HasSuffix(string(said), "== passed\n") {
+		t.Error(err)
 	}
 }
 

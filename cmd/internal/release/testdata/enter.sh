@@ -1,14 +1,14 @@
 #!/bin/sh
-# Enters a copy of this machine's files and runs a script of /nexus-release there.
-# TestPackageOfDebian runs it with namespaces of its own; nothing outlives them.
+# Enters a copy of this machine's files and runs a script of /nexus-release there: systemd.sh
+# as a service of systemd, others as processes. The tests run it with namespaces of its own;
+# nothing outlives them.
 #
-# enter.sh LAYERS SCRIPT          as a process
-# enter.sh LAYERS SCRIPT CGROUP   as a service of systemd, whose control groups are below CGROUP
+# enter.sh LAYERS SCRIPT CGROUP
 set -e
 cd "$1"
 if [ -n "$3" ]; then
 	echo 0 >"$3/cgroup.procs"
-	exec unshare --cgroup sh "$4/enter.sh" "$1" "$2" "" systemd
+	exec unshare --cgroup sh "$0" "$1" "$2" ""
 fi
 mount --make-rprivate /
 mkdir work root
@@ -35,11 +35,11 @@ mount -t devpts -o newinstance,ptmxmode=0666 pts dev/pts
 mount -t tmpfs shm dev/shm
 ln -s pts/ptmx dev/ptmx
 ln -s /proc/self/fd dev/fd
-[ -z "$4" ] || mount -t cgroup2 cgroup sys/fs/cgroup
+mount -t cgroup2 cgroup sys/fs/cgroup
 mkdir -p old
 pivot_root . old
 umount -l old
-[ -n "$4" ] || exec sh "/nexus-release/$2" 2>&1
+[ "$2" = systemd.sh ] || exec sh "/nexus-release/$2" 2>&1
 cat >/etc/systemd/system/nexus-release.service <<END
 [Service]
 Type=oneshot
