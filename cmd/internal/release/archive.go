@@ -131,11 +131,14 @@ func pack(files []file, date time.Time) ([]byte, error) {
 // zipped returns data as gzip, without a time.
 func zipped(data []byte) ([]byte, error) {
 	var b bytes.Buffer
-	zw := gzip.NewWriter(&b)
+	zw, err := gzip.NewWriterLevel(&b, gzip.BestCompression) // Debian asks for it
+	if err != nil {
+		return nil, err
+	}
 	if _, err := zw.Write(data); err != nil {
 		return nil, err
 	}
-	err := zw.Close()
+	err = zw.Close()
 	return b.Bytes(), err
 }
 
