@@ -47,7 +47,6 @@ func (r *release) deb(p platform, programs []string, docs []file) error {
 		License:     "Apache-2.0", MTime: r.date, DisableGlobbing: true,
 		Overridables: nfpm.Overridables{
 			Depends: []string{"passwd"}, Recommends: []string{"ca-certificates"}, Suggests: []string{"git", "less"},
-			Deb: nfpm.Deb{Compression: "xz"},
 		},
 	}
 	for _, f := range list {
