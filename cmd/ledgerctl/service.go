@@ -17,10 +17,10 @@ import (
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/localserver"
 	"nexus/cmd/internal/prose"
+	"nexus/cmd/internal/service"
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/connect"
 	"nexus/cmd/ledgerctl/internal/fault"
-	"nexus/cmd/ledgerctl/internal/service"
 )
 
 const serviceManual = `ledgerctl service install|uninstall|status [nexusd|watch] [--dry-run]

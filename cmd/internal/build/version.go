@@ -3,14 +3,22 @@
 // nexusd and ledgerctl call it, so that two programs of one build name one version.
 package build
 
-import "runtime/debug"
+import (
+	"cmp"
+	"runtime/debug"
+	"strings"
+)
 
-// Version returns the module's version without its leading v, or 0.1.0-dev for a build
-// that has none, such as a test.
+// version is what a release was built as. Only the linker sets it: -X
+// nexus/cmd/internal/build.version=0.1.0 (cmd/internal/release).
+var version string
+
+// Version returns the version of the release, else the module's version, without a leading
+// v; 0.1.0-dev for a build that has neither, such as a test.
 func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version[min(len(info.Main.Version)-1, 1):]
+	module := ""
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "(devel)" {
+		module = strings.TrimPrefix(info.Main.Version, "v")
 	}
-	return "0.1.0-dev"
+	return cmp.Or(version, module, "0.1.0-dev")
 }

@@ -1,7 +1,7 @@
 // Package service writes the files by which a user's service manager runs nexusd and
 // ledgerctl watch: units of systemd, property lists of launchd. It restarts a service that
 // runs when its file changed; else it starts and stops nothing. It knows no ledger.
-// ledgerctl service calls it.
+// ledgerctl service calls it. cmd/internal/release puts its [Packaged] units into a package.
 //
 // Begin at [Unit.File] and [Unit.Reload].
 package service
@@ -148,10 +148,7 @@ Description=` + u.About + after + `
 
 [Service]
 ` + env + `ExecStart=` + strings.Join(words, " ") + `
-Restart=on-failure
-RestartSec=5
-NoNewPrivileges=yes
-
+` + restart + userLimits + `
 [Install]
 WantedBy=default.target
 `

@@ -1,0 +1,86 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"testing"
+
+	"nexus/cmd/internal/daemon/config"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// TestAnImportByAnAttacker: an agent may bring in events that it made by hand. Neither breaks the lists of its tenant, nor
+// the next start.
+func TestAnImportByAnAttacker(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	ring := new(seal.Memory)
+	record := func(ev *turns.Event) api.ExportRecord {
+		p, err := ev.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return api.ExportRecord{Event: &api.ExportEvent{Payload: p, Hash: turns.HashEvent(p)}}
+	}
+	newKey := func() (turns.ID, api.ExportRecord) {
+		id := newID(t)
+		k, err := ring.Create(id, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id, api.ExportRecord{Key: &api.ExportKey{ID: id, Key: k[:]}}
+	}
+	// opened is the first event of a session of another ledger. EncodeBody makes no body with such a meta.
+	opened := func(meta string) (turns.ID, []api.ExportRecord) {
+		id, key := newKey()
+		ev := &turns.Event{Version: 1, Kind: turns.KindOpened, ID: id, Chain: turns.SessionChain(id), Root: id, Agent: "main", Recorded: 1,
+			Origin: &turns.Origin{Ledger: [16]byte{9}, Tenant: "default", Session: id}}
+		body := slices.Concat([]byte{0xa1, 2, 0xa4, 1, 0xa1, 1, 0x65}, []byte("nexus"), []byte{3, 0xa0, 4, 0xa0, 5, 0x40 | byte(len(meta))}, []byte(meta))
+		if err := seal.Seal(ev, body, ring, []turns.ID{id}, rand.Reader); err != nil {
+			t.Fatal(err)
+		}
+		return id, []api.ExportRecord{key, record(ev)}
+	}
+	_, unsound := opened("{{{")
+	if _, err := c.Import(t.Context(), unsound); !hasCode(err, api.Corrupt) {
+		t.Errorf("an event whose meta is no JSON: %v", err)
+	}
+
+	id, first := opened("{}")
+	other, otherKey := newKey() // of no session
+	turn := &turns.Event{Version: 1, Kind: turns.KindTurn, ID: newID(t), Chain: turns.SessionChain(id), Recorded: 2, Index: 1, Prev: first[1].Event.Hash,
+		Depth: 1, Halves: 1, UserTexts: 1, Tokens: turns.Tokens{Counter: "mine", Messages: 1}}
+	turn.Segment = turn.ID
+	body, err := turns.EncodeBody(&turns.TurnBody{Messages: []turns.Message{turns.TextMessage(turns.User, "x")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := seal.Seal(turn, body, ring, []turns.ID{id, other}, rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Import(t.Context(), append([]api.ExportRecord{otherKey}, append(first, record(turn))...)); !hasCode(err, api.Conflict) {
+		t.Errorf("a turn under the key of no session: %v", err)
+	}
+
+	for _, agent := range []string{"main", api.Operator} {
+		for _, err := range c.As(agent).Sessions(t.Context()) {
+			if err != nil {
+				t.Errorf("the sessions of %s: %v", agent, err)
+			}
+		}
+	}
+	c.Conn().Close()
+	if err := d.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d, err = Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	if err != nil {
+		t.Fatalf("the next start: %v", err)
+	}
+	if err := d.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
