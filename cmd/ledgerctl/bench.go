@@ -28,7 +28,7 @@ func benchCmd(e *env) *cobra.Command {
 	f.Float64Var(&l.Seconds, "seconds", 5, "how long each is measured in a round")
 	f.IntVar(&l.Rounds, "rounds", 3, "rounds")
 	f.StringVar(&dir, "dir", "", "a folder on the disk to measure (default: a temporary one)")
-	serve := verb("serve KIND DIR", "", 2, 2, func(cmd *cobra.Command, args []string) error {
+	serve := verb("serve nexus|jetstream DIR", "", 2, 2, func(cmd *cobra.Command, args []string) error {
 		return bench.Serve(cmd.Context(), e.Terminal, args[0], args[1])
 	})
 	serve.Hidden = true

@@ -60,11 +60,6 @@ func compareCmd(e *env) *cobra.Command {
 	f.StringVar(&svg, "svg", "", "file for a plot of the longest history")
 	f.StringVar(&prices, "prices", "", "file with prices of your own")
 	f.BoolVar(&markdown, "markdown", false, "tables for a Markdown page")
-	_ = c.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(policy.Names(), cobra.ShellCompDirectiveNoFileComp))
-	c.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		names, _ := e.liveNames(cmd, args, begun)
-		return names, cobra.ShellCompDirectiveDefault // and files
-	}
 	return c
 }
 

@@ -103,7 +103,6 @@ func continueCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&in, "in", "", "claude, codex, pi, gemini")
 	c.Flags().StringVar(&model, "model", "", "the model that the agent is to use")
 	c.Flags().StringVar(&dir, "dir", "", "the folder that the agent works in")
-	_ = c.RegisterFlagCompletionFunc("in", cobra.FixedCompletions(agents.Names(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

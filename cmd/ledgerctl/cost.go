@@ -39,11 +39,6 @@ func costCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&f.prices, "prices", "", "file with prices of your own")
 	c.Flags().BoolVar(&f.all, "all", false, "count sessions too that import --refresh replaced")
 	c.Flags().IntVarP(&f.limit, "limit", "n", 20, "at most so many rows; 0: all")
-	var keys []string
-	for _, k := range cost.Keys() {
-		keys = append(keys, string(k))
-	}
-	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

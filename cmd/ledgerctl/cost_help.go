@@ -1,7 +1,7 @@
 package main
 
 // manualCost is the page of cost.
-const manualCost = `ledgerctl cost [SESSION|TURN…] [--by KEY,…] [--since DAY] …
+const manualCost = `ledgerctl cost [SESSION|TURN…] [--by …] [--since DAY] …
 
 What model calls used and cost: tokens by kind, and dollars. Of a session, its
 own calls and those of the sub-agents that it started; without arguments, of
@@ -28,11 +28,12 @@ program: it is named below the table, and in no row.
 The kinds of tokens do not overlap: input is neither read from the cache nor
 written to it. Reasoning is a part of the output, where the source tells it.
 
-  --by KEY,…     a row for each turn, session (default), day, model, project
-                 (the working folder), agent (of the ledger), source (the
-                 program) or kind; several with commas: day,model. Rows with a
-                 day or turn are in order of time, the newest last, as in
-                 ledgerctl sessions; others the costliest first
+  --by turn|session|day|model|project|agent|source|kind,…
+                 a row for each (default: session). project is the working
+                 folder, agent that of the ledger, source the program; several
+                 with commas: day,model. Rows with a day or turn are in order of
+                 time, the newest last, as in ledgerctl sessions; others the
+                 costliest first
   --since DAY    calls from a day (2026-11-22, today, yesterday), a time or an
                  age (3d, 12h, 2w) on
   --until DAY    calls before it

@@ -100,6 +100,5 @@ func exportCmd(e *env) *cobra.Command {
 	c.Flags().BoolVar(&all, "all", false, "everything of the tenant, into a folder")
 	c.Flags().BoolVar(&shown, "show-secrets", false, "show credentials of known shapes; jsonl always has all bytes")
 	c.Flags().BoolVar(&beforeLoss, "before-loss", false, "of a session that lost an event: what is before it")
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Forms, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }

@@ -39,7 +39,7 @@ import (
 const hookManual = `ledgerctl hook install|uninstall claude|codex|pi [--dry-run]
 ledgerctl hook install claude|codex --code
 ledgerctl hook status | doctor
-ledgerctl hook EVENT [--from AGENT] [--code]
+ledgerctl hook EVENT [--from …] [--code]
 
 Makes a coding agent call ledgerctl at the beginning and end of a session and
 before and after a compaction: the transcript is in the ledger at that moment,
@@ -70,8 +70,10 @@ for SessionStart prints the brief of the folder; for PreCompact of pi, the
 compaction. It never fails the agent: it ends with 0, within a few seconds, also
 when no nexusd answers. status shows when each fired and what failed.
 
-  --from AGENT         with an event: who calls: claude, codex or pi (claude)
-  --ledger-agent NAME  with install: the agent of the ledger that the hooks act
+  --from claude|codex|pi
+                       with an event: the agent that calls (claude)
+  --ledger-agent AGENT
+                       with install: the agent of the ledger that the hooks act
                        as, as --agent of watch (main)
   --code               also call ledgerctl when the agent has answered (Stop),
                        and keep the files of its folder then, as watch --code
@@ -91,7 +93,7 @@ func (e *env) addHooks(c *cobra.Command) {
 	var ledgerAgent string
 	var dry, code bool
 	change := func(use, short, same string, edit func(agent string, settings []byte) ([]byte, error)) *cobra.Command {
-		x := verb(use+" [AGENT]", short, 0, 1, func(_ *cobra.Command, args []string) error {
+		x := verb(use+" [claude|codex|pi]", short, 0, 1, func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				if e.Agent != "" && e.Agent != args[0] {
 					return fault.Usage(fmt.Errorf("%s and --agent %s name two agents", args[0], e.Agent))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/schollz/progressbar/v3"
@@ -98,7 +97,6 @@ func importCmd(e *env) *cobra.Command {
 	c.Flags().BoolVar(&im.Refresh, "refresh", false, "read again what an older reader read, or what a file lost since")
 	c.Flags().BoolVar(&losses, "losses", false, "list each loss")
 	c.Flags().StringVar(&im.Format, "format", "auto", transcripts.FormatNames())
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(strings.Split(transcripts.FormatNames(), ", "), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

@@ -237,7 +237,7 @@ func (e *env) sessionVerb(use, short string, f func(cmd *cobra.Command, c *clien
 
 // helpCmd is the command help: the page of a verb. One that there is not is a usage error.
 func helpCmd() *cobra.Command {
-	return &cobra.Command{Use: "help [VERB]", Short: "the page of a verb", RunE: func(cmd *cobra.Command, args []string) error {
+	return &cobra.Command{Use: "help [VERB…]", Short: "the page of a verb", RunE: func(cmd *cobra.Command, args []string) error {
 		on := cmd.Root()
 		for _, name := range args {
 			sub, _, err := on.Find([]string{name})

@@ -42,11 +42,13 @@ The files hold no password: a --server with a user or token in it is refused;
   --from AGENT=DIR  the folder that watch follows; may be repeated
   --state DIR     where watch keeps its state. watch status and watch doctor
                   look there, and in the folders of --from
-  --rescan TIME   how often watch looks at all files
+  --rescan DURATION
+                  how often watch looks at all files
   --nexusd FILE   the program nexusd (else: beside ledgerctl, or in PATH)
   --data DIR      the data folder of nexusd (else: nexus in XDG_DATA_HOME or
                   ~/.local/share)
-  --manager NAME  systemd or launchd (else: that of this system)
+  --manager systemd|launchd
+                  the service manager (else: that of this system)
 
 Examples
   ledgerctl service install --dry-run

@@ -55,7 +55,8 @@ files named rollout-*.jsonl or rollout-*.jsonl.zst are read; of Gemini CLI,
   --state DIR       where watch keeps how far each file is in the ledger (else
                     nexus/watch in XDG_STATE_HOME or ~/.local/state). It is a
                     cache: without it all is offered again, and stored once
-  --rescan TIME     how often all files are looked at, for what the system's
+  --rescan DURATION
+                    how often all files are looked at, for what the system's
                     notifications missed (30s)
 
 status shows for each folder when something was delivered last, how many files
