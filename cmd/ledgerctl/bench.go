@@ -13,7 +13,7 @@ import (
 func benchCmd(e *env) *cobra.Command {
 	var l bench.Load
 	var dir string
-	c := verb("bench", "appends a second, beside a bare NATS stream and bare Pebble", 0, 0, func(cmd *cobra.Command, _ []string) error {
+	c := verb("bench", "measure appends against a bare NATS stream and bare Pebble", 0, 0, func(cmd *cobra.Command, _ []string) error {
 		if l.Writers < 1 || l.Agents < 1 || l.TurnBytes < 1 || l.Rounds < 1 || l.Seconds <= 0 {
 			return fault.Usage(errors.New("--writers, --agents, --turn-bytes, --rounds and --seconds are at least 1"))
 		}
