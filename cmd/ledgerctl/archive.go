@@ -13,7 +13,7 @@ import (
 )
 
 func archiveCmd(e *env) *cobra.Command {
-	c := verb("archive verify FILE…", "check the archives that nexusd writes beside the ledger", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
+	c := verb("archive", "check archives and exports without a server", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
 	c.AddCommand(verb("verify FILE…", "compute the hashes of archives again", 1, -1, func(cmd *cobra.Command, args []string) error {
 		var damaged, others []error
 		for _, name := range args {

@@ -22,7 +22,7 @@ import (
 func backupCmd(e *env) *cobra.Command {
 	var keys string
 	var withoutKeys bool
-	c := verb("backup FILE", "everything that is stored, into one file", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("backup FILE", "back up everything to one file", 1, 1, func(cmd *cobra.Command, args []string) error {
 		if keys != "" && withoutKeys {
 			return fault.Usage(errors.New("--keys and --without-keys exclude each other"))
 		}
@@ -121,7 +121,7 @@ func backupVerifyCmd(e *env) *cobra.Command {
 
 func restoreCmd(e *env) *cobra.Command {
 	var c daemon.RestoreConfig
-	cmd := verb("restore FILE --data DIR", "make a data folder of a backup", 1, 1, func(cmd *cobra.Command, args []string) error {
+	cmd := verb("restore FILE --data DIR", "create a data folder from a backup", 1, 1, func(cmd *cobra.Command, args []string) error {
 		if c.Data == "" {
 			return fault.Usage(errors.New("--data DIR is missing: the folder to make"))
 		}
@@ -144,8 +144,8 @@ func restoreCmd(e *env) *cobra.Command {
 		return err
 	})
 	cmd.Flags().StringVar(&c.Keys, "keys", "", "the content keys")
-	cmd.Flags().StringVar(&c.Data, "data", "", "folder to make")
-	cmd.Flags().BoolVar(&c.AcceptIncomplete, "accept-incomplete", false, "of a file that is incomplete or damaged, restore what is sound")
+	cmd.Flags().StringVar(&c.Data, "data", "", "folder to create")
+	cmd.Flags().BoolVar(&c.AcceptIncomplete, "accept-incomplete", false, "restore the sound records of an incomplete or damaged file")
 	cmd.Flags().BoolVar(&c.AcceptMissingKeys, "accept-missing-keys", false, "restore without content keys that the file of the keys lacks")
 	return cmd
 }

@@ -13,7 +13,7 @@ import (
 func benchCmd(e *env) *cobra.Command {
 	var l bench.Load
 	var dir string
-	c := verb("bench", "appends a second, beside a bare NATS stream and bare Pebble", 0, 0, func(cmd *cobra.Command, _ []string) error {
+	c := verb("bench", "measure appends against a bare NATS stream and bare Pebble", 0, 0, func(cmd *cobra.Command, _ []string) error {
 		if l.Writers < 1 || l.Agents < 1 || l.TurnBytes < 1 || l.Rounds < 1 || l.Seconds <= 0 {
 			return fault.Usage(errors.New("--writers, --agents, --turn-bytes, --rounds and --seconds are at least 1"))
 		}
@@ -28,7 +28,7 @@ func benchCmd(e *env) *cobra.Command {
 	f.Float64Var(&l.Seconds, "seconds", 5, "how long each is measured in a round")
 	f.IntVar(&l.Rounds, "rounds", 3, "rounds")
 	f.StringVar(&dir, "dir", "", "a folder on the disk to measure (default: a temporary one)")
-	serve := verb("serve KIND DIR", "", 2, 2, func(cmd *cobra.Command, args []string) error {
+	serve := verb("serve nexus|jetstream DIR", "", 2, 2, func(cmd *cobra.Command, args []string) error {
 		return bench.Serve(cmd.Context(), e.Terminal, args[0], args[1])
 	})
 	serve.Hidden = true

@@ -21,7 +21,7 @@ func compactCmd(e *env) *cobra.Command {
 	var r api.RunCompaction
 	var policy names.PolicyFlags
 	var ifNeeded bool
-	c := verb("compact SESSION", "let a summary stand for the older turns", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("compact SESSION", "replace older turns in the context by a summary", 1, 1, func(cmd *cobra.Command, args []string) error {
 		c, s, err := e.Session(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -51,10 +51,10 @@ func compactCmd(e *env) *cobra.Command {
 		return e.Result(k, "compaction %s: %s (%s), %s", k.Compaction.ID, turnview.Did(x), turnview.Tier(x), turnview.Change(x))
 	})
 	policy.Add(c.Flags(), "another policy")
-	c.Flags().BoolVar(&ifNeeded, "if-needed", false, "where there is nothing to do, end with 0")
-	c.Flags().StringVar(&r.Focus, "focus", "", "what to keep in view")
+	c.Flags().BoolVar(&ifNeeded, "if-needed", false, "exit with 0 if there is nothing to compact")
+	c.Flags().StringVar(&r.Focus, "focus", "", "what the summary should concentrate on")
 	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "plan only")
-	c.Flags().BoolVar(&r.FromOriginals, "from-originals", false, "summarize from the turns themselves, not from the summary in force")
+	c.Flags().BoolVar(&r.FromOriginals, "from-originals", false, "summarize the turns themselves, not the previous summary")
 	return c
 }
 
@@ -65,7 +65,7 @@ func lostCmd(e *env) *cobra.Command {
 		return expansion.PrintLost(cmd.Context(), e.Terminal, e.Finder, args[0], l, limit)
 	})
 	c.Flags().StringSliceVar(&l.Kinds, "kind", nil, "user, errors, commands, paths, identifiers, numbers")
-	c.Flags().IntVarP(&limit, "limit", "n", 50, "at most so many; 0: all")
+	c.Flags().IntVarP(&limit, "limit", "n", 50, "at most N; 0: all")
 	return c
 }
 
@@ -104,14 +104,14 @@ func rewindCmd(e *env) *cobra.Command {
 		}
 		return nil
 	})
-	c.Flags().BoolVar(&dry, "dry-run", false, "say where the head would be; change nothing")
+	c.Flags().BoolVar(&dry, "dry-run", false, "report where the head would be; change nothing")
 	return c
 }
 
 func forkCmd(e *env) *cobra.Command {
 	var mode, label, worktree, repo string
 	var policy names.PolicyFlags
-	c := verb("fork SESSION|TURN", "a new session from the head of another, or any turn", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("fork SESSION|TURN", "a new session that starts at a turn of another", 1, 1, func(cmd *cobra.Command, args []string) error {
 		p, err := e.Find(cmd.Context(), args[0])
 		if err != nil {
 			return err

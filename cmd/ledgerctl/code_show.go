@@ -10,9 +10,9 @@ import (
 
 const codeManual = `ledgerctl code SESSION|TURN
 
-The files after a turn, as watch --code or a hook recorded them: their tree in
-the git repository, and what was left out. git show TREE:PATH prints a file,
-ledgerctl fork --worktree puts all into a folder.
+Shows the files after a turn, as watch --code or a hook recorded them: their
+tree in the git repository, and what was left out. git show TREE:PATH prints a
+file; ledgerctl fork --worktree writes all of them to a folder.
 
 Examples
   ledgerctl code support-42@30
@@ -27,7 +27,7 @@ type codeResult struct {
 }
 
 func codeCmd(e *env) *cobra.Command {
-	return verb("code SESSION|TURN", "the files after a turn, as they were recorded", 1, 1, func(cmd *cobra.Command, args []string) error {
+	return verb("code SESSION|TURN", "the recorded files after a turn", 1, 1, func(cmd *cobra.Command, args []string) error {
 		p, err := e.Find(cmd.Context(), args[0])
 		if err != nil {
 			return err

@@ -19,7 +19,7 @@ func compareCmd(e *env) *cobra.Command {
 	var window uint64
 	var svg, prices string
 	var markdown bool
-	c := verb("compare FILE|DIR|SESSION…", "policies side by side on real history", 1, -1, func(cmd *cobra.Command, args []string) (err error) {
+	c := verb("compare FILE|DIR|SESSION…", "replay transcripts under several policies", 1, -1, func(cmd *cobra.Command, args []string) (err error) {
 		if len(set) > 0 {
 			if names, err = withSettings(names, set, cmd.Flags().Changed("policy")); err != nil {
 				return err
@@ -58,13 +58,8 @@ func compareCmd(e *env) *cobra.Command {
 	f.StringArrayVar(&names, "policy", append(policy.Names(), policy.RecordedName), "policies, by name, and settings of theirs; masking and recorded are baselines")
 	f.Uint64Var(&window, "window", 200_000, "the model's context window, in tokens")
 	f.StringVar(&svg, "svg", "", "file for a plot of the longest history")
-	f.StringVar(&prices, "prices", "", "file with prices of your own")
+	f.StringVar(&prices, "prices", "", "file with your own prices")
 	f.BoolVar(&markdown, "markdown", false, "tables for a Markdown page")
-	_ = c.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(policy.Names(), cobra.ShellCompDirectiveNoFileComp))
-	c.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		names, _ := e.liveNames(cmd, args, begun)
-		return names, cobra.ShellCompDirectiveDefault // and files
-	}
 	return c
 }
 

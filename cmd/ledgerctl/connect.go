@@ -16,7 +16,7 @@ import (
 )
 
 func natsContextCmd(e *env) *cobra.Command {
-	return verb("nats-context [NAME]", "the command that gives the nats command a context for this server", 0, 1, func(_ *cobra.Command, args []string) error {
+	return verb("nats-context [NAME]", "print the command that creates a context of the nats command", 0, 1, func(_ *cobra.Command, args []string) error {
 		name := "nexus"
 		if len(args) == 1 {
 			name = args[0]

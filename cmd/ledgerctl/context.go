@@ -9,7 +9,6 @@ import (
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/contextview"
-	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/plot"
@@ -18,7 +17,7 @@ import (
 
 func contextCmd(e *env) *cobra.Command {
 	var f contextview.Options
-	c := verb("context SESSION|TURN | --diff A B", "what the model would see, or was given", 1, 2, func(cmd *cobra.Command, args []string) error {
+	c := verb("context SESSION|TURN | --diff SESSION|TURN SESSION|TURN", "what the model would see, or was given", 1, 2, func(cmd *cobra.Command, args []string) error {
 		if err := f.Check(e.Terminal); err != nil {
 			return err
 		}
@@ -57,13 +56,12 @@ func contextCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&f.Format, "format", "", "print the messages as JSON: otel, openai, anthropic, gemini")
 	f.Policy.Add(c.Flags(), "simulate another policy")
 	c.Flags().Uint64Var(&f.Budget, "budget", 0, "simulate another budget, in tokens")
-	c.Flags().StringVar(&f.Query, "query", "", "bring back what answers it of the turns that are not shown whole")
-	c.Flags().Uint64Var(&f.QueryTokens, "query-tokens", 0, "with --query: at most so many tokens")
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.ContextForms, cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().StringVar(&f.Query, "query", "", "add pieces of older turns that match this text")
+	c.Flags().Uint64Var(&f.QueryTokens, "query-tokens", 0, "with --query: at most N tokens")
 	c.Flags().BoolVar(&f.SVG, "svg", false, "print a picture, as SVG")
-	c.Flags().BoolVar(&f.Explain, "explain", false, "say for each half turn why it is in, shortened or out")
-	c.Flags().BoolVar(&f.Before, "before", false, "without the turn's own response")
-	c.Flags().BoolVar(&f.Next, "next", false, "what the call after the turn was given, or would be")
+	c.Flags().BoolVar(&f.Explain, "explain", false, "list each message, and why it is in the context, shortened or left out")
+	c.Flags().BoolVar(&f.Before, "before", false, "without the turn's response")
+	c.Flags().BoolVar(&f.Next, "next", false, "the context of the call after the turn")
 	c.Flags().BoolVar(&f.Diff, "diff", false, "as ledgerctl diff --context")
 	_ = c.Flags().MarkHidden("diff") // the verb that compares is diff
 	c.Flags().BoolVar(&f.Secrets, "show-secrets", false, "show credentials of known shapes")

@@ -27,7 +27,7 @@ import (
 
 func continueCmd(e *env) *cobra.Command {
 	var in, model, dir string
-	c := verb("continue SESSION|TURN", "go on from there with another agent", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("continue SESSION|TURN", "continue in another coding agent", 1, 1, func(cmd *cobra.Command, args []string) error {
 		agent, ok := agents.Find(in)
 		if !ok {
 			return fault.Usage(fmt.Errorf("--in takes one of %s", strings.Join(agents.Names(), ", ")))
@@ -103,7 +103,6 @@ func continueCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&in, "in", "", "claude, codex, pi, gemini")
 	c.Flags().StringVar(&model, "model", "", "the model that the agent is to use")
 	c.Flags().StringVar(&dir, "dir", "", "the folder that the agent works in")
-	_ = c.RegisterFlagCompletionFunc("in", cobra.FixedCompletions(agents.Names(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

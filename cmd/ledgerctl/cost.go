@@ -36,14 +36,9 @@ func costCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&f.since, "since", "", "calls from a time on: "+names.DayHelp)
 	c.Flags().StringVar(&f.until, "until", "", "calls before a day, time or age")
 	c.Flags().StringVar(&f.zone, "zone", "", "zone of days (this machine's)")
-	c.Flags().StringVar(&f.prices, "prices", "", "file with prices of your own")
+	c.Flags().StringVar(&f.prices, "prices", "", "file with your own prices")
 	c.Flags().BoolVar(&f.all, "all", false, "count sessions too that import --refresh replaced")
-	c.Flags().IntVarP(&f.limit, "limit", "n", 20, "at most so many rows; 0: all")
-	var keys []string
-	for _, k := range cost.Keys() {
-		keys = append(keys, string(k))
-	}
-	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().IntVarP(&f.limit, "limit", "n", 20, "at most N rows; 0: all")
 	return c
 }
 

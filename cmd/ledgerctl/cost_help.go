@@ -1,48 +1,52 @@
 package main
 
 // manualCost is the page of cost.
-const manualCost = `ledgerctl cost [SESSION|TURN…] [--by KEY,…] [--since DAY] …
+const manualCost = `ledgerctl cost [SESSION|TURN…] [--by …] [--since DAY] …
 
-What model calls used and cost: tokens by kind, and dollars. Of a session, its
-own calls and those of the sub-agents that it started; without arguments, of
-all sessions. A fork and its parent share turns: those count once, where they
-were said. So does a response that several files or turns repeat.
+Shows the tokens of model calls by kind, and their cost in dollars. Of a
+session: its calls and those of the sub-agents that it started. Without
+arguments: the calls of all sessions. A turn that a fork shares with its parent
+counts once, where it was made. A response that several files or turns repeat
+counts once, too.
 
-A cost is what the source recorded; else tokens times the price of the model,
-from the table that comes with ledgerctl. Below are its sources and days. ≥
-stands before a cost that is higher, and the lines below say why: the source
-has no usage (or zeros only, as of a call that failed), or a wrong one, no price
-of the model is known, the call was of a tier or a place that costs more, or
-searched the web. – is unknown. What one answer used of several models, as of an
-advisor, is a call of each. A day with ≤ or ≥ is a bound: the source does not
-state the time of those calls.
+The cost of a call is what its source recorded, otherwise its tokens at the
+price of the model, from the table that comes with ledgerctl. The sources and
+days of the prices are below the table. ≥ marks a cost that is a lower bound,
+and the lines below give the reason: the source has no usage (or only zeros, as
+for a failed call), or a wrong one; the price of the model is not known; the
+call was of a more expensive tier or region; or it searched the web. – means
+unknown. If one response used several models, such as an advisor, each model is
+a call. ≤ or ≥ before a day means that the source does not record the time of
+the calls.
 
-Counted are answers, summaries of compactions, memory flushes, and extractions
-of memories at resets; --by kind tells them apart. Of an answer of /v1 that was
-lost no tokens are known: its call is named below the table. What a summarizer
-used for a compaction that was then not stored is in the metrics of nexusd only,
-and so are calls with "store": false. An answer that was appended to the history
-of a program without a model and tokens (ledgerctl append) is no call of that
-program: it is named below the table, and in no row.
+Responses, summaries of compactions, memory flushes, and extractions of memories
+at resets are counted; --by kind separates them. The tokens of a lost response
+of /v1 are not known: the call is listed below the table. Not counted, but in
+the metrics of nexusd, are summarizer calls for a compaction that was not
+stored, and calls with "store": false. A response without model and tokens that
+was added by ledgerctl append to the history of a program is not a call of that
+program: it is listed below the table, and in no row.
 
 The kinds of tokens do not overlap: input is neither read from the cache nor
-written to it. Reasoning is a part of the output, where the source tells it.
+written to it. Reasoning is a part of the output, if the source reports it.
 
-  --by KEY,…     a row for each turn, session (default), day, model, project
-                 (the working folder), agent (of the ledger), source (the
-                 program) or kind; several with commas: day,model. Rows with a
-                 day or turn are in order of time, the newest last, as in
-                 ledgerctl sessions; others the costliest first
+  --by turn|session|day|model|project|agent|source|kind,…
+                 a row for each (default: session); several with commas:
+                 day,model. project is the working folder, agent the agent of
+                 the ledger, source the program. Rows by day or turn are in
+                 order of time, the newest last, as in ledgerctl sessions;
+                 others have the highest cost first
   --since DAY    calls from a day (2026-11-22, today, yesterday), a time or an
                  age (3d, 12h, 2w) on
   --until DAY    calls before it
-  --zone ZONE    where days begin: UTC, Europe/Paris (else: as on this machine)
-  --prices FILE  prices of your own: TOML with rows [[model]], as nexusd's
-                 configuration has them
-  --all          sessions that import --refresh replaced too
-  -n, --limit N  at most N rows, the costliest or newest (20; 0: all), and one
-                 for the rest: above the newest, below the costliest. With
-                 --json all
+  --zone ZONE    the time zone of days: UTC, Europe/Paris (default: that of this
+                 machine)
+  --prices FILE  your own prices: TOML with rows [[model]], as in the
+                 configuration of nexusd
+  --all          count sessions that import --refresh replaced, too
+  -n, --limit N  at most N rows, those with the highest cost or the newest (20;
+                 0: all; with --json all), and one row for the rest, above the
+                 newest rows or below the others
 
 With --json costs are in micro-dollars.
 

@@ -29,7 +29,7 @@ func (e *env) ends(cmd *cobra.Command, args []string) (a, b names.Place, base *a
 }
 
 func mergeBaseCmd(e *env) *cobra.Command {
-	return verb("merge-base SESSION|TURN SESSION|TURN", "where two sessions or turns part", 2, 2, func(cmd *cobra.Command, args []string) error {
+	return verb("merge-base SESSION|TURN SESSION|TURN", "the last turn that two sessions or turns share", 2, 2, func(cmd *cobra.Command, args []string) error {
 		args, err := e.Pair(cmd.Context(), args[0], args[1])
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func mergeBaseCmd(e *env) *cobra.Command {
 
 func diffCmd(e *env) *cobra.Command {
 	var text, contexts, secrets bool
-	c := verb("diff SESSION|TURN SESSION|TURN", "what each has since they parted", 2, 2, func(cmd *cobra.Command, args []string) error {
+	c := verb("diff SESSION|TURN SESSION|TURN", "the turns that two sessions or turns do not share", 2, 2, func(cmd *cobra.Command, args []string) error {
 		if text && e.JSON {
 			return fault.Usage(errors.New("one of --text and --json"))
 		}

@@ -149,13 +149,13 @@ func listEventsCmd(e *env) *cobra.Command {
 		return err
 	})
 	f.flags(c)
-	c.Flags().IntVarP(&n, "limit", "n", 0, "at most so many events")
+	c.Flags().IntVarP(&n, "limit", "n", 0, "at most N events")
 	c.Flags().BoolVar(&desc, "newest-first", false, "the newest events first")
 	return c
 }
 
 func getEventCmd(e *env) *cobra.Command {
-	return verb("get CHANNEL EVENT", "one event, whole, and the turns that name it", 2, 2, func(cmd *cobra.Command, args []string) error {
+	return verb("get CHANNEL EVENT", "one event, and the turns that name it", 2, 2, func(cmd *cobra.Command, args []string) error {
 		c, err := e.Client("main")
 		if err != nil {
 			return err
@@ -242,7 +242,7 @@ func tailEventsCmd(e *env) *cobra.Command {
 	var follow bool
 	var n int
 	var after string
-	c := verb("tail CHANNEL", "the newest events, and those that come", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("tail CHANNEL", "the newest events; -f waits for more", 1, 1, func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		r, err := f.request(args[0])
 		if err != nil {
@@ -292,7 +292,7 @@ func tailEventsCmd(e *env) *cobra.Command {
 	})
 	f.flags(c)
 	c.Flags().StringVar(&after, "after", "", "begin after this event")
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until interrupted")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "continue until interrupted")
 	c.Flags().IntVarP(&n, "lines", "n", 10, "how many events to begin with")
 	return c
 }

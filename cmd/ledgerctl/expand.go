@@ -57,9 +57,9 @@ func expandCmd(e *env) *cobra.Command {
 		}
 		return err
 	})
-	c.Flags().BoolVar(&all, "all", false, "through every compaction inside it")
-	c.Flags().Uint64Var(&r.Line, "line", 0, "what one line of a summary rests on, from 1")
-	c.Flags().BoolVar(&r.Lines, "lines", false, "every line of a summary with its number, and the turns that it rests on")
+	c.Flags().BoolVar(&all, "all", false, "expand older compactions inside it, too")
+	c.Flags().Uint64Var(&r.Line, "line", 0, "the turns that one line of the summary is based on, from 1")
+	c.Flags().BoolVar(&r.Lines, "lines", false, "each line of the summary, with the turns that it is based on")
 	c.Flags().StringVar(&r.Call, "call", "", "the turns with a tool call and its results, by the call's id")
 	return c
 }

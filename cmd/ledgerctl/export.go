@@ -20,7 +20,7 @@ import (
 func exportCmd(e *env) *cobra.Command {
 	var format, file string
 	var beforeLoss, all, shown, keys bool
-	c := verb("export SESSION | --all DIR", "take a session out: raw events, a page to show, a transcript, or a provider's form", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("export SESSION | --all DIR", "write a session to a file: raw events, a page, a transcript, or messages for an API", 1, 1, func(cmd *cobra.Command, args []string) error {
 		if all {
 			if args[0] == "" {
 				return fault.Usage(errors.New("--all takes a folder, and its name is empty"))
@@ -96,10 +96,9 @@ func exportCmd(e *env) *cobra.Command {
 	})
 	c.Flags().StringVar(&format, "format", "jsonl", strings.Join(export.Forms, ", "))
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
-	c.Flags().BoolVar(&keys, "with-keys", false, "raw events with the keys of their content to a terminal, too")
-	c.Flags().BoolVar(&all, "all", false, "everything of the tenant, into a folder")
+	c.Flags().BoolVar(&keys, "with-keys", false, "print jsonl to a terminal, too: its keys decrypt the session")
+	c.Flags().BoolVar(&all, "all", false, "export everything of the tenant to a folder")
 	c.Flags().BoolVar(&shown, "show-secrets", false, "show credentials of known shapes; jsonl always has all bytes")
 	c.Flags().BoolVar(&beforeLoss, "before-loss", false, "of a session that lost an event: what is before it")
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Forms, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }

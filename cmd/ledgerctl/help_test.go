@@ -52,7 +52,7 @@ func TestManual(t *testing.T) {
 			named := make(map[string]bool)
 			for line := range strings.Lines(page) {
 				if i := strings.Index(line, "--"); strings.HasPrefix(line, "  -") && i >= 0 {
-					named[strings.FieldsFunc(line[i+2:], func(r rune) bool { return r == ' ' || r == ',' })[0]] = true
+					named[strings.FieldsFunc(line[i+2:], func(r rune) bool { return strings.ContainsRune(" ,\n", r) })[0]] = true
 				}
 			}
 			for f := range have {

@@ -66,7 +66,7 @@ func logCmd(e *env) *cobra.Command {
 		}
 		return nil
 	})
-	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most so many; 0: all")
+	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most N; 0: all")
 	c.Flags().StringVar(&since, "since", "", "from a time on: "+names.DayHelp)
 	c.Flags().StringVar(&until, "until", "", "before this day, time or age")
 	c.Flags().BoolVar(&shown, "show-secrets", false, "show credentials of known shapes")
@@ -91,7 +91,7 @@ func sayNoTurn(ctx context.Context, e *env, p names.Place) error {
 
 func showCmd(e *env) *cobra.Command {
 	var part int
-	c := verb("show TURN", "one turn, whole, or one part of it", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("show TURN", "one turn in full, or one part of it", 1, 1, func(cmd *cobra.Command, args []string) error {
 		p, err := e.Turn(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -122,7 +122,7 @@ func showCmd(e *env) *cobra.Command {
 }
 
 func pathCmd(e *env) *cobra.Command {
-	return verb("path SESSION|TURN", "turn ids from the root", 1, 1, func(cmd *cobra.Command, args []string) error {
+	return verb("path SESSION|TURN", "the ids of its turns, from the first one", 1, 1, func(cmd *cobra.Command, args []string) error {
 		p, err := e.Find(cmd.Context(), args[0])
 		if err != nil {
 			return err

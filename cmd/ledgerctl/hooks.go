@@ -39,44 +39,48 @@ import (
 const hookManual = `ledgerctl hook install|uninstall claude|codex|pi [--dry-run]
 ledgerctl hook install claude|codex --code
 ledgerctl hook status | doctor
-ledgerctl hook EVENT [--from AGENT] [--code]
+ledgerctl hook EVENT [--from …] [--code]
 
-Makes a coding agent call ledgerctl at the beginning and end of a session and
-before and after a compaction: the transcript is in the ledger at that moment,
-and a new session begins with a brief of what the ledger knows of its folder.
---agent names the coding agent, too. The hooks stand in settings.json of Claude
-Code (CLAUDE_CONFIG_DIR) or in hooks.json of Codex (CODEX_HOME), which asks you
-to trust new hooks: until then they do not run, and status shows "never".
+Makes a coding agent call ledgerctl at the beginning and end of a session, and
+before and after a compaction. Each call imports the transcript up to that
+moment, and a new session starts with a brief of what the ledger knows about its
+folder. --agent names the coding agent, too. The hooks are written to
+settings.json of Claude Code (CLAUDE_CONFIG_DIR) or to hooks.json of Codex
+(CODEX_HOME). Codex asks you to trust new hooks: until then they do not run, and
+status shows "never".
 
-For pi it is an extension, nexus.ts (PI_CODING_AGENT_DIR), with which Nexus is
-the compactor: pi stores the ledger's compaction, with what pi's settings say is
-kept. Where the ledger has none to give, or does not answer, pi compacts itself.
+For pi, install writes an extension, nexus.ts (PI_CODING_AGENT_DIR), that makes
+Nexus the compactor: pi stores the ledger's compaction, and keeps what its own
+settings say. If the ledger has no compaction, or does not answer, pi compacts
+by itself.
 
-doctor exits with 1 if the settings of an agent can't be read, and names them,
-and if the program of a hook is gone; status has "unknown" for the hooks of
-settings that can't be read. What go run built installs nothing: it is gone when
-go run ends. The hooks run the ledgerctl of PATH if install was run by that one.
+doctor exits with 1, and names the file, if the settings of an agent can't be
+read or the program of a hook does not exist; status shows "unknown" for the
+hooks of settings that can't be read. A ledgerctl that was started by go run
+can't install hooks: its program is deleted when go run ends. The hooks run the
+ledgerctl of PATH if that one ran install.
 
-The settings keep every other byte. They are replaced as a whole, and a copy of
-those from before the first change stays beside them (.before-nexus). Settings
-that are not valid JSON are refused. uninstall takes the hooks out again. The
-hooks reach the ledger by the flags of connection that install was given. They
-hold no password: a --server with a user or token in it is refused; --creds and
---nats-context name files that have them.
+No other byte of the settings changes. The file is replaced in one step, and a
+copy of the settings before the first change is saved next to it
+(.before-nexus). Settings that are not valid JSON are refused. uninstall removes
+the hooks. The hooks use the connection flags that install was given. They
+contain no password: a --server with a user or token in it is refused; --creds
+and --nats-context name files that have them.
 
-hook EVENT is what the agent calls, not a person. It reads the event as JSON on
-stdin, brings the new lines of the transcript that it names into the ledger, and
-for SessionStart prints the brief of the folder; for PreCompact of pi, the
-compaction. It never fails the agent: it ends with 0, within a few seconds, also
-when no nexusd answers. status shows when each fired and what failed.
+hook EVENT is called by the agent, not by a person. It reads the event as JSON
+from stdin, and imports the new lines of the transcript that the event names.
+For SessionStart it prints the brief of the folder; for PreCompact of pi, the
+compaction. It never fails the agent: it exits with 0 within a few seconds, also
+if no nexusd answers. status shows when each hook fired last and what failed.
 
-  --from AGENT         with an event: who calls: claude, codex or pi (claude)
-  --ledger-agent NAME  with install: the agent of the ledger that the hooks act
-                       as, as --agent of watch (main)
-  --code               also call ledgerctl when the agent has answered (Stop),
-                       and keep the files of its folder then, as watch --code
-                       does each turn; not for pi
-  --dry-run            print the settings as they would be; change nothing
+  --from claude|codex|pi
+             with an event: the agent that calls (claude)
+  --ledger-agent AGENT
+             with install: the agent of the ledger that the hooks act as, as
+             --agent of watch (main)
+  --code     also call ledgerctl after each answer of the agent (Stop), and
+             record the files of its folder, as watch --code does; not for pi
+  --dry-run  print the new settings; change nothing
 
 Examples
   ledgerctl hook install claude --dry-run
@@ -91,7 +95,7 @@ func (e *env) addHooks(c *cobra.Command) {
 	var ledgerAgent string
 	var dry, code bool
 	change := func(use, short, same string, edit func(agent string, settings []byte) ([]byte, error)) *cobra.Command {
-		x := verb(use+" [AGENT]", short, 0, 1, func(_ *cobra.Command, args []string) error {
+		x := verb(use+" [claude|codex|pi]", short, 0, 1, func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				if e.Agent != "" && e.Agent != args[0] {
 					return fault.Usage(fmt.Errorf("%s and --agent %s name two agents", args[0], e.Agent))

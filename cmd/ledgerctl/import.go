@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/schollz/progressbar/v3"
@@ -22,7 +21,7 @@ func importCmd(e *env) *cobra.Command {
 	im := transcripts.Importer{Stdin: e.In}
 	var losses bool
 	var bar sync.Mutex // of the bar: 24 workers add to it, and Clear reads what Add writes
-	c := verb("import FILE|DIR…", "bring transcripts in; again stores nothing twice", 0, -1, func(cmd *cobra.Command, args []string) (err error) {
+	c := verb("import FILE|DIR…", "import transcripts; again stores nothing twice", 0, -1, func(cmd *cobra.Command, args []string) (err error) {
 		if err := transcripts.CheckFormat(im.Format); err != nil {
 			return err
 		}
@@ -94,11 +93,10 @@ func importCmd(e *env) *cobra.Command {
 		}
 		return all.End()
 	})
-	c.Flags().BoolVar(&im.Final, "final", false, "the files will not grow: take the turns at their ends too")
-	c.Flags().BoolVar(&im.Refresh, "refresh", false, "read again what an older reader read, or what a file lost since")
+	c.Flags().BoolVar(&im.Final, "final", false, "the files will not grow: import the last turns too")
+	c.Flags().BoolVar(&im.Refresh, "refresh", false, "read files again that an older reader imported, or that were changed")
 	c.Flags().BoolVar(&losses, "losses", false, "list each loss")
 	c.Flags().StringVar(&im.Format, "format", "auto", transcripts.FormatNames())
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(strings.Split(transcripts.FormatNames(), ", "), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

@@ -190,8 +190,8 @@ func commands(e *env) *cobra.Command {
 	f.StringVar(&e.Tenant, "tenant", "default", "tenant")
 	f.StringVar(&e.Agent, "agent", "", "agent (default: main where a verb creates, the operator where it reads)")
 	f.BoolVar(&e.JSON, "json", false, "JSON: one object, or one object a line")
-	f.BoolVarP(&e.Quiet, "quiet", "q", false, "no talk on stderr")
-	f.BoolVarP(&e.Verbose, "verbose", "v", false, "say on stderr which ledger is asked, and as whom")
+	f.BoolVarP(&e.Quiet, "quiet", "q", false, "no messages on stderr")
+	f.BoolVarP(&e.Verbose, "verbose", "v", false, "print on stderr which ledger is asked, and as whom")
 	f.BoolVar(&e.NoColor, "no-color", false, "no colour")
 	f.Bool("utc", false, "show times in UTC, not in the local zone")
 	f.BoolVar(&e.NoPager, "no-pager", false, "no pager on a terminal")
@@ -256,7 +256,7 @@ func (e *env) sessionVerb(use, short string, f func(cmd *cobra.Command, c *clien
 
 // helpCmd is the command help: the page of a verb. One that there is not is a usage error.
 func helpCmd() *cobra.Command {
-	return &cobra.Command{Use: "help [VERB]", Short: "the page of a verb", RunE: func(cmd *cobra.Command, args []string) error {
+	return &cobra.Command{Use: "help [VERB…]", Short: "the page of a verb", RunE: func(cmd *cobra.Command, args []string) error {
 		on := cmd.Root()
 		for _, name := range args {
 			sub, _, err := on.Find([]string{name})

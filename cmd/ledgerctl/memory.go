@@ -136,7 +136,7 @@ func memoryListCmd(e *env) *cobra.Command {
 	f.StringVar(&r.Trust, "trust", "", "stated by: person, agent or tool")
 	f.StringVar(&session, "session", "", "as this session sees them")
 	f.StringVar(&since, "since", "", "from a time on: "+names.DayHelp)
-	f.IntVarP(&most, "limit", "n", 100, "at most so many; 0: all")
+	f.IntVarP(&most, "limit", "n", 100, "at most N; 0: all")
 	return c
 }
 
@@ -279,7 +279,7 @@ func memoryWithdrawCmd(e *env) *cobra.Command {
 // memoryPromoteCmd is the command memory promote.
 func memoryPromoteCmd(e *env) *cobra.Command {
 	var visibility string
-	c := verb("promote MEMORY", "accept a memory, and show it on every path", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("promote MEMORY", "accept a memory, and show it on all branches", 1, 1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.Client(api.Operator)
 		if err != nil {
 			return err

@@ -58,7 +58,7 @@ func policyCmd(e *env) *cobra.Command {
 // policyShowCmd is the command policy show.
 func policyShowCmd(e *env) *cobra.Command {
 	var version uint64
-	c := verb("show NAME[@VERSION]|DIGEST", "a policy with its settings", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("show POLICY|DIGEST", "a policy with its settings", 1, 1, func(cmd *cobra.Command, args []string) error {
 		r, err := names.PolicyVersion(args[0])
 		if err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 
 func quickstartCmd(e *env) *cobra.Command {
 	var data string
-	c := verb("quickstart [FILE]", "the main job on a real transcript", 0, 1,
+	c := verb("quickstart [FILE]", "a tour with a real transcript", 0, 1,
 		func(cmd *cobra.Command, args []string) error {
 			file := ""
 			if len(args) == 1 {

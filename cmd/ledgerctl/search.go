@@ -22,7 +22,7 @@ import (
 func searchCmd(e *env) *cobra.Command {
 	var r api.Search
 	var session, since, until string
-	c := verb("search TEXT", "turns, memories and events by words", 1, -1, func(cmd *cobra.Command, args []string) error {
+	c := verb("search TEXT", "find turns, memories and events by words", 1, -1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.Client(api.Operator)
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ func searchCmd(e *env) *cobra.Command {
 	f.BoolVar(&r.ShowSecrets, "show-secrets", false, "show credentials of known shapes")
 	f.StringVar(&r.AsOf, "as-of", "", "a position: only what was stored then")
 	f.StringSliceVar(&r.Kinds, "kind", nil, "turn, memory or event")
-	f.IntVarP(&r.Limit, "limit", "n", 20, "at most so many; 0: all")
+	f.IntVarP(&r.Limit, "limit", "n", 20, "at most N; 0: all")
 	return c
 }
 

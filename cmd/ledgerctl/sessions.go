@@ -184,14 +184,14 @@ type settings struct {
 }
 
 func (s *settings) flags(f *pflag.FlagSet) {
-	f.StringVar(&s.label, "label", "", "a name of your own")
+	f.StringVar(&s.label, "label", "", "a name of your choice")
 	f.StringVar(&s.model, "model", "", "the model")
 	f.StringVar(&s.system, "system", "", "file with the system text")
 	f.StringVar(&s.tools, "tools", "", "file with the tools, a JSON array")
 	s.policy.Add(f, "the compaction policy")
 	f.StringVar(&s.reset, "reset", "", "when it is reset by itself, JSON")
 	f.Uint64Var(&s.window, "window", 0, "the model's context window, in tokens")
-	f.Uint64Var(&s.output, "output", 0, "what is kept free for the answer, in tokens")
+	f.Uint64Var(&s.output, "output", 0, "tokens of the window that are reserved for the response")
 }
 
 func (*settings) names() []string {
@@ -302,7 +302,7 @@ func setSessionCmd(e *env) *cobra.Command {
 func closeSessionCmd(e *env) *cobra.Command {
 	var cause string
 	var dry bool
-	c := e.sessionVerb("close SESSION", "take no more turns", func(cmd *cobra.Command, c *client.Client, s *api.Session) error {
+	c := e.sessionVerb("close SESSION", "accept no more turns", func(cmd *cobra.Command, c *client.Client, s *api.Session) error {
 		if dry {
 			return e.Result(s, "would close session %s, which is %s and has %s", s.ID, s.State, prose.Plural(s.Depth, "turn"))
 		}
@@ -313,14 +313,14 @@ func closeSessionCmd(e *env) *cobra.Command {
 		return e.Result(s, "session %s is %s", s.ID, s.State)
 	})
 	c.Flags().StringVar(&cause, "cause", "", "why, for the record")
-	c.Flags().BoolVar(&dry, "dry-run", false, "say what would be done; change nothing")
+	c.Flags().BoolVar(&dry, "dry-run", false, "report what would be done; change nothing")
 	return c
 }
 
 func resetSessionCmd(e *env) *cobra.Command {
 	var cause string
 	var dry bool
-	c := e.sessionVerb("reset SESSION", "close it and go on in a fresh successor", func(cmd *cobra.Command, c *client.Client, s *api.Session) error {
+	c := e.sessionVerb("reset SESSION", "close it and open a successor", func(cmd *cobra.Command, c *client.Client, s *api.Session) error {
 		if dry {
 			return e.Result(s, "would close session %s, which is %s and has %s, and open a successor", s.ID, s.State, prose.Plural(s.Depth, "turn"))
 		}
@@ -334,6 +334,6 @@ func resetSessionCmd(e *env) *cobra.Command {
 		return e.Result(next, "%s", next.ID)
 	})
 	c.Flags().StringVar(&cause, "cause", "", "why, for the record")
-	c.Flags().BoolVar(&dry, "dry-run", false, "say what would be done; change nothing")
+	c.Flags().BoolVar(&dry, "dry-run", false, "report what would be done; change nothing")
 	return c
 }

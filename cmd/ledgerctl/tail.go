@@ -24,7 +24,7 @@ func tailCmd(e *env) *cobra.Command {
 	var follow bool
 	var n int
 	var after string
-	c := verb("tail SESSION", "the newest turns, and those that come", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("tail SESSION", "the newest turns; -f waits for more", 1, 1, func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		c, s, err := e.Session(ctx, args[0])
 		if err != nil {
@@ -60,7 +60,7 @@ func tailCmd(e *env) *cobra.Command {
 		return err
 	})
 	c.Flags().StringVar(&after, "after", "", "begin after this turn")
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until interrupted")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "continue until interrupted")
 	c.Flags().IntVarP(&n, "lines", "n", 10, "how many turns to begin with")
 	return c
 }

@@ -22,7 +22,7 @@ import (
 func treeCmd(e *env) *cobra.Command {
 	var svg bool
 	var file string
-	v := e.sessionVerb("tree SESSION", "forks and compactions, drawn", func(cmd *cobra.Command, c *client.Client, s *api.Session) error {
+	v := e.sessionVerb("tree SESSION", "a drawing of forks and compactions", func(cmd *cobra.Command, c *client.Client, s *api.Session) error {
 		if file != "" && !svg {
 			return fault.Usage(errors.New("--output goes with --svg"))
 		}

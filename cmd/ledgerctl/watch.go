@@ -30,40 +30,40 @@ const watchManual = `ledgerctl watch [--once] [--dry-run] [--code] [--from AGENT
 ledgerctl watch status | doctor
 
 Follows the transcripts of Claude Code, Codex, pi and Gemini CLI while the
-agents write, and brings what is new into the ledger, line by line, with the
-ids that an import gives. It runs until it is stopped. nexusd need not run yet:
-watch waits for it, and drops nothing. What happens to a file (it vanishes, is
-truncated, rewritten, replaced or renamed) deletes nothing in the ledger, and
-is recorded. The log on stderr has names of files and numbers, never content.
+agents write them, and imports new lines with the same ids as import. It runs
+until it is stopped. If nexusd is not running, watch waits for it and loses
+nothing. If a file is deleted, truncated, rewritten, replaced or renamed,
+nothing is deleted in the ledger, and the change is recorded. The log on stderr
+has file names and numbers, never content.
 
-The folders are those that the agents use: CLAUDE_CONFIG_DIR, CODEX_HOME,
-PI_CODING_AGENT_SESSION_DIR, pi's settings and GEMINI_CLI_HOME count. Of Codex,
-files named rollout-*.jsonl or rollout-*.jsonl.zst are read; of Gemini CLI,
-*.jsonl and *.json in folders named chats; of the others, *.jsonl.
+It follows the folders that the agents use; CLAUDE_CONFIG_DIR, CODEX_HOME,
+PI_CODING_AGENT_SESSION_DIR, pi's settings and GEMINI_CLI_HOME are respected. It
+reads rollout-*.jsonl and rollout-*.jsonl.zst of Codex, *.jsonl and *.json in
+folders named chats of Gemini CLI, and *.jsonl of the others.
 
-  --once            end when all that is there is in the ledger
-  --dry-run         list the files that would be read, newest first; ask no
-                    ledger and change nothing
-  --code            after each turn, keep the files of the agent's git
-                    repository, for fork --worktree and bisect: tracked ones,
-                    and untracked that are not ignored, as objects of that
-                    repository under refs/nexus/. Nothing else in it changes,
-                    and none of its programs run. Files that look like secrets,
-                    and those over 16 MiB, are left out
-  --from AGENT=DIR  follow this folder (claude, codex, pi or gemini), not the
-                    usual ones; may be repeated
-  --state DIR       where watch keeps how far each file is in the ledger (else
-                    nexus/watch in XDG_STATE_HOME or ~/.local/state). It is a
-                    cache: without it all is offered again, and stored once
-  --rescan TIME     how often all files are looked at, for what the system's
-                    notifications missed (30s)
+  --once             stop when everything in the files is in the ledger
+  --dry-run          list the files that would be read, newest first, without a
+                     ledger; change nothing
+  --code             after each turn, record the files of the agent's git
+                     repository, for fork --worktree and bisect: tracked files
+                     and untracked ones that are not ignored, as objects of that
+                     repository under refs/nexus/. Nothing else in it changes,
+                     and none of its programs run. Files that look like secrets,
+                     and those over 16 MiB, are left out
+  --from AGENT=DIR   follow this folder (claude, codex, pi or gemini) instead of
+                     the usual ones; may be repeated
+  --state DIR        where watch records how far each file is imported (default:
+                     nexus/watch in XDG_STATE_HOME or ~/.local/state). It is a
+                     cache: without it everything is read again, and stored once
+  --rescan DURATION  how often all files are checked, for changes that the
+                     system did not report (30s)
 
-status shows for each folder when something was delivered last, how many files
+status shows for each folder when something was imported last, how many files
 are behind, what failed and why, what happened to files, and how many files may
-grow: a last turn whose answer is not whole waits for it, for an hour after the
-last write. doctor says what is wrong, with an exit status, and when each hook
-of an agent fired last. Both look where the installed service does, unless
---from or --state is given.
+grow: a last turn without a complete response waits for it, for an hour after
+the last write. doctor reports what is wrong, with an exit status, and when each
+hook of an agent fired last. Both use the folders of the installed service,
+unless --from or --state is given.
 
 Examples
   ledgerctl watch
@@ -88,7 +88,7 @@ func watchCmd(e *env) *cobra.Command {
 		return e.watch(cmd.Context(), cfg, code)
 	})
 	c.Flags().BoolVar(&code, "code", false, "keep the files of the folder after each turn")
-	c.Flags().BoolVar(&cfg.Once, "once", false, "end when all that is there is in the ledger")
+	c.Flags().BoolVar(&cfg.Once, "once", false, "stop when everything in the files is in the ledger")
 	c.Flags().BoolVar(&dry, "dry-run", false, "list the files that would be read")
 	c.Flags().DurationVar(&cfg.Rescan, "rescan", 30*time.Second, "how often all files are looked at")
 	c.AddCommand(verb("status", "what is in the ledger, what is behind, what failed", 0, 0, func(*cobra.Command, []string) error {

@@ -3,8 +3,10 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
@@ -25,8 +27,19 @@ func TestAnImportByAnAttacker(t *testing.T) {
 		}
 		return api.ExportRecord{Event: &api.ExportEvent{Payload: p, Hash: turns.HashEvent(p)}}
 	}
+	newID := func() turns.ID {
+		id, err := turns.NewID(time.Now(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	hasCode := func(err error, code api.Code) bool {
+		e, ok := errors.AsType[*api.Error](err)
+		return ok && e.Code == code
+	}
 	newKey := func() (turns.ID, api.ExportRecord) {
-		id := newID(t)
+		id := newID()
 		k, err := ring.Create(id, rand.Reader)
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +64,7 @@ func TestAnImportByAnAttacker(t *testing.T) {
 
 	id, first := opened("{}")
 	other, otherKey := newKey() // of no session
-	turn := &turns.Event{Version: 1, Kind: turns.KindTurn, ID: newID(t), Chain: turns.SessionChain(id), Recorded: 2, Index: 1, Prev: first[1].Event.Hash,
+	turn := &turns.Event{Version: 1, Kind: turns.KindTurn, ID: newID(), Chain: turns.SessionChain(id), Recorded: 2, Index: 1, Prev: first[1].Event.Hash,
 		Depth: 1, Halves: 1, UserTexts: 1, Tokens: turns.Tokens{Counter: "mine", Messages: 1}}
 	turn.Segment = turn.ID
 	body, err := turns.EncodeBody(&turns.TurnBody{Messages: []turns.Message{turns.TextMessage(turns.User, "x")}})
