@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/fxamacker/cbor/v2"
 
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -18,15 +18,15 @@ import (
 type applier struct {
 	view
 	batch       *pebble.Batch
-	side        *pebble.Batch // indexed: memories, channels and losses, which are rare
-	keys        []byte        // for the key of the next row
-	aside       bool          // whether any chain was set aside before the batch
-	asideChains []AsideChain  // chains set aside by the batch
-	decided     *decided      // what became of the last record is put there; may be nil
+	side        *pebble.Batch     // indexed: memories, channels and losses, which are rare
+	keys        []byte            // for the key of the next row
+	aside       bool              // whether any chain was set aside before the batch
+	asideChains []rows.AsideChain // chains set aside by the batch
+	decided     *decided          // what became of the last record is put there; may be nil
 }
 
 func newApplier(d *database, ledgerID turns.ID, aside int) *applier {
-	c := &changes{chains: make(map[turns.ID]*chain), turns: make(map[turns.Ref]*Turn), rows: make(map[string][]byte)}
+	c := &changes{chains: make(map[turns.ID]*chain), turns: make(map[turns.Ref]*rows.Turn), rows: make(map[string][]byte)}
 	side := d.NewIndexedBatch()
 	return &applier{view: view{d, side, ledgerID, d.recent, c}, batch: d.NewBatch(), side: side, aside: aside > 0}
 }
@@ -145,30 +145,30 @@ func (a *applier) session(r ledger.Record, e *turns.Event, c *chain, node lineag
 	a.changes.chains[id] = c
 	switch {
 	case e.Kind == turns.KindOpened:
-		err = errors.Join(a.opened(&c.session), a.name(&c.session, id), a.batch.Set(num(key(pSettings, id), e.Index), nil, nil))
+		err = errors.Join(a.opened(&c.session), a.name(&c.session, id), a.batch.Set(rows.Number(rows.Settings.Key(id), e.Index), nil, nil))
 	case e.Kind == turns.KindChanged:
-		err = a.batch.Set(num(key(pSettings, id), e.Index), nil, nil)
+		err = a.batch.Set(rows.Number(rows.Settings.Key(id), e.Index), nil, nil)
 	case e.Kind == turns.KindMoved:
-		err = a.batch.Set(num(key(pMove, id, e.To.Session, e.To.Turn), e.Index), nil, nil)
+		err = a.batch.Set(rows.Number(rows.Moves.Key(id, e.To.Session, e.To.Turn), e.Index), nil, nil)
 	case e.Kind.IsTurn():
 		err = errors.Join(a.turn(node, r, e), a.name(&c.session, e.ID), a.external(c.session.Tenant, e), a.learned(&c.session, e, r.Seq))
 		return errors.Join(err,
-			a.batch.Set(a.numKey(e.Index, pEvent, id), pointerTo(e.Segment, e.Depth), nil),
-			a.place(r.Seq, place{Session: id, Index: e.Index}),
+			a.batch.Set(a.numKey(e.Index, rows.Events, id), rows.Pointer(e.Segment, e.Depth), nil),
+			a.place(r.Seq, rows.Place{Session: id, Index: e.Index}),
 		)
 	}
 	switch e.Kind {
 	case turns.KindOpened, turns.KindChanged, turns.KindState:
 		if c.session.Timed && !c.session.Final() {
-			err = errors.Join(err, a.batch.Set(key(pTimed, id), nil, nil))
+			err = errors.Join(err, a.batch.Set(rows.TimedSessions.Key(id), nil, nil))
 		} else {
-			err = errors.Join(err, a.batch.Delete(key(pTimed, id), nil))
+			err = errors.Join(err, a.batch.Delete(rows.TimedSessions.Key(id), nil))
 		}
 	}
 	return errors.Join(err,
-		a.batch.Set(a.numKey(e.Index, pEvent, id), append([]byte{0}, r.Payload...), nil),
-		a.setRow(key(pID, id, e.ID), num(nil, e.Index)),
-		a.place(r.Seq, place{Session: id, Index: e.Index}),
+		a.batch.Set(a.numKey(e.Index, rows.Events, id), rows.Inline(r.Payload), nil),
+		a.setRow(rows.EventIDs.Key(id, e.ID), rows.Number(nil, e.Index)),
+		a.place(r.Seq, rows.Place{Session: id, Index: e.Index}),
 	)
 }
 
@@ -179,23 +179,20 @@ func (a *applier) setRow(k, v []byte) error {
 }
 
 // key returns a key. The next call uses its bytes again: a batch copies what it is given.
-func (a *applier) key(p byte, ids ...turns.ID) []byte {
-	a.keys = append(a.keys[:0], p)
-	for _, id := range ids {
-		a.keys = append(a.keys, id[:]...)
-	}
+func (a *applier) key(p rows.Prefix, ids ...turns.ID) []byte {
+	a.keys = p.AppendKey(a.keys[:0], ids...)
 	return a.keys
 }
 
-func (a *applier) numKey(n uint64, p byte, ids ...turns.ID) []byte {
-	a.keys = num(a.key(p, ids...), n)
+func (a *applier) numKey(n uint64, p rows.Prefix, ids ...turns.ID) []byte {
+	a.keys = rows.Number(a.key(p, ids...), n)
 	return a.keys
 }
 
 func (a *applier) opened(s *ledger.Session) error {
-	err := a.batch.Set(append(textKey(pAgent, s.Tenant, s.Agent), s.ID[:]...), nil, nil)
+	err := a.batch.Set(append(rows.AgentSessions.TextKey(s.Tenant, s.Agent), s.ID[:]...), nil, nil)
 	if f := s.ForkOf; f != nil {
-		err = errors.Join(err, a.batch.Set(key(pFork, f.At.Session, f.At.Turn, s.ID), nil, nil))
+		err = errors.Join(err, a.batch.Set(rows.Forks.Key(f.At.Session, f.At.Turn, s.ID), nil, nil))
 	}
 	return err
 }
@@ -205,7 +202,7 @@ func (a *applier) opened(s *ledger.Session) error {
 func (a *applier) updated(s *ledger.Session, opened bool) error {
 	if !opened {
 		before, err := a.Session(s.ID)
-		if err != nil || secondOf(before.Updated) == secondOf(s.Updated) {
+		if err != nil || rows.Second(before.Updated) == rows.Second(s.Updated) {
 			return err
 		}
 		for _, agent := range []string{"", s.Agent} {
@@ -224,14 +221,11 @@ func (a *applier) updated(s *ledger.Session, opened bool) error {
 
 // updatedKey is where a session is in the order of changes of an agent, "" of all.
 func updatedKey(s *ledger.Session, agent string) []byte {
-	return append(num(textKey(pUpdated, s.Tenant, agent), secondOf(s.Updated)), s.ID[:]...)
+	return append(rows.ByTimeKey(s.Tenant, agent, s.Updated), s.ID[:]...)
 }
 
-// secondOf returns the second of a time in Unix ns, 0 for one before 1970.
-func secondOf(ns int64) uint64 { return uint64(max(0, ns) / 1e9) }
-
 func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error {
-	t := &Turn{Node: node, Index: e.Index, Seq: r.Seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
+	t := &rows.Turn{Node: node, Index: e.Index, Seq: r.Seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
 	switch {
 	case e.Kind != turns.KindTurn:
 	case e.Usage != nil && e.Usage.InputTokens > 0:
@@ -246,43 +240,43 @@ func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error
 	ref := node.Ref
 	a.changes.turns[ref] = t
 	err := errors.Join(
-		a.batch.Set(a.key(pNode, ref.Session, ref.Turn), t.encode(), nil),
-		a.batch.Set(a.numKey(e.Depth, pTurn, ref.Session, e.Segment), r.Payload, nil),
+		a.batch.Set(a.key(rows.Turns, ref.Session, ref.Turn), t.Encode(), nil),
+		a.batch.Set(a.numKey(e.Depth, rows.Payloads, ref.Session, e.Segment), r.Payload, nil),
 	)
 	if !e.Parent.IsZero() {
-		err = errors.Join(err, a.batch.Set(a.key(pChild, e.Parent.Session, e.Parent.Turn, ref.Session, ref.Turn), nil, nil))
+		err = errors.Join(err, a.batch.Set(a.key(rows.Children, e.Parent.Session, e.Parent.Turn, ref.Session, ref.Turn), nil, nil))
 	}
 	if e.Kind == turns.KindCompaction {
-		err = errors.Join(err, a.batch.Set(num(key(pCompaction, ref.Session), e.Index), ref.Turn[:], nil))
+		err = errors.Join(err, a.batch.Set(rows.Number(rows.Compactions.Key(ref.Session), e.Index), ref.Turn[:], nil))
 		if th := e.Span.Through; !th.IsZero() {
-			err = errors.Join(err, a.batch.Set(key(pCovered, th.Session, th.Turn, ref.Session, ref.Turn), nil, nil))
+			err = errors.Join(err, a.batch.Set(rows.Coverings.Key(th.Session, th.Turn, ref.Session, ref.Turn), nil, nil))
 		}
 	}
 	return err
 }
 
-func (a *applier) label(tenant string, r ledger.Record, e *turns.Event, l *Label) error {
-	v, err := cbor.Marshal(l)
+func (a *applier) label(tenant string, r ledger.Record, e *turns.Event, l *ledger.Label) error {
+	v, err := rows.Encode(l)
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.setRow(textKey(pLabel, tenant, e.Chain.ID), v), a.keep(r))
+	return errors.Join(a.setRow(rows.Labels.TextKey(tenant, e.Chain.ID), v), a.keep(r))
 }
 
 func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *ledger.Admitted) error {
-	row, err := cbor.Marshal(next.Policies)
+	row, err := rows.Encode(next.Policies)
 	if err != nil {
 		return err
 	}
-	at := num(nil, r.Seq)
-	err = errors.Join(a.setRow(textKey(pPolicies, tenant), row), a.batch.Set(append(textKey(pPolicyID, tenant), e.ID[:]...), at, nil), a.keep(r))
-	by := textKey(pPoliciesBy, tenant, e.Actor)
+	at := rows.Number(nil, r.Seq)
+	err = errors.Join(a.setRow(rows.Policies.TextKey(tenant), row), a.batch.Set(append(rows.PolicyEvents.TextKey(tenant), e.ID[:]...), at, nil), a.keep(r))
+	by := rows.PoliciesBy.TextKey(tenant, e.Actor)
 	n, _, err2 := a.number(by)
 	if err2 != nil {
 		return err2
 	}
-	err = errors.Join(err, a.setRow(by, num(nil, n+1)))
-	content := append(textKey(pContent, tenant), e.Policy.Digest[:]...)
+	err = errors.Join(err, a.setRow(by, rows.Number(nil, n+1)))
+	content := append(rows.PolicyContents.TextKey(tenant), e.Policy.Digest[:]...)
 	if _, stored, gerr := a.row(content); gerr != nil {
 		return gerr
 	} else if !stored {
@@ -291,40 +285,41 @@ func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *l
 	if e.Policy.Name.IsZero() {
 		return err
 	}
-	if row, merr := cbor.Marshal(next.PolicyName); merr != nil {
+	if row, merr := rows.Encode(next.PolicyName); merr != nil {
 		return merr
 	} else {
-		err = errors.Join(err, a.setRow(nameKey(pName, tenant, e.Policy.Name), row))
+		err = errors.Join(err, a.setRow(rows.PolicyNames.NameKey(tenant, e.Policy.Name), row))
 	}
-	return errors.Join(err, a.batch.Set(num(nameKey(pVersion, tenant, e.Policy.Name), e.Policy.Version), at, nil))
+	return errors.Join(err, a.batch.Set(rows.Number(rows.PolicyVersions.NameKey(tenant, e.Policy.Name), e.Policy.Version), at, nil))
 }
 
 // keep stores a record that makes no row, so that every record of the
 // log has its copy here.
 func (a *applier) keep(r ledger.Record) error {
-	return a.place(r.Seq, place{Subject: r.Subject, Payload: r.Payload})
+	return a.place(r.Seq, rows.Place{Subject: r.Subject, Payload: r.Payload})
 }
 
-func (a *applier) place(seq uint64, p place) error {
-	return a.batch.Set(a.numKey(seq, pSeq), p.encode(), nil)
+func (a *applier) place(seq uint64, p rows.Place) error {
+	return a.batch.Set(a.numKey(seq, rows.Records), p.Encode(), nil)
 }
 
 // setAside stops the projection of one chain at a record that can't be applied, and
 // stores the reason. The chain is read-only from then on. The subject names the chain,
 // so that a second chain of the same id, opened elsewhere, does not stop the first.
 func (a *applier) setAside(r ledger.Record, why error) error {
-	a.asideChains = append(a.asideChains, AsideChain{r.Subject, r.Seq, why.Error()})
-	return errors.Join(a.keepAside(r), a.setRow(textKey(pAside, r.Subject), append(num(nil, r.Seq), why.Error()...)))
+	x := rows.AsideChain{Subject: r.Subject, Seq: r.Seq, Why: why.Error()}
+	a.asideChains = append(a.asideChains, x)
+	return errors.Join(a.keepAside(r), a.setRow(rows.AsideChains.TextKey(r.Subject), x.Encode()))
 }
 
 // commit writes the rows and the checkpoint, in one batch with everything else.
-func (a *applier) commit(cp Checkpoint) error {
+func (a *applier) commit(cp rows.Checkpoint) error {
 	for id, c := range a.changes.chains {
-		v, err := cbor.Marshal(&c.session)
+		v, err := rows.Encode(&c.session)
 		if err != nil {
 			return err
 		}
-		if err := a.batch.Set(key(pSession, id), v, nil); err != nil {
+		if err := a.batch.Set(rows.Sessions.Key(id), v, nil); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/memlog"
 	"nexus/lineage"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -75,7 +76,7 @@ func bareReplay(b *testing.B, log ledger.Log) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := batch.Set(num([]byte{pSeq}, r.Seq), r.Payload, nil); err != nil {
+		if err := batch.Set(rows.Number(rows.Records.Key(), r.Seq), r.Payload, nil); err != nil {
 			b.Fatal(err)
 		}
 		if n++; n == 500 {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -27,7 +27,7 @@ import (
 // For use by one goroutine.
 type Comparison struct {
 	snap *snapshot
-	end  Checkpoint // of the rows that are compared
+	end  rows.Checkpoint // of the rows that are compared
 	anew *scratch
 	some bool // the rows of some chains are compared
 	cut  bool // see Cut
@@ -138,16 +138,16 @@ func (c *Comparison) was() view {
 
 // asideAt returns where a chain was set aside.
 func asideAt(r pebble.Reader, subject string) (seq uint64, ok bool, err error) {
-	b, ok, err := get(r, textKey(pAside, subject))
+	b, ok, err := get(r, rows.AsideChains.TextKey(subject))
 	if err != nil || !ok || len(b) < 8 {
 		return 0, false, err
 	}
-	return binary.BigEndian.Uint64(b), true, nil
+	return rows.NumberAt(b, 0), true, nil
 }
 
 // Turn returns the row of a turn of the records so far, as it follows from the log.
 // Errors: [lineage.ErrUnknown].
-func (c *Comparison) Turn(ref turns.Ref) (Turn, error) { return c.anew.a.Turn(ref) }
+func (c *Comparison) Turn(ref turns.Ref) (rows.Turn, error) { return c.anew.a.Turn(ref) }
 
 // Node implements [lineage.Reader], for the records so far.
 func (c *Comparison) Node(ref turns.Ref) (lineage.Node, error) { return c.anew.a.Node(ref) }
@@ -249,7 +249,7 @@ func (d *differences) all(ctx context.Context) error {
 		if err != nil {
 			return d.c.anew.own(err)
 		}
-		if !bytes.Equal(following(k, want), following(k, v)) {
+		if !bytes.Equal(rows.Derived(k, want), rows.Derived(k, v)) {
 			d.add(Differs, k)
 		}
 		more = it.Next()
@@ -274,7 +274,7 @@ func (d *differences) some(ctx context.Context) error {
 			return err
 		}
 		k := it.Key()
-		if k[0] == pCheckpoint || k[0] == pMemory && k[1] != mMemory {
+		if rows.Checkpoints.Begins(k) || rows.Memories.Begins(k) && !rows.MemoryIDs.Begins(k) {
 			continue
 		}
 		want, err := it.ValueAndErr()
@@ -288,7 +288,7 @@ func (d *differences) some(ctx context.Context) error {
 				return err
 			case !ok:
 				d.add(Missing, k)
-			case k[0] != pMemory && !bytes.Equal(following(k, want), following(k, v)):
+			case !rows.Memories.Begins(k) && !bytes.Equal(rows.Derived(k, want), rows.Derived(k, v)):
 				d.add(Differs, k)
 			}
 			return nil
@@ -302,28 +302,28 @@ func (d *differences) some(ctx context.Context) error {
 
 // add takes in a difference of the row of a key.
 func (d *differences) add(kind DifferenceKind, k []byte) {
-	r, made, was := rowAt(k), d.c.anew.a.view, d.c.was()
+	r, made, was := rows.Describe(k), d.c.anew.a.view, d.c.was()
 	if kind == Extra {
 		made = was
 	}
-	x := Difference{Kind: kind, Of: r.of, Event: r.event, key: bytes.Clone(k)}
-	if k[0] == pSeq && len(k) == 9 {
-		x.Seq = binary.BigEndian.Uint64(k[1:])
+	x := Difference{Kind: kind, Of: r.Of, Event: r.Event, key: bytes.Clone(k)}
+	if rows.Records.Begins(k) && len(k) == 9 {
+		x.Seq = rows.NumberAt(k, 1)
 		if of, err := made.record(x.Seq); err == nil {
-			r.tenant, r.chain, _ = ledger.ParseSubject(of.Subject)
+			r.Tenant, r.Chain, _ = ledger.ParseSubject(of.Subject)
 		}
 	}
-	if id, ok := r.chain.Session(); ok {
+	if id, ok := r.Chain.Session(); ok {
 		x.Session = id
 		if s, err := made.Session(id); err == nil {
-			r.tenant, x.Seq = s.Tenant, cmp.Or(x.Seq, s.Tail.Seq)
+			r.Tenant, x.Seq = s.Tenant, cmp.Or(x.Seq, s.Tail.Seq)
 		}
 		if t, err := made.Turn(turns.Ref{Session: id, Turn: x.Event}); err == nil {
 			x.Seq = t.Seq
 		}
 	}
-	x.Tenant = r.tenant
-	if d.given[tenantChain{r.tenant, r.chain}] {
+	x.Tenant = r.Tenant
+	if d.given[tenantChain{r.Tenant, r.Chain}] {
 		return
 	}
 	if len(d.found) >= maxDifferences {

@@ -3,10 +3,6 @@ package projections
 import (
 	"bytes"
 	"errors"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -14,51 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/ledger"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
-
-// Each prefix of a key has its family, and a comparison says what a row of it is of.
-func TestEveryPrefixHasAFamily(t *testing.T) {
-	prefixes := map[string]bool{}
-	for _, file := range []string{"keys.go", "memory.go"} {
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(f, func(n ast.Node) bool {
-			v, ok := n.(*ast.ValueSpec)
-			if !ok || len(v.Values) != 1 {
-				return true
-			}
-			letter, ok := v.Values[0].(*ast.BasicLit)
-			if !ok || letter.Kind != token.CHAR {
-				return true
-			}
-			p, err := strconv.Unquote(letter.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if file == "memory.go" {
-				p = "y" + p
-			}
-			prefixes[p] = true
-			return true
-		})
-	}
-	delete(prefixes, "y") // has families of its own
-	for _, f := range families {
-		if !prefixes[f.prefix] {
-			t.Errorf("there is no prefix %s, or two families", f.prefix)
-		}
-		delete(prefixes, f.prefix)
-		if strings.Count(f.of, "%") != len(f.parts) {
-			t.Errorf("%+v", f)
-		}
-	}
-	for p := range prefixes {
-		t.Errorf("the prefix %s has no family", p)
-	}
-}
 
 // lived returns the projections of a random log.
 func lived(t *testing.T, seed uint64, n int) (*Store, *author) {
@@ -123,10 +77,10 @@ func TestKeysReadAsTheirFamilies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := rowAt(e.key); strings.HasPrefix(r.of, "nothing") || strings.Contains(r.of, "%!") {
+		if r := rows.Describe(e.key); strings.HasPrefix(r.Of, "nothing") || strings.Contains(r.Of, "%!") {
 			t.Errorf("%q: %+v", e.key, r)
 		}
-		if r := rowAt(e.key[:len(e.key)-1]); len(e.key) > 1 && !strings.HasPrefix(r.of, "nothing") {
+		if r := rows.Describe(e.key[:len(e.key)-1]); len(e.key) > 1 && !strings.HasPrefix(r.Of, "nothing") {
 			t.Errorf("cut, %q: %+v", e.key, r)
 		}
 	}
@@ -140,15 +94,15 @@ func TestCompareFindsTheRowThatDiffers(t *testing.T) {
 		if found := compared(t, s, a.log); len(found) > 0 {
 			t.Fatalf("seed %d: %v", seed, found)
 		}
-		var rows []pair
+		var all []pair
 		for e, err := range scan(s.db(), []byte{0}, []byte{0xff}) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows = append(rows, e)
+			all = append(all, e)
 		}
 		for range 8 {
-			e := rows[a.rng.IntN(len(rows))]
+			e := all[a.rng.IntN(len(all))]
 			kind := DifferenceKind(a.rng.IntN(3))
 			k, err := bytes.Clone(e.key), error(nil)
 			switch kind {
@@ -163,7 +117,7 @@ func TestCompareFindsTheRowThatDiffers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if k[0] == pCheckpoint && kind != Extra {
+			if rows.Checkpoints.Begins(k) && kind != Extra {
 				if c, err := s.Compare(identity(t, a.log)); err == nil {
 					t.Errorf("the checkpoint is wrong: %v", c.Close())
 				}
@@ -185,14 +139,14 @@ func TestCompareFindsAWrongCheckpoint(t *testing.T) {
 	s, a := lived(t, 5, 100)
 	sound := s.Applied()
 	for name, tc := range map[string]struct {
-		change func(cp *Checkpoint)
+		change func(cp *rows.Checkpoint)
 		refuse bool
 	}{
-		"identity": {func(cp *Checkpoint) { cp.Identity = "another" }, false},
-		"hash":     {func(cp *Checkpoint) { cp.Hash[3] ^= 1 }, false},
-		"schema":   {func(cp *Checkpoint) { cp.Schema++ }, false},
-		"behind":   {func(cp *Checkpoint) { cp.Seq-- }, true},
-		"ahead":    {func(cp *Checkpoint) { cp.Seq++ }, false},
+		"identity": {func(cp *rows.Checkpoint) { cp.Identity = "another" }, false},
+		"hash":     {func(cp *rows.Checkpoint) { cp.Hash[3] ^= 1 }, false},
+		"schema":   {func(cp *rows.Checkpoint) { cp.Schema++ }, false},
+		"behind":   {func(cp *rows.Checkpoint) { cp.Seq-- }, true},
+		"ahead":    {func(cp *rows.Checkpoint) { cp.Seq++ }, false},
 	} {
 		cp := sound
 		tc.change(&cp)
@@ -207,7 +161,7 @@ func TestCompareFindsAWrongCheckpoint(t *testing.T) {
 			if c, err := s.Compare(identity(t, a.log)); !errors.Is(err, ledger.ErrCorrupt) {
 				t.Errorf("%s: %v, %v", name, c, err)
 			}
-		} else if found := compared(t, s, a.log); len(found) != 1 || found[0].Kind != Differs || found[0].key[0] != pCheckpoint {
+		} else if found := compared(t, s, a.log); len(found) != 1 || found[0].Kind != Differs || !rows.Checkpoints.Begins(found[0].key) {
 			t.Errorf("%s: %v", name, found)
 		}
 	}

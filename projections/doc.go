@@ -20,6 +20,6 @@
 // The rows of the newest records are held in memory, too, so that an append reads
 // nothing of the database (recent.go).
 //
-// Begin at [Store] in store.go; then apply.go, which turns an event into rows,
-// run.go, which follows the log, and read.go.
+// Keys and values are package rows. Begin there, or at [Store] in store.go; then apply.go,
+// which turns an event into rows, run.go, which follows the log, and read.go.
 package projections

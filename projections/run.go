@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"nexus/ledger"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -24,7 +25,7 @@ const readAhead, readAheadBytes = 1000, 16 << 20
 // of, or lost records that were applied here. Appends must stop: a shorter log
 // would assign positions a second time. Unwrap returns [ledger.ErrCorrupt].
 type DivergedError struct {
-	Have Checkpoint
+	Have rows.Checkpoint
 	Log  ledger.State
 	Why  string
 }
@@ -203,7 +204,7 @@ func (s *Store) applyBatch(d *database, identity string, first parsed, more <-ch
 			break
 		}
 	}
-	cp = Checkpoint{Identity: identity, Seq: cp.Seq, Hash: hashOf(last), Schema: Schema}
+	cp = rows.Checkpoint{Identity: identity, Seq: cp.Seq, Hash: hashOf(last), Schema: rows.Schema}
 	if err := a.commit(cp); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/ledger"
+	"nexus/projections/rows"
 )
 
 // scratch is projections that a comparison makes anew, in a folder of their own within that of
@@ -28,11 +29,11 @@ type scratch struct {
 
 	a       *applier
 	decided decided
-	applied Checkpoint // with the batch
-	aside   int        // chains set aside before the batch
-	records int        // of the batch
-	bytes   int        // of their payloads
-	since   int64      // bytes of payloads since the room was checked
+	applied rows.Checkpoint // with the batch
+	aside   int             // chains set aside before the batch
+	records int             // of the batch
+	bytes   int             // of their payloads
+	since   int64           // bytes of payloads since the room was checked
 }
 
 // decided is what became of a record.
@@ -61,7 +62,7 @@ func (s *Store) newScratch(identity string, size uint64) (_ *scratch, err error)
 	if s.scratchAbandoned.Load() >= maxScratchAbandoned {
 		return nil, fmt.Errorf("%w: the disk failed under %d verifications of this process; start it again", ledger.ErrUnavailable, maxScratchAbandoned)
 	}
-	t := &scratch{parent: s, base: unsynced{s.disk()}, applied: Checkpoint{Identity: identity, Schema: Schema}}
+	t := &scratch{parent: s, base: unsynced{s.disk()}, applied: rows.Checkpoint{Identity: identity, Schema: rows.Schema}}
 	t.folder = t.base.PathJoin(s.config.Dir, scratchFolder+strconv.FormatInt(s.scratches.Add(1), 10))
 	if err := t.checkRoom(size + size/4); err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (s *Store) newScratch(identity string, size uint64) (_ *scratch, err error)
 func (t *scratch) putFirst() error {
 	b := t.NewBatch()
 	defer b.Close()
-	if err := putCheckpoint(b, Checkpoint{Schema: Schema}); err != nil {
+	if err := putCheckpoint(b, rows.Checkpoint{Schema: rows.Schema}); err != nil {
 		return err
 	}
 	return b.Commit(pebble.NoSync)

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"nexus/ledger"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -204,20 +205,20 @@ func TestACompareThatMeetsADamagedTableSaysSo(t *testing.T) {
 // the one row that is named.
 func TestAnAlteredRowOfAnIDIsTheOneThatIsNamed(t *testing.T) {
 	s, a := lived(t, 24, 800)
-	for _, prefix := range []byte{pID, pReceivedID} {
+	for _, prefix := range []rows.Prefix{rows.EventIDs, rows.ReceivedIDs} {
 		var k, v []byte
-		for e, err := range scan(s.db(), []byte{prefix}, []byte{prefix + 1}) {
+		for e, err := range scan(s.db(), prefix.Key(), rows.End(prefix.Key())) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(e.value, num(nil, 0)) {
+			if !bytes.Equal(e.value, rows.Number(nil, 0)) {
 				k, v = e.key, e.value
 			}
 		}
 		if k == nil {
 			t.Fatalf("%c: no row of a later event", prefix)
 		}
-		if err := s.db().Set(k, num(nil, 0), pebble.NoSync); err != nil {
+		if err := s.db().Set(k, rows.Number(nil, 0), pebble.NoSync); err != nil {
 			t.Fatal(err)
 		}
 		if found := compared(t, s, a.log); len(found) != 1 || !bytes.Equal(found[0].key, k) {

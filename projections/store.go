@@ -16,9 +16,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/fxamacker/cbor/v2"
 
 	"nexus/ledger"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -52,12 +52,12 @@ type Store struct {
 	scratchAbandoned atomic.Int64 // databases that these left behind
 
 	mu      sync.Mutex
-	applied Checkpoint     // guarded by mu
-	aside   int            // chains set aside; guarded by mu
-	waiting map[*wait]bool // who waits for a position; guarded by mu
-	ended   bool           // Run has ended, and was not started again; guarded by mu
-	stopped error          // why it ended, nil if ctx ended; guarded by mu
-	held    error          // see Hold; guarded by mu
+	applied rows.Checkpoint // guarded by mu
+	aside   int             // chains set aside; guarded by mu
+	waiting map[*wait]bool  // who waits for a position; guarded by mu
+	ended   bool            // Run has ended, and was not started again; guarded by mu
+	stopped error           // why it ended, nil if ctx ended; guarded by mu
+	held    error           // see Hold; guarded by mu
 }
 
 // database is one opening of Pebble.
@@ -170,7 +170,7 @@ func (s *Store) Fault() error { return s.db().fault.get() }
 // opening is a database with what its rows say.
 type opening struct {
 	*database
-	applied Checkpoint
+	applied rows.Checkpoint
 	aside   int
 }
 
@@ -207,11 +207,11 @@ func (s *Store) load(d *opening) (err error) {
 	if d.applied, err = checkpoint(d.DB); err != nil {
 		return err
 	}
-	if d.applied.Schema != Schema && !s.config.ReadOnly {
+	if d.applied.Schema != rows.Schema && !s.config.ReadOnly {
 		if d.applied.Schema != 0 {
-			s.logger.Info("projections have another schema and are rebuilt", "have", d.applied.Schema, "want", Schema)
+			s.logger.Info("projections have another schema and are rebuilt", "have", d.applied.Schema, "want", rows.Schema)
 		}
-		d.applied = Checkpoint{Schema: Schema}
+		d.applied = rows.Checkpoint{Schema: rows.Schema}
 		return empty(d.DB, d.applied)
 	}
 	for _, err := range allAside(d.DB) {
@@ -339,7 +339,7 @@ func (s *Store) EventBytes() int64 { return s.read.Load() }
 
 // Clear empties the store. Run must have ended.
 func (s *Store) Clear() error {
-	d, cp := s.db(), Checkpoint{Schema: Schema}
+	d, cp := s.db(), rows.Checkpoint{Schema: rows.Schema}
 	if err := d.fault.guard(func() error { return empty(d.DB, cp) }); err != nil {
 		return err
 	}
@@ -351,7 +351,7 @@ func (s *Store) Clear() error {
 }
 
 // empty removes all rows and writes cp.
-func empty(db *pebble.DB, cp Checkpoint) error {
+func empty(db *pebble.DB, cp rows.Checkpoint) error {
 	b := db.NewBatch()
 	defer b.Close()
 	if err := b.DeleteRange([]byte{0}, []byte{0xff}, nil); err != nil {
@@ -367,7 +367,7 @@ func empty(db *pebble.DB, cp Checkpoint) error {
 }
 
 // Applied returns the checkpoint. Reads see everything up to its Seq.
-func (s *Store) Applied() Checkpoint {
+func (s *Store) Applied() rows.Checkpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.applied
@@ -440,7 +440,7 @@ func (s *Store) Hold(why error) {
 
 // advance notes what a batch has applied to d. A batch of a database that was
 // replaced meanwhile moves nothing.
-func (s *Store) advance(d *database, cp Checkpoint, aside int) {
+func (s *Store) advance(d *database, cp rows.Checkpoint, aside int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.db() != d {
@@ -465,23 +465,23 @@ func (s *Store) stop(err error) {
 	s.wake(math.MaxUint64)
 }
 
-func checkpoint(r pebble.Reader) (cp Checkpoint, err error) {
-	b, ok, err := get(r, []byte{pCheckpoint})
+func checkpoint(r pebble.Reader) (cp rows.Checkpoint, err error) {
+	b, ok, err := get(r, rows.Checkpoints.Key())
 	if err != nil || !ok {
 		return cp, err
 	}
-	if err := cbor.Unmarshal(b, &cp); err != nil {
+	if err := rows.Decode(b, &cp); err != nil {
 		return cp, fmt.Errorf("%w: checkpoint of the projections: %v", ledger.ErrCorrupt, err)
 	}
 	return cp, nil
 }
 
-func putCheckpoint(b *pebble.Batch, cp Checkpoint) error {
-	v, err := cbor.Marshal(cp)
+func putCheckpoint(b *pebble.Batch, cp rows.Checkpoint) error {
+	v, err := rows.Encode(cp)
 	if err != nil {
 		return err
 	}
-	return b.Set([]byte{pCheckpoint}, v, nil)
+	return b.Set(rows.Checkpoints.Key(), v, nil)
 }
 
 func get(r pebble.Reader, k []byte) (v []byte, ok bool, err error) {
