@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/ledger"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -150,7 +151,7 @@ func (a *author) admits(subject string, expect uint64, e *turns.Event, why strin
 	run(a.t, before, a.log, last(a.t, a.log))
 	_, refused := ledger.Admit(before.History(), subject, last(a.t, a.log)+1, turns.HashEvent(payload), e)
 	n := 0
-	for range scan(before.db(), []byte{'d'}, rows.Records.Key()) {
+	for range db.Scan(before.db(), []byte{'d'}, rows.Records.Key()) {
 		n++
 	}
 
@@ -178,7 +179,7 @@ func (a *author) admits(subject string, expect uint64, e *turns.Event, why strin
 		a.t.Errorf("%d chains are aside", n)
 	}
 	if why != "" {
-		for range scan(s.db(), []byte{'d'}, rows.Records.Key()) {
+		for range db.Scan(s.db(), []byte{'d'}, rows.Records.Key()) {
 			n--
 		}
 		if n != 0 {

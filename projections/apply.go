@@ -4,10 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -17,12 +16,18 @@ import (
 // labels and policies, and side has the rows of other chains.
 type applier struct {
 	view
-	batch       *pebble.Batch
-	side        *pebble.Batch     // indexed: memories, channels and losses, which are rare
+	batch       db.Batch
+	side        db.Batch          // indexed: memories, channels and losses, which are rare
 	keys        []byte            // for the key of the next row
 	aside       bool              // whether any chain was set aside before the batch
 	asideChains []rows.AsideChain // chains set aside by the batch
 	decided     *decided          // what became of the last record is put there; may be nil
+}
+
+// decided is what became of a record.
+type decided struct {
+	ledger.Admitted
+	refused error // why nothing follows from it; nil if something does
 }
 
 func newApplier(d *database, ledgerID turns.ID, aside int) *applier {
@@ -145,28 +150,28 @@ func (a *applier) session(r ledger.Record, e *turns.Event, c *chain, node lineag
 	a.changes.chains[id] = c
 	switch {
 	case e.Kind == turns.KindOpened:
-		err = errors.Join(a.opened(&c.session), a.name(&c.session, id), a.batch.Set(rows.Number(rows.Settings.Key(id), e.Index), nil, nil))
+		err = errors.Join(a.opened(&c.session), a.name(&c.session, id), a.batch.Set(rows.Number(rows.Settings.Key(id), e.Index), nil))
 	case e.Kind == turns.KindChanged:
-		err = a.batch.Set(rows.Number(rows.Settings.Key(id), e.Index), nil, nil)
+		err = a.batch.Set(rows.Number(rows.Settings.Key(id), e.Index), nil)
 	case e.Kind == turns.KindMoved:
-		err = a.batch.Set(rows.Number(rows.Moves.Key(id, e.To.Session, e.To.Turn), e.Index), nil, nil)
+		err = a.batch.Set(rows.Number(rows.Moves.Key(id, e.To.Session, e.To.Turn), e.Index), nil)
 	case e.Kind.IsTurn():
 		err = errors.Join(a.turn(node, r, e), a.name(&c.session, e.ID), a.external(c.session.Tenant, e), a.learned(&c.session, e, r.Seq))
 		return errors.Join(err,
-			a.batch.Set(a.numKey(e.Index, rows.Events, id), rows.Pointer(e.Segment, e.Depth), nil),
+			a.batch.Set(a.numKey(e.Index, rows.Events, id), rows.Pointer(e.Segment, e.Depth)),
 			a.place(r.Seq, rows.Place{Session: id, Index: e.Index}),
 		)
 	}
 	switch e.Kind {
 	case turns.KindOpened, turns.KindChanged, turns.KindState:
 		if c.session.Timed && !c.session.Final() {
-			err = errors.Join(err, a.batch.Set(rows.TimedSessions.Key(id), nil, nil))
+			err = errors.Join(err, a.batch.Set(rows.TimedSessions.Key(id), nil))
 		} else {
-			err = errors.Join(err, a.batch.Delete(rows.TimedSessions.Key(id), nil))
+			err = errors.Join(err, a.batch.Delete(rows.TimedSessions.Key(id)))
 		}
 	}
 	return errors.Join(err,
-		a.batch.Set(a.numKey(e.Index, rows.Events, id), rows.Inline(r.Payload), nil),
+		a.batch.Set(a.numKey(e.Index, rows.Events, id), rows.Inline(r.Payload)),
 		a.setRow(rows.EventIDs.Key(id, e.ID), rows.Number(nil, e.Index)),
 		a.place(r.Seq, rows.Place{Session: id, Index: e.Index}),
 	)
@@ -175,7 +180,7 @@ func (a *applier) session(r ledger.Record, e *turns.Event, c *chain, node lineag
 // setRow writes a row that later records of the batch may read.
 func (a *applier) setRow(k, v []byte) error {
 	a.changes.rows[string(k)] = v
-	return a.batch.Set(k, v, nil)
+	return a.batch.Set(k, v)
 }
 
 // key returns a key. The next call uses its bytes again: a batch copies what it is given.
@@ -190,9 +195,9 @@ func (a *applier) numKey(n uint64, p rows.Prefix, ids ...turns.ID) []byte {
 }
 
 func (a *applier) opened(s *ledger.Session) error {
-	err := a.batch.Set(append(rows.AgentSessions.TextKey(s.Tenant, s.Agent), s.ID[:]...), nil, nil)
+	err := a.batch.Set(append(rows.AgentSessions.TextKey(s.Tenant, s.Agent), s.ID[:]...), nil)
 	if f := s.ForkOf; f != nil {
-		err = errors.Join(err, a.batch.Set(rows.Forks.Key(f.At.Session, f.At.Turn, s.ID), nil, nil))
+		err = errors.Join(err, a.batch.Set(rows.Forks.Key(f.At.Session, f.At.Turn, s.ID), nil))
 	}
 	return err
 }
@@ -206,13 +211,13 @@ func (a *applier) updated(s *ledger.Session, opened bool) error {
 			return err
 		}
 		for _, agent := range []string{"", s.Agent} {
-			if err := a.batch.Delete(updatedKey(&before, agent), nil); err != nil {
+			if err := a.batch.Delete(updatedKey(&before, agent)); err != nil {
 				return err
 			}
 		}
 	}
 	for _, agent := range []string{"", s.Agent} {
-		if err := a.batch.Set(updatedKey(s, agent), nil, nil); err != nil {
+		if err := a.batch.Set(updatedKey(s, agent), nil); err != nil {
 			return err
 		}
 	}
@@ -240,16 +245,16 @@ func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error
 	ref := node.Ref
 	a.changes.turns[ref] = t
 	err := errors.Join(
-		a.batch.Set(a.key(rows.Turns, ref.Session, ref.Turn), t.Encode(), nil),
-		a.batch.Set(a.numKey(e.Depth, rows.Payloads, ref.Session, e.Segment), r.Payload, nil),
+		a.batch.Set(a.key(rows.Turns, ref.Session, ref.Turn), t.Encode()),
+		a.batch.Set(a.numKey(e.Depth, rows.Payloads, ref.Session, e.Segment), r.Payload),
 	)
 	if !e.Parent.IsZero() {
-		err = errors.Join(err, a.batch.Set(a.key(rows.Children, e.Parent.Session, e.Parent.Turn, ref.Session, ref.Turn), nil, nil))
+		err = errors.Join(err, a.batch.Set(a.key(rows.Children, e.Parent.Session, e.Parent.Turn, ref.Session, ref.Turn), nil))
 	}
 	if e.Kind == turns.KindCompaction {
-		err = errors.Join(err, a.batch.Set(rows.Number(rows.Compactions.Key(ref.Session), e.Index), ref.Turn[:], nil))
+		err = errors.Join(err, a.batch.Set(rows.Number(rows.Compactions.Key(ref.Session), e.Index), ref.Turn[:]))
 		if th := e.Span.Through; !th.IsZero() {
-			err = errors.Join(err, a.batch.Set(rows.Coverings.Key(th.Session, th.Turn, ref.Session, ref.Turn), nil, nil))
+			err = errors.Join(err, a.batch.Set(rows.Coverings.Key(th.Session, th.Turn, ref.Session, ref.Turn), nil))
 		}
 	}
 	return err
@@ -269,7 +274,7 @@ func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *l
 		return err
 	}
 	at := rows.Number(nil, r.Seq)
-	err = errors.Join(a.setRow(rows.Policies.TextKey(tenant), row), a.batch.Set(append(rows.PolicyEvents.TextKey(tenant), e.ID[:]...), at, nil), a.keep(r))
+	err = errors.Join(a.setRow(rows.Policies.TextKey(tenant), row), a.batch.Set(append(rows.PolicyEvents.TextKey(tenant), e.ID[:]...), at), a.keep(r))
 	by := rows.PoliciesBy.TextKey(tenant, e.Actor)
 	n, _, err2 := a.number(by)
 	if err2 != nil {
@@ -290,7 +295,7 @@ func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *l
 	} else {
 		err = errors.Join(err, a.setRow(rows.PolicyNames.NameKey(tenant, e.Policy.Name), row))
 	}
-	return errors.Join(err, a.batch.Set(rows.Number(rows.PolicyVersions.NameKey(tenant, e.Policy.Name), e.Policy.Version), at, nil))
+	return errors.Join(err, a.batch.Set(rows.Number(rows.PolicyVersions.NameKey(tenant, e.Policy.Name), e.Policy.Version), at))
 }
 
 // keep stores a record that makes no row, so that every record of the
@@ -300,7 +305,7 @@ func (a *applier) keep(r ledger.Record) error {
 }
 
 func (a *applier) place(seq uint64, p rows.Place) error {
-	return a.batch.Set(a.numKey(seq, rows.Records), p.Encode(), nil)
+	return a.batch.Set(a.numKey(seq, rows.Records), p.Encode())
 }
 
 // setAside stops the projection of one chain at a record that can't be applied, and
@@ -319,20 +324,20 @@ func (a *applier) commit(cp rows.Checkpoint) error {
 		if err != nil {
 			return err
 		}
-		if err := a.batch.Set(rows.Sessions.Key(id), v, nil); err != nil {
+		if err := a.batch.Set(rows.Sessions.Key(id), v); err != nil {
 			return err
 		}
 	}
 	if !a.side.Empty() {
-		if err := a.batch.Apply(a.side, nil); err != nil {
+		if err := a.batch.Apply(a.side); err != nil {
 			return err
 		}
 	}
-	if err := putCheckpoint(a.batch, cp); err != nil {
+	if err := a.batch.PutCheckpoint(cp); err != nil {
 		return err
 	}
 	a.recent.drop(a.changes)
-	if err := a.batch.Commit(pebble.NoSync); err != nil {
+	if err := a.batch.Commit(); err != nil {
 		return err
 	}
 	a.recent.add(a.changes)

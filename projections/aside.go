@@ -6,6 +6,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -14,7 +15,7 @@ import (
 func (s *Store) Lost(subject string) (rows.Loss, error) { return s.view().lost(subject) }
 
 func (v view) lost(subject string) (l rows.Loss, err error) {
-	b, ok, err := get(v.side, rows.Losses.TextKey(subject))
+	b, ok, err := db.Get(v.side, rows.Losses.TextKey(subject))
 	if err != nil || !ok {
 		return l, err
 	}
@@ -28,7 +29,7 @@ func (v view) lost(subject string) (l rows.Loss, err error) {
 // its id: the position, the bytes, the hash, and whether another turn there continues
 // it. Its place in the lineage is not known. Errors: [ledger.ErrNotFound].
 func (s *Store) AfterLoss(subject string, turn turns.ID) (r ledger.Record, hasChildren bool, err error) {
-	b, ok, err := get(s.db(), append(rows.AfterLoss.TextKey(subject), turn[:]...))
+	b, ok, err := db.Get(s.db(), append(rows.AfterLoss.TextKey(subject), turn[:]...))
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: turn %s after a loss on %s", ledger.ErrNotFound, turn, subject)
 	}
@@ -38,7 +39,7 @@ func (s *Store) AfterLoss(subject string, turn turns.ID) (r ledger.Record, hasCh
 	if r, err = s.Record(rows.NumberAt(b, 0)); err != nil {
 		return r, false, err
 	}
-	_, hasChildren, err = get(s.db(), append(rows.ContinuedAfterLoss.TextKey(subject), turn[:]...))
+	_, hasChildren, err = db.Get(s.db(), append(rows.ContinuedAfterLoss.TextKey(subject), turn[:]...))
 	return r, hasChildren, err
 }
 
@@ -81,7 +82,7 @@ func (a *applier) keepAside(r ledger.Record) error {
 	if err != nil {
 		return err
 	}
-	return a.side.Set(rows.Losses.TextKey(r.Subject), v, nil)
+	return a.side.Set(rows.Losses.TextKey(r.Subject), v)
 }
 
 // afterLoss notes an event of a chain that is set aside.
@@ -99,17 +100,17 @@ func (a *applier) afterLoss(r ledger.Record, e *turns.Event, l *rows.Loss) error
 		return nil
 	}
 	id := e.Ref().Session
-	err := a.side.Set(append(rows.AfterLoss.TextKey(r.Subject), e.ID[:]...), rows.Number(nil, r.Seq), nil)
+	err := a.side.Set(append(rows.AfterLoss.TextKey(r.Subject), e.ID[:]...), rows.Number(nil, r.Seq))
 	if e.Parent.Session != id {
 		return err
 	}
 	up := e.Parent.Turn
-	err = errors.Join(err, a.side.Set(append(rows.ContinuedAfterLoss.TextKey(r.Subject), up[:]...), nil, nil))
+	err = errors.Join(err, a.side.Set(append(rows.ContinuedAfterLoss.TextKey(r.Subject), up[:]...), nil))
 	_, uerr := a.Turn(e.Parent)
 	if !errors.Is(uerr, lineage.ErrUnknown) {
 		return errors.Join(err, uerr)
 	}
-	_, isLeft, gerr := get(a.side, append(rows.AfterLoss.TextKey(r.Subject), up[:]...))
+	_, isLeft, gerr := db.Get(a.side, append(rows.AfterLoss.TextKey(r.Subject), up[:]...))
 	if gerr == nil && !isLeft && len(l.Turns) < rows.MaxLost {
 		l.Turns = append(l.Turns, up)
 	}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"nexus/ledger"
 	"nexus/ledger/memlog"
 	"nexus/lineage"
@@ -67,7 +65,7 @@ func bareReplay(b *testing.B, log ledger.Log) {
 	defer s.Close()
 	batch, n := s.db().NewBatch(), 0
 	commit := func() {
-		if err := batch.Commit(pebble.NoSync); err != nil {
+		if err := batch.Commit(); err != nil {
 			b.Fatal(err)
 		}
 		batch, n = s.db().NewBatch(), 0
@@ -76,7 +74,7 @@ func bareReplay(b *testing.B, log ledger.Log) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := batch.Set(rows.Number(rows.Records.Key(), r.Seq), r.Payload, nil); err != nil {
+		if err := batch.Set(rows.Number(rows.Records.Key(), r.Seq), r.Payload); err != nil {
 			b.Fatal(err)
 		}
 		if n++; n == 500 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nexus/ledger"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -95,7 +96,7 @@ func (s *Store) SessionsAt(ctx context.Context, tenant, agent string, seq uint64
 			hi = rows.End(rows.ByTimeKey(tenant, agent, after.Updated))
 		}
 		var second []byte
-		for k, err := range scanBack(s.db(), prefix, hi) {
+		for k, err := range db.ScanBack(s.db(), prefix, hi) {
 			// The scan has the order of when it began. The records behind seq are read now, so
 			// what they changed is in moved, and what changes from now on is in the scan where
 			// it was before.
@@ -106,7 +107,7 @@ func (s *Store) SessionsAt(ctx context.Context, tenant, agent string, seq uint64
 				yield(Changed{}, err)
 				return
 			}
-			id := rows.IDAt(k.key, len(k.key)-16)
+			id := rows.IDAt(k.Key, len(k.Key)-16)
 			if inMoved[id] {
 				continue
 			}
@@ -124,7 +125,7 @@ func (s *Store) SessionsAt(ctx context.Context, tenant, agent string, seq uint64
 				yield(Changed{}, err)
 				return
 			}
-			if at := k.key[:len(k.key)-16]; !bytes.Equal(at, second) {
+			if at := k.Key[:len(k.Key)-16]; !bytes.Equal(at, second) {
 				if !flush() {
 					return
 				}
@@ -157,14 +158,14 @@ type changesWalk struct {
 
 // readLater reads the places of the records that were stored since.
 func (w *changesWalk) readLater() error {
-	for k, err := range scan(w.s.db(), rows.Number(rows.Records.Key(), w.read+1), rows.End(rows.Records.Key())) {
+	for k, err := range db.Scan(w.s.db(), rows.Number(rows.Records.Key(), w.read+1), rows.End(rows.Records.Key())) {
 		if err = cmp.Or(err, w.ctx()); err != nil {
 			return err
 		}
-		w.read = rows.NumberAt(k.key, len(k.key)-8)
-		p, err := rows.DecodePlace(w.read, k.value)
+		w.read = rows.NumberAt(k.Key, len(k.Key)-8)
+		p, err := rows.DecodePlace(w.read, k.Value)
 		if err != nil {
-			return readError(err)
+			return &db.ReadError{Err: err}
 		}
 		if _, ok := w.later[p.Session]; ok || p.Subject != "" {
 			continue
@@ -200,12 +201,12 @@ func (s *Store) UpdatedSince(since time.Time) iter.Seq2[turns.ID, error] {
 				return
 			}
 			prefix := rows.ByTime.TextKey(string(tenant), "")
-			for k, err := range scan(s.db(), rows.ByTimeKey(string(tenant), "", since.UnixNano()), rows.End(prefix)) {
+			for k, err := range db.Scan(s.db(), rows.ByTimeKey(string(tenant), "", since.UnixNano()), rows.End(prefix)) {
 				if err != nil {
 					yield(turns.ID{}, err)
 					return
 				}
-				if !yield(rows.IDAt(k.key, len(k.key)-16), nil) {
+				if !yield(rows.IDAt(k.Key, len(k.Key)-16), nil) {
 					return
 				}
 			}
@@ -217,11 +218,11 @@ func (s *Store) UpdatedSince(since time.Time) iter.Seq2[turns.ID, error] {
 // tenantFrom returns the first tenant whose sessions are in the order of their changes at lo
 // or behind, nil if there is none.
 func (s *Store) tenantFrom(lo []byte) ([]byte, error) {
-	for k, err := range scan(s.db(), lo, rows.End(rows.ByTime.Key())) {
+	for k, err := range db.Scan(s.db(), lo, rows.End(rows.ByTime.Key())) {
 		if err != nil {
 			return nil, err
 		}
-		tenant, _, _ := bytes.Cut(k.key[1:], []byte{0})
+		tenant, _, _ := bytes.Cut(k.Key[1:], []byte{0})
 		return tenant, nil
 	}
 	return nil, nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"nexus/ledger"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -19,13 +20,13 @@ func (a *applier) received(tenant string, r ledger.Record, e *turns.Event, c *le
 	}
 	id := e.Chain.ID
 	err = errors.Join(
-		a.side.Set(rows.Channels.TextKey(tenant, id), row, nil),
-		a.side.Set(rows.Number(rows.Received.TextKey(tenant, id), e.Index), rows.Number(nil, r.Seq), nil),
-		a.side.Set(append(rows.ReceivedIDs.TextKey(tenant, id), e.ID[:]...), rows.Number(nil, e.Index), nil),
+		a.side.Set(rows.Channels.TextKey(tenant, id), row),
+		a.side.Set(rows.Number(rows.Received.TextKey(tenant, id), e.Index), rows.Number(nil, r.Seq)),
+		a.side.Set(append(rows.ReceivedIDs.TextKey(tenant, id), e.ID[:]...), rows.Number(nil, e.Index)),
 		a.keep(r),
 	)
 	if e.Index == 0 {
-		err = errors.Join(err, a.side.Set(rows.AgentChannels.TextKey(tenant, c.Agent, id), nil, nil))
+		err = errors.Join(err, a.side.Set(rows.AgentChannels.TextKey(tenant, c.Agent, id), nil))
 	}
 	return err
 }
@@ -37,7 +38,7 @@ func (a *applier) external(tenant string, e *turns.Event) error {
 	}
 	ref := e.Ref()
 	k := append(rows.ExternalTurns.TextKey(tenant, e.External.Channel), e.External.ID[:]...)
-	return a.side.Set(append(append(k, ref.Session[:]...), ref.Turn[:]...), nil, nil)
+	return a.side.Set(append(append(k, ref.Session[:]...), ref.Turn[:]...), nil)
 }
 
 // Channel returns the fold of a channel's chain, by the chain's id; zero if the chain
@@ -48,7 +49,7 @@ func (s *Store) Channel(tenant, id string) (ledger.Channel, error) {
 
 // Channel implements [ledger.History].
 func (v view) Channel(tenant, id string) (c ledger.Channel, err error) {
-	b, ok, err := get(v.side, rows.Channels.TextKey(tenant, id))
+	b, ok, err := db.Get(v.side, rows.Channels.TextKey(tenant, id))
 	if err != nil || !ok {
 		return c, err
 	}
@@ -60,7 +61,7 @@ func (v view) Channel(tenant, id string) (c ledger.Channel, err error) {
 
 // HasReceived implements [ledger.History].
 func (v view) HasReceived(tenant, channel string, event turns.ID) (bool, error) {
-	_, ok, err := get(v.side, append(rows.ReceivedIDs.TextKey(tenant, channel), event[:]...))
+	_, ok, err := db.Get(v.side, append(rows.ReceivedIDs.TextKey(tenant, channel), event[:]...))
 	return ok, err
 }
 
@@ -81,10 +82,10 @@ func (s *Store) ReceivedFrom(tenant, channel string, from uint64, desc bool) ite
 	k := rows.Received.TextKey(tenant, channel)
 	if !desc {
 		return func(yield func(Received, error) bool) {
-			for e, err := range scan(s.db(), rows.Number(slices.Clone(k), from), rows.End(k)) {
+			for e, err := range db.Scan(s.db(), rows.Number(slices.Clone(k), from), rows.End(k)) {
 				var r Received
 				if err == nil {
-					r = Received{rows.NumberAt(e.key, len(k)), rows.NumberAt(e.value, 0)}
+					r = Received{rows.NumberAt(e.Key, len(k)), rows.NumberAt(e.Value, 0)}
 				}
 				if !yield(r, err) || err != nil {
 					return
@@ -128,10 +129,10 @@ func (s *Store) Channels(tenant, agent, after string) iter.Seq2[NamedChannel, er
 			}
 			lo = append(rows.AgentChannels.TextKey(tenant, c.Agent, after), 0)
 		}
-		for e, err := range scan(s.db(), lo, rows.End(prefix)) {
+		for e, err := range db.Scan(s.db(), lo, rows.End(prefix)) {
 			var c NamedChannel
 			if err == nil {
-				key := e.key[:len(e.key)-1] // without the zero at its end
+				key := e.Key[:len(e.Key)-1] // without the zero at its end
 				for i := len(key) - 1; key[i] != 0; i-- {
 					c.ID = string(key[i:])
 				}
@@ -147,14 +148,14 @@ func (s *Store) Channels(tenant, agent, after string) iter.Seq2[NamedChannel, er
 // TurnsOf returns at most limit turns that name an external event, by session and id.
 func (s *Store) TurnsOf(tenant, channel string, event turns.ID, limit int) (refs []turns.Ref, err error) {
 	k := append(rows.ExternalTurns.TextKey(tenant, channel), event[:]...)
-	for e, err := range scan(s.db(), k, rows.End(k)) {
+	for e, err := range db.Scan(s.db(), k, rows.End(k)) {
 		if err != nil {
 			return nil, err
 		}
 		if len(refs) >= limit {
 			break
 		}
-		refs = append(refs, turns.Ref{Session: rows.IDAt(e.key, len(k)), Turn: rows.IDAt(e.key, len(k)+16)})
+		refs = append(refs, turns.Ref{Session: rows.IDAt(e.Key, len(k)), Turn: rows.IDAt(e.Key, len(k)+16)})
 	}
 	return refs, nil
 }

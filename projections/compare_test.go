@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/ledger"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -73,15 +74,15 @@ func compared(t *testing.T, s *Store, log ledger.Log) []Difference {
 // Each key of a random log reads as one of its family.
 func TestKeysReadAsTheirFamilies(t *testing.T) {
 	s, _ := lived(t, 3, 500)
-	for e, err := range scan(s.db(), []byte{0}, []byte{0xff}) {
+	for e, err := range db.Scan(s.db(), []byte{0}, []byte{0xff}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := rows.Describe(e.key); strings.HasPrefix(r.Of, "nothing") || strings.Contains(r.Of, "%!") {
-			t.Errorf("%q: %+v", e.key, r)
+		if r := rows.Describe(e.Key); strings.HasPrefix(r.Of, "nothing") || strings.Contains(r.Of, "%!") {
+			t.Errorf("%q: %+v", e.Key, r)
 		}
-		if r := rows.Describe(e.key[:len(e.key)-1]); len(e.key) > 1 && !strings.HasPrefix(r.Of, "nothing") {
-			t.Errorf("cut, %q: %+v", e.key, r)
+		if r := rows.Describe(e.Key[:len(e.Key)-1]); len(e.Key) > 1 && !strings.HasPrefix(r.Of, "nothing") {
+			t.Errorf("cut, %q: %+v", e.Key, r)
 		}
 	}
 }
@@ -94,8 +95,8 @@ func TestCompareFindsTheRowThatDiffers(t *testing.T) {
 		if found := compared(t, s, a.log); len(found) > 0 {
 			t.Fatalf("seed %d: %v", seed, found)
 		}
-		var all []pair
-		for e, err := range scan(s.db(), []byte{0}, []byte{0xff}) {
+		var all []db.Pair
+		for e, err := range db.Scan(s.db(), []byte{0}, []byte{0xff}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,15 +105,15 @@ func TestCompareFindsTheRowThatDiffers(t *testing.T) {
 		for range 8 {
 			e := all[a.rng.IntN(len(all))]
 			kind := DifferenceKind(a.rng.IntN(3))
-			k, err := bytes.Clone(e.key), error(nil)
+			k, err := bytes.Clone(e.Key), error(nil)
 			switch kind {
 			case Missing:
 				err = s.db().Delete(k, pebble.NoSync)
 			case Differs:
-				err = s.db().Set(k, append(bytes.Clone(e.value), 1), pebble.NoSync)
+				err = s.db().Set(k, append(bytes.Clone(e.Value), 1), pebble.NoSync)
 			case Extra:
 				k = append(k, 1)
-				err = s.db().Set(k, e.value, pebble.NoSync)
+				err = s.db().Set(k, e.Value, pebble.NoSync)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -124,7 +125,7 @@ func TestCompareFindsTheRowThatDiffers(t *testing.T) {
 			} else if found := compared(t, s, a.log); len(found) != 1 || found[0].Kind != kind || !bytes.Equal(found[0].key, k) {
 				t.Errorf("seed %d, %d of %q: %v", seed, kind, k, found)
 			}
-			if err = s.db().Set(e.key, e.value, pebble.NoSync); err == nil && kind == Extra {
+			if err = s.db().Set(e.Key, e.Value, pebble.NoSync); err == nil && kind == Extra {
 				err = s.db().Delete(k, pebble.NoSync)
 			}
 			if err != nil {
@@ -151,10 +152,10 @@ func TestCompareFindsAWrongCheckpoint(t *testing.T) {
 		cp := sound
 		tc.change(&cp)
 		b := s.db().NewBatch()
-		if err := putCheckpoint(b, cp); err != nil {
+		if err := b.PutCheckpoint(cp); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Commit(pebble.NoSync); err != nil {
+		if err := b.Commit(); err != nil {
 			t.Fatal(err)
 		}
 		if tc.refuse {

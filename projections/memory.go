@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"nexus/ledger"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -17,7 +18,7 @@ func (s *Store) Memories(tenant, agent string) (ledger.Memories, error) {
 }
 
 func (v view) Memories(tenant, agent string) (m ledger.Memories, err error) {
-	b, ok, err := get(v.side, rows.MemoryFolds.Key(tenant, agent))
+	b, ok, err := db.Get(v.side, rows.MemoryFolds.Key(tenant, agent))
 	if err != nil || !ok {
 		return m, err
 	}
@@ -50,7 +51,7 @@ func (v view) Memory(tenant, agent string, id turns.ID) (ledger.NamedMemory, err
 // memoryRow returns the row of an id, which may be evidence of another memory.
 func (v view) memoryRow(tenant, agent string, id turns.ID) (ledger.NamedMemory, error) {
 	m := ledger.NamedMemory{ID: id}
-	b, ok, err := get(v.side, rows.MemoryIDs.Key(tenant, agent, id))
+	b, ok, err := db.Get(v.side, rows.MemoryIDs.Key(tenant, agent, id))
 	switch {
 	case err != nil:
 		return m, err
@@ -69,7 +70,7 @@ func (s *Store) MemoryOfText(tenant, agent string, text turns.Hash) (ledger.Name
 }
 
 func (v view) memoryOfText(tenant, agent string, text turns.Hash) (m ledger.NamedMemory, ok bool, err error) {
-	b, ok, err := get(v.side, append(rows.MemoryTexts.Key(tenant, agent), text[:]...))
+	b, ok, err := db.Get(v.side, append(rows.MemoryTexts.Key(tenant, agent), text[:]...))
 	if err != nil || !ok {
 		return m, false, err
 	}
@@ -79,7 +80,7 @@ func (v view) memoryOfText(tenant, agent string, text turns.Hash) (m ledger.Name
 
 // HasMemoryEvent reports whether an agent's chain has an event of this id.
 func (v view) HasMemoryEvent(tenant, agent string, event turns.ID) (bool, error) {
-	_, ok, err := get(v.side, rows.MemoryEvents.Key(tenant, agent, event))
+	_, ok, err := db.Get(v.side, rows.MemoryEvents.Key(tenant, agent, event))
 	return ok, err
 }
 
@@ -102,10 +103,10 @@ func (s *Store) ListMemories(tenant, agent string, before MemoryPlace) iter.Seq2
 		hi = rows.Number(rows.Number(bytes.Clone(lo), before.Seq), before.Item)
 	}
 	return func(yield func(ledger.NamedMemory, error) bool) {
-		for k, err := range scanBack(s.db(), lo, hi) {
+		for k, err := range db.ScanBack(s.db(), lo, hi) {
 			var m ledger.NamedMemory
 			if err == nil {
-				m, err = s.view().memoryRow(tenant, agent, turns.ID(k.value))
+				m, err = s.view().memoryRow(tenant, agent, turns.ID(k.Value))
 			}
 			if !yield(m, err) || err != nil {
 				return
@@ -119,10 +120,10 @@ func (s *Store) ListMemories(tenant, agent string, before MemoryPlace) iter.Seq2
 func (s *Store) DailyMemories(tenant, agent string, from, to int64) iter.Seq2[ledger.NamedMemory, error] {
 	k := rows.MemoryDays.Key(tenant, agent)
 	return func(yield func(ledger.NamedMemory, error) bool) {
-		for e, err := range scan(s.db(), rows.Number(bytes.Clone(k), rows.Instant(from)), rows.Number(bytes.Clone(k), rows.Instant(to))) {
+		for e, err := range db.Scan(s.db(), rows.Number(bytes.Clone(k), rows.Instant(from)), rows.Number(bytes.Clone(k), rows.Instant(to))) {
 			var m ledger.NamedMemory
 			if err == nil {
-				m, err = s.view().memoryRow(tenant, agent, turns.ID(e.value))
+				m, err = s.view().memoryRow(tenant, agent, turns.ID(e.Value))
 			}
 			if !yield(m, err) || err != nil {
 				return
@@ -135,10 +136,10 @@ func (s *Store) DailyMemories(tenant, agent string, from, to int64) iter.Seq2[le
 func (s *Store) NewestDaily(tenant, agent string) iter.Seq2[ledger.NamedMemory, error] {
 	k := rows.MemoryDays.Key(tenant, agent)
 	return func(yield func(ledger.NamedMemory, error) bool) {
-		for e, err := range scanBack(s.db(), k, rows.End(k)) {
+		for e, err := range db.ScanBack(s.db(), k, rows.End(k)) {
 			var m ledger.NamedMemory
 			if err == nil {
-				m, err = s.view().memoryRow(tenant, agent, turns.ID(e.value))
+				m, err = s.view().memoryRow(tenant, agent, turns.ID(e.Value))
 			}
 			if !yield(m, err) || err != nil {
 				return
@@ -158,14 +159,14 @@ func (s *Store) LearnedAt(tenant, agent string) (uint64, error) {
 // after it, oldest first.
 func (s *Store) MemoryEvidence(tenant, agent string, id turns.ID, limit int) (at []MemoryPlace, err error) {
 	k := rows.MemoryEvidence.Key(tenant, agent, id)
-	for e, err := range scan(s.db(), k, rows.End(k)) {
+	for e, err := range db.Scan(s.db(), k, rows.End(k)) {
 		if err != nil {
 			return nil, err
 		}
 		if len(at) == limit {
 			break
 		}
-		at = append(at, MemoryPlace{rows.NumberAt(e.key, len(k)), rows.NumberAt(e.key, len(k)+8)})
+		at = append(at, MemoryPlace{rows.NumberAt(e.Key, len(k)), rows.NumberAt(e.Key, len(k)+8)})
 	}
 	return at, nil
 }
@@ -173,14 +174,14 @@ func (s *Store) MemoryEvidence(tenant, agent string, id turns.ID, limit int) (at
 // MemoryDependents returns up to limit of the memories that derive from a memory.
 func (s *Store) MemoryDependents(tenant, agent string, id turns.ID, limit int) (ids []turns.ID, err error) {
 	k := rows.MemoryDependents.Key(tenant, agent, id)
-	for e, err := range scan(s.db(), k, rows.End(k)) {
+	for e, err := range db.Scan(s.db(), k, rows.End(k)) {
 		if err != nil {
 			return nil, err
 		}
 		if len(ids) == limit {
 			break
 		}
-		ids = append(ids, rows.IDAt(e.key, len(k)))
+		ids = append(ids, rows.IDAt(e.Key, len(k)))
 	}
 	return ids, nil
 }
@@ -189,11 +190,11 @@ func (s *Store) MemoryDependents(tenant, agent string, id turns.ID, limit int) (
 // position of the log. ok is false if there was none.
 func (s *Store) DocumentAt(tenant, agent string, seq uint64) (at uint64, ok bool, err error) {
 	k := rows.MemoryDocuments.Key(tenant, agent)
-	for e, err := range scanBack(s.db(), k, rows.Number(bytes.Clone(k), seq+1)) {
+	for e, err := range db.ScanBack(s.db(), k, rows.Number(bytes.Clone(k), seq+1)) {
 		if err != nil {
 			return 0, false, err
 		}
-		return rows.NumberAt(e.key, len(k)), true, nil
+		return rows.NumberAt(e.Key, len(k)), true, nil
 	}
 	return 0, false, nil
 }
@@ -207,12 +208,12 @@ func (s *Store) RememberingAgents(tenant, after string) iter.Seq2[string, error]
 		lo = append(rows.MemoryFolds.Key(tenant, after), 0)
 	}
 	return func(yield func(string, error) bool) {
-		for k, err := range scan(s.db(), lo, rows.End(prefix)) {
+		for k, err := range db.Scan(s.db(), lo, rows.End(prefix)) {
 			if err != nil {
 				yield("", err)
 				return
 			}
-			if !yield(string(k.key[len(prefix):len(k.key)-1]), nil) {
+			if !yield(string(k.Key[len(prefix):len(k.Key)-1]), nil) {
 				return
 			}
 		}
@@ -223,9 +224,9 @@ func (s *Store) RememberingAgents(tenant, after string) iter.Seq2[string, error]
 func (a *applier) memories(tenant string, r ledger.Record, e *turns.Event, next *ledger.Admitted) error {
 	agent := e.Chain.ID
 	err := errors.Join(a.putFold(tenant, agent, next.Memories), a.keep(r),
-		a.side.Set(rows.MemoryEvents.Key(tenant, agent, e.ID), rows.Number(nil, r.Seq), nil))
+		a.side.Set(rows.MemoryEvents.Key(tenant, agent, e.ID), rows.Number(nil, r.Seq)))
 	if e.Document != nil {
-		return errors.Join(err, a.side.Set(rows.Number(rows.MemoryDocuments.Key(tenant, agent), r.Seq), nil, nil))
+		return errors.Join(err, a.side.Set(rows.Number(rows.MemoryDocuments.Key(tenant, agent), r.Seq), nil))
 	}
 	changed := next.Changed
 	if e.Kind == turns.KindMemory {
@@ -252,7 +253,7 @@ func (a *applier) memories(tenant string, r ledger.Record, e *turns.Event, next 
 				return terr
 			}
 			if now := by.Statuses; !taken || by.Text != m.Text || !now[len(now)-1].InForce() {
-				err = errors.Join(err, a.side.Set(text, m.ID[:], nil))
+				err = errors.Join(err, a.side.Set(text, m.ID[:]))
 			}
 		}
 	}
@@ -270,7 +271,7 @@ func (a *applier) learned(s *ledger.Session, e *turns.Event, seq uint64) error {
 	if len(learned) == 0 {
 		return nil
 	}
-	if err := a.side.Set(rows.MemoryLearned.Key(s.Tenant, s.Agent), rows.Number(nil, seq), nil); err != nil {
+	if err := a.side.Set(rows.MemoryLearned.Key(s.Tenant, s.Agent), rows.Number(nil, seq)); err != nil {
 		return err
 	}
 	fold, err := a.Memories(s.Tenant, s.Agent)
@@ -285,7 +286,7 @@ func (a *applier) putFold(tenant, agent string, m ledger.Memories) error {
 	if err != nil {
 		return err
 	}
-	return a.side.Set(rows.MemoryFolds.Key(tenant, agent), row, nil)
+	return a.side.Set(rows.MemoryFolds.Key(tenant, agent), row)
 }
 
 func (a *applier) putMemory(tenant, agent string, m *ledger.NamedMemory) error {
@@ -293,7 +294,7 @@ func (a *applier) putMemory(tenant, agent string, m *ledger.NamedMemory) error {
 	if err != nil {
 		return err
 	}
-	return a.side.Set(rows.MemoryIDs.Key(tenant, agent, m.ID), row, nil)
+	return a.side.Set(rows.MemoryIDs.Key(tenant, agent, m.ID), row)
 }
 
 // addMemory adds a new memory, and returns its id. If a memory of the agent says the
@@ -321,20 +322,20 @@ func (a *applier) addMemory(tenant, agent string, m ledger.NamedMemory, saved bo
 		}
 		m.Same = old.ID
 		return old.ID, errors.Join(a.putMemory(tenant, agent, &old), a.putMemory(tenant, agent, &m),
-			a.side.Set(place(rows.MemoryEvidence.Key(tenant, agent, old.ID)), nil, nil))
+			a.side.Set(place(rows.MemoryEvidence.Key(tenant, agent, old.ID)), nil))
 	}
 	err = errors.Join(a.putMemory(tenant, agent, &m),
-		a.side.Set(append(rows.MemoryTexts.Key(tenant, agent), m.Text[:]...), m.ID[:], nil),
-		a.side.Set(place(rows.MemoryList.Key(tenant, agent)), m.ID[:], nil))
+		a.side.Set(append(rows.MemoryTexts.Key(tenant, agent), m.Text[:]...), m.ID[:]),
+		a.side.Set(place(rows.MemoryList.Key(tenant, agent)), m.ID[:]))
 	if m.Kind == turns.Daily {
-		err = errors.Join(err, a.side.Set(place(rows.Number(rows.MemoryDays.Key(tenant, agent), rows.Instant(rows.MemoryTime(&m.Memory)))), m.ID[:], nil))
+		err = errors.Join(err, a.side.Set(place(rows.Number(rows.MemoryDays.Key(tenant, agent), rows.Instant(rows.MemoryTime(&m.Memory)))), m.ID[:]))
 	}
 	for _, id := range m.From {
 		from, ferr := a.Memory(tenant, agent, id)
 		if ferr != nil {
 			return m.ID, ferr
 		}
-		err = errors.Join(err, a.side.Set(append(rows.MemoryDependents.Key(tenant, agent, from.ID), m.ID[:]...), nil, nil))
+		err = errors.Join(err, a.side.Set(append(rows.MemoryDependents.Key(tenant, agent, from.ID), m.ID[:]...), nil))
 	}
 	return m.ID, err
 }
@@ -345,11 +346,11 @@ func (a *applier) withdrawDependents(tenant, agent string, root turns.ID, seq ui
 	for open := []turns.ID{root}; len(open) > 0; {
 		k := rows.MemoryDependents.Key(tenant, agent, open[len(open)-1])
 		open = open[:len(open)-1]
-		for e, err := range scan(a.side, k, rows.End(k)) {
+		for e, err := range db.Scan(a.side, k, rows.End(k)) {
 			if err != nil {
 				return err
 			}
-			m, err := a.memoryRow(tenant, agent, rows.IDAt(e.key, len(k)))
+			m, err := a.memoryRow(tenant, agent, rows.IDAt(e.Key, len(k)))
 			if err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"nexus/ledger"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -12,11 +13,11 @@ import (
 // name writes the rows by which an id of a session is found: that of a turn, or its own.
 func (a *applier) name(s *ledger.Session, id turns.ID) error {
 	a.keys = rows.AppendByID(a.keys[:0], s.Tenant, s.Agent, id, s.ID)
-	if err := a.batch.Set(a.keys, nil, nil); err != nil {
+	if err := a.batch.Set(a.keys, nil); err != nil {
 		return err
 	}
 	a.keys = rows.AppendByEnd(a.keys[:0], s.Tenant, s.Agent, id, s.ID)
-	return a.batch.Set(a.keys, nil, nil)
+	return a.batch.Set(a.keys, nil)
 }
 
 // Named yields the sessions of an agent, and their turns, whose id begins or ends with a text,
@@ -43,10 +44,10 @@ func (s *Store) Named(tenant, agent, text string) iter.Seq2[turns.Ref, error] {
 
 // named yields the ids and sessions of rows, and reports whether it went through them.
 func (s *Store) named(lo, hi []byte, yield func(turns.Ref, error) bool) bool {
-	for k, err := range scan(s.db(), lo, hi) {
+	for k, err := range db.Scan(s.db(), lo, hi) {
 		var ref turns.Ref
 		if err == nil {
-			ref = rows.FoundBy(k.key)
+			ref = rows.FoundBy(k.Key)
 		}
 		if !yield(ref, err) || err != nil {
 			return false
@@ -61,12 +62,12 @@ func (s *Store) Agents(tenant string) iter.Seq2[string, error] {
 		all := rows.AgentSessions.TextKey(tenant)
 		for lo := all; ; {
 			agent := ""
-			for k, err := range scan(s.db(), lo, rows.End(all)) {
+			for k, err := range db.Scan(s.db(), lo, rows.End(all)) {
 				if err != nil {
 					yield("", err)
 					return
 				}
-				agent = string(k.key[len(all) : len(k.key)-17])
+				agent = string(k.Key[len(all) : len(k.Key)-17])
 				break
 			}
 			if agent == "" || !yield(agent, nil) {

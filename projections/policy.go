@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"nexus/ledger"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -65,11 +66,11 @@ func (s *Store) PolicyNames(tenant string, after turns.Hash) iter.Seq2[NamedPoli
 		lo = append(lo, 0)
 	}
 	return func(yield func(NamedPolicy, error) bool) {
-		for k, err := range scan(s.db(), lo, rows.End(prefix)) {
+		for k, err := range db.Scan(s.db(), lo, rows.End(prefix)) {
 			var n NamedPolicy
 			if err == nil {
-				copy(n.Name[:], k.key[len(prefix):])
-				n.PolicyName, err = decodeName(k.value)
+				copy(n.Name[:], k.Key[len(prefix):])
+				n.PolicyName, err = decodeName(k.Value)
 			}
 			if !yield(n, err) || err != nil {
 				return
@@ -88,11 +89,11 @@ func (s *Store) PolicyContent(tenant string, digest turns.Hash) (seq uint64, ok 
 // oldest first.
 func (s *Store) PolicyVersions(tenant string, name turns.Hash, from uint64) (seqs []uint64, err error) {
 	k := rows.PolicyVersions.NameKey(tenant, name)
-	for e, err := range scan(s.db(), rows.Number(slices.Clone(k), from), rows.End(k)) {
+	for e, err := range db.Scan(s.db(), rows.Number(slices.Clone(k), from), rows.End(k)) {
 		if err != nil {
 			return nil, err
 		}
-		seqs = append(seqs, rows.NumberAt(e.value, 0))
+		seqs = append(seqs, rows.NumberAt(e.Value, 0))
 	}
 	return seqs, nil
 }

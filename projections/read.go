@@ -7,26 +7,30 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
 
+// badRow returns the error of a row that can't be decoded.
+func badRow(format string, args ...any) error {
+	return &db.ReadError{Err: fmt.Errorf("%w: "+format, append([]any{ledger.ErrCorrupt}, args...)...)}
+}
+
 // view has the reads, of the store or of an unfinished batch.
 type view struct {
-	r       pebble.Reader
-	side    pebble.Reader // of memories, channels and losses
-	ledger  turns.ID      // see Config.Ledger
-	recent  *recent       // of the database
-	changes *changes      // of the batch; nil if it is the store
+	r       db.Reader
+	side    db.Reader // of memories, channels and losses
+	ledger  turns.ID  // see Config.Ledger
+	recent  *recent   // of the database
+	changes *changes  // of the batch; nil if it is the store
 }
 
 func (s *Store) view() view {
 	d := s.db()
-	return view{r: d, side: d, ledger: s.ledger, recent: d.recent}
+	return view{r: d.DB, side: d.DB, ledger: s.ledger, recent: d.recent}
 }
 
 // History returns the store as [ledger.Admit] reads it. It follows the
@@ -43,7 +47,7 @@ func (v view) row(k []byte) ([]byte, bool, error) {
 			return b, true, nil
 		}
 	}
-	return get(v.r, k)
+	return db.Get(v.r, k)
 }
 
 // Session returns the fold of a session, as of the checkpoint.
@@ -101,12 +105,12 @@ func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.
 			}
 			lo = append(append(rows.AgentSessions.TextKey(tenant, row.Agent), after[:]...), 0)
 		}
-		for k, err := range scan(s.db(), lo, rows.End(prefix)) {
+		for k, err := range db.Scan(s.db(), lo, rows.End(prefix)) {
 			if err != nil {
 				yield(ledger.Session{}, err)
 				return
 			}
-			row, err := s.Session(rows.IDAt(k.key, len(k.key)-16))
+			row, err := s.Session(rows.IDAt(k.Key, len(k.Key)-16))
 			if errors.Is(err, ledger.ErrNotFound) {
 				continue
 			}
@@ -120,10 +124,10 @@ func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.
 // Timed yields the open sessions of all tenants that are reset by time, by id.
 func (s *Store) Timed() iter.Seq2[ledger.Session, error] {
 	return func(yield func(ledger.Session, error) bool) {
-		for k, err := range scan(s.db(), rows.TimedSessions.Key(), rows.End(rows.TimedSessions.Key())) {
+		for k, err := range db.Scan(s.db(), rows.TimedSessions.Key(), rows.End(rows.TimedSessions.Key())) {
 			var row ledger.Session
 			if err == nil {
-				row, err = s.Session(rows.IDAt(k.key, 1))
+				row, err = s.Session(rows.IDAt(k.Key, 1))
 			}
 			if !yield(row, err) || err != nil {
 				return
@@ -177,7 +181,7 @@ func (v view) step(ref turns.Ref) (*rows.Turn, error) {
 }
 
 func (v view) storedTurn(ref turns.Ref) (*rows.Turn, error) {
-	b, ok, err := get(v.r, rows.Turns.Key(ref.Session, ref.Turn))
+	b, ok, err := db.Get(v.r, rows.Turns.Key(ref.Session, ref.Turn))
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +190,7 @@ func (v view) storedTurn(ref turns.Ref) (*rows.Turn, error) {
 	}
 	t, err := rows.DecodeTurn(ref, b)
 	if err != nil {
-		return nil, readError(err)
+		return nil, &db.ReadError{Err: err}
 	}
 	return &t, nil
 }
@@ -213,7 +217,7 @@ func (v view) Node(ref turns.Ref) (lineage.Node, error) {
 
 // Payload returns the stored bytes of a turn's event.
 func (s *Store) Payload(t rows.Turn) ([]byte, error) {
-	b, ok, err := get(s.db(), rows.Number(rows.Payloads.Key(t.Ref.Session, t.Segment), t.Depth))
+	b, ok, err := db.Get(s.db(), rows.Number(rows.Payloads.Key(t.Ref.Session, t.Segment), t.Depth))
 	if err != nil {
 		return nil, err
 	}
@@ -229,9 +233,9 @@ func (s *Store) Range(r lineage.Range) iter.Seq2[[]byte, error] {
 	lo := rows.Number(rows.Payloads.Key(r.Session, r.Segment), r.Lo)
 	hi := rows.Number(rows.Payloads.Key(r.Session, r.Segment), r.Hi+1)
 	return func(yield func([]byte, error) bool) {
-		for k, err := range scan(s.db(), lo, hi) {
-			s.read.Add(int64(len(k.value)))
-			if !yield(k.value, err) || err != nil {
+		for k, err := range db.Scan(s.db(), lo, hi) {
+			s.read.Add(int64(len(k.Value)))
+			if !yield(k.Value, err) || err != nil {
 				return
 			}
 		}
@@ -247,7 +251,7 @@ func (s *Store) EventAt(session turns.ID, index uint64) ([]byte, error) {
 }
 
 func (v view) eventAt(session turns.ID, index uint64) ([]byte, error) {
-	b, ok, err := get(v.r, rows.Number(rows.Events.Key(session), index))
+	b, ok, err := db.Get(v.r, rows.Number(rows.Events.Key(session), index))
 	if err != nil {
 		return nil, err
 	}
@@ -261,12 +265,12 @@ func (v view) eventAt(session turns.ID, index uint64) ([]byte, error) {
 func (v view) follow(session turns.ID, row []byte) ([]byte, error) {
 	b, at, err := rows.Follow(session, row)
 	if err != nil {
-		return nil, readError(err)
+		return nil, &db.ReadError{Err: err}
 	}
 	if at == nil {
 		return b, nil
 	}
-	b, ok, err := get(v.r, at)
+	b, ok, err := db.Get(v.r, at)
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: projections lack a turn's event of session %s", ledger.ErrCorrupt, session)
 	}
@@ -310,31 +314,15 @@ func (v view) newestID(session turns.ID) (id turns.ID, err error) {
 	}
 	for _, p := range []rows.Prefix{rows.Turns, rows.EventIDs} {
 		k := p.Key(session)
-		last, ok, err := lastKey(v.r, k)
+		last, ok, err := db.Last(v.r, k, rows.End(k))
 		if err != nil {
 			return id, err
 		}
-		if ok && rows.IDAt(last, len(k)).Compare(id) > 0 {
-			id = rows.IDAt(last, len(k))
+		if ok && rows.IDAt(last.Key, len(k)).Compare(id) > 0 {
+			id = rows.IDAt(last.Key, len(k))
 		}
 	}
 	return id, nil
-}
-
-// lastKey returns the last key that begins with a prefix.
-func lastKey(r pebble.Reader, prefix []byte) (k []byte, ok bool, err error) {
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: rows.End(prefix)})
-	if err != nil {
-		return nil, false, readError(err)
-	}
-	defer it.Close()
-	if it.Last() {
-		return bytes.Clone(it.Key()), true, nil
-	}
-	if err := it.Error(); err != nil {
-		return nil, false, readError(err)
-	}
-	return nil, false, nil
 }
 
 // Index returns the ordinal of an event on its session's chain, by its id.
@@ -365,12 +353,12 @@ func (e missingEvent) Unwrap() error { return ledger.ErrNotFound }
 func (s *Store) Events(session turns.ID, from uint64) iter.Seq2[[]byte, error] {
 	k := rows.Events.Key(session)
 	return func(yield func([]byte, error) bool) {
-		for e, err := range scan(s.db(), rows.Number(bytes.Clone(k), from), rows.End(k)) {
+		for e, err := range db.Scan(s.db(), rows.Number(bytes.Clone(k), from), rows.End(k)) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			b, err := s.view().follow(session, e.value)
+			b, err := s.view().follow(session, e.Value)
 			s.read.Add(int64(len(b)))
 			if !yield(b, err) || err != nil {
 				return
@@ -384,29 +372,25 @@ func (s *Store) Events(session turns.ID, from uint64) iter.Seq2[[]byte, error] {
 // It costs two look-ups. Errors: [ledger.ErrNotFound].
 func (s *Store) SettingsAt(session turns.ID, index uint64) ([]byte, error) {
 	k := rows.Settings.Key(session)
-	it, err := s.db().NewIter(&pebble.IterOptions{LowerBound: k, UpperBound: rows.Number(bytes.Clone(k), index+1)})
+	last, ok, err := db.Last(s.db(), k, rows.Number(bytes.Clone(k), index+1))
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: settings of session %s at event %d", ledger.ErrNotFound, session, index)
+	}
 	if err != nil {
-		return nil, readError(err)
+		return nil, err
 	}
-	defer it.Close()
-	if !it.Last() {
-		if err := it.Error(); err != nil {
-			return nil, readError(err)
-		}
-		return nil, fmt.Errorf("%w: settings of session %s at event %d", ledger.ErrNotFound, session, index)
-	}
-	return s.EventAt(session, rows.NumberAt(it.Key(), len(k)))
+	return s.EventAt(session, rows.NumberAt(last.Key, len(k)))
 }
 
 // NextMove returns the ordinal of the first event, from index on, that moved a
 // session's head to a turn. ok is false if there is none.
 func (s *Store) NextMove(session turns.ID, to turns.Ref, from uint64) (index uint64, ok bool, err error) {
 	k := rows.Moves.Key(session, to.Session, to.Turn)
-	for e, err := range scan(s.db(), rows.Number(bytes.Clone(k), from), rows.End(k)) {
+	for e, err := range db.Scan(s.db(), rows.Number(bytes.Clone(k), from), rows.End(k)) {
 		if err != nil {
 			return 0, false, err
 		}
-		return rows.NumberAt(e.key, len(k)), true, nil
+		return rows.NumberAt(e.Key, len(k)), true, nil
 	}
 	return 0, false, nil
 }
@@ -420,7 +404,7 @@ func (s *Store) Children(ref turns.Ref) ([]turns.Ref, error) {
 // HasChildren reports whether any turn continues ref.
 func (s *Store) HasChildren(ref turns.Ref) (bool, error) {
 	k := rows.Children.Key(ref.Session, ref.Turn)
-	for _, err := range scan(s.db(), k, rows.End(k)) {
+	for _, err := range db.Scan(s.db(), k, rows.End(k)) {
 		return err == nil, err
 	}
 	return false, nil
@@ -432,11 +416,11 @@ func (s *Store) Covering(ref turns.Ref) ([]turns.Ref, error) {
 }
 
 func (s *Store) refs(prefix []byte) (refs []turns.Ref, err error) {
-	for k, err := range scan(s.db(), prefix, rows.End(prefix)) {
+	for k, err := range db.Scan(s.db(), prefix, rows.End(prefix)) {
 		if err != nil {
 			return nil, err
 		}
-		refs = append(refs, turns.Ref{Session: rows.IDAt(k.key, 33), Turn: rows.IDAt(k.key, 49)})
+		refs = append(refs, turns.Ref{Session: rows.IDAt(k.Key, 33), Turn: rows.IDAt(k.Key, 49)})
 	}
 	return refs, nil
 }
@@ -444,11 +428,11 @@ func (s *Store) refs(prefix []byte) (refs []turns.Ref, err error) {
 // Forks returns the sessions forked from a turn, by id.
 func (s *Store) Forks(ref turns.Ref) (ids []turns.ID, err error) {
 	k := rows.Forks.Key(ref.Session, ref.Turn)
-	for e, err := range scan(s.db(), k, rows.End(k)) {
+	for e, err := range db.Scan(s.db(), k, rows.End(k)) {
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, rows.IDAt(e.key, 33))
+		ids = append(ids, rows.IDAt(e.Key, 33))
 	}
 	return ids, nil
 }
@@ -478,7 +462,7 @@ func (s *Store) Record(seq uint64) (ledger.Record, error) {
 }
 
 func (v view) record(seq uint64) (ledger.Record, error) {
-	b, ok, err := get(v.r, rows.Number(rows.Records.Key(), seq))
+	b, ok, err := db.Get(v.r, rows.Number(rows.Records.Key(), seq))
 	if err != nil {
 		return ledger.Record{}, err
 	}
@@ -487,7 +471,7 @@ func (v view) record(seq uint64) (ledger.Record, error) {
 	}
 	p, err := rows.DecodePlace(seq, b)
 	if err != nil {
-		return ledger.Record{}, readError(err)
+		return ledger.Record{}, &db.ReadError{Err: err}
 	}
 	r := ledger.Record{Seq: seq, Subject: p.Subject, Payload: p.Payload}
 	if r.Subject == "" {
@@ -569,25 +553,7 @@ func (s *Store) WhyAside(subject string) (string, error) {
 }
 
 // AllAside yields the chains that were set aside, by subject.
-func (s *Store) AllAside() iter.Seq2[rows.AsideChain, error] { return allAside(s.db()) }
-
-func allAside(r pebble.Reader) iter.Seq2[rows.AsideChain, error] {
-	return func(yield func(rows.AsideChain, error) bool) {
-		for p, err := range scan(r, rows.AsideChains.Key(), rows.End(rows.AsideChains.Key())) {
-			a, ok := rows.AsideChain{}, false
-			if err == nil {
-				a, ok = rows.DecodeAside(p.key, p.value)
-			}
-			if !ok {
-				yield(a, err)
-				return
-			}
-			if !yield(a, nil) {
-				return
-			}
-		}
-	}
-}
+func (s *Store) AllAside() iter.Seq2[rows.AsideChain, error] { return db.AllAside(s.db()) }
 
 func (v view) why(subject string) (string, error) {
 	b, ok, err := v.row(rows.AsideChains.TextKey(subject))
@@ -595,41 +561,4 @@ func (v view) why(subject string) (string, error) {
 		return "", err
 	}
 	return string(b[8:]), nil
-}
-
-type pair struct{ key, value []byte }
-
-// scan yields the pairs with lo <= key < hi. The caller owns their bytes.
-func scan(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
-	return pairs(r, lo, hi, (*pebble.Iterator).First, (*pebble.Iterator).Next)
-}
-
-// scanBack yields the pairs with lo <= key < hi, the last one first. The caller owns
-// their bytes.
-func scanBack(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
-	return pairs(r, lo, hi, (*pebble.Iterator).Last, (*pebble.Iterator).Prev)
-}
-
-func pairs(r pebble.Reader, lo, hi []byte, first, next func(*pebble.Iterator) bool) iter.Seq2[pair, error] {
-	return func(yield func(pair, error) bool) {
-		it, err := r.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
-		if err != nil {
-			yield(pair{}, readError(err))
-			return
-		}
-		defer it.Close()
-		for ok := first(it); ok; ok = next(it) {
-			v, err := it.ValueAndErr()
-			if err != nil {
-				yield(pair{}, readError(err))
-				return
-			}
-			if !yield(pair{bytes.Clone(it.Key()), bytes.Clone(v)}, nil) {
-				return
-			}
-		}
-		if err := it.Error(); err != nil {
-			yield(pair{}, readError(err))
-		}
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -144,7 +145,7 @@ func TestNoFoldIsOlderThanARowThatWasRead(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- batch.commit(rows.Checkpoint{Seq: 2, Schema: rows.Schema}) }()
 	for range 50_000 {
-		if _, ok, err := get(s.db(), row); ok || err != nil {
+		if _, ok, err := db.Get(s.db(), row); ok || err != nil {
 			t.Errorf("the event is in the database and the fold before it is in memory: %v", err)
 			break
 		}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"nexus/ledger"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -86,13 +87,13 @@ func (s *Store) Run(ctx context.Context, log ledger.Log) error {
 	defer cancel()
 	go func() {
 		select {
-		case <-d.fault.set: // found by a read
+		case <-d.Failed(): // found by a read
 			cancel()
 		case <-reading.Done():
 		}
 	}()
-	err := d.fault.guard(func() error { return s.tail(reading, d, log) })
-	if ctx.Err() != nil && d.fault.get() == nil {
+	err := d.Guard(func() error { return s.tail(reading, d, log) })
+	if ctx.Err() != nil && d.Fault() == nil {
 		err = nil
 	}
 	if err != nil {
@@ -182,9 +183,8 @@ func (s *Store) applyBatch(d *database, identity string, first parsed, more <-ch
 			return fmt.Errorf("%w: record %d follows %d", ledger.ErrCorrupt, r.Seq, cp.Seq)
 		}
 		if err := a.apply(r); err != nil {
-			if read := (*ReadError)(nil); errors.As(err, &read) && read.damage() {
-				d.fault.damaged(err.Error()) // Pebble does not know of a row that can't be decoded
-				return d.fault.get()
+			if read := (*db.ReadError)(nil); errors.As(err, &read) && read.Damage() {
+				return d.Damaged(err.Error()) // Pebble does not know of a row that can't be decoded
 			}
 			return fmt.Errorf("record %d: %w", r.Seq, err)
 		}

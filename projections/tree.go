@@ -3,9 +3,8 @@ package projections
 import (
 	"iter"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"nexus/lineage"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -15,9 +14,9 @@ import (
 func (s *Store) Segments(session turns.ID) iter.Seq2[lineage.Range, error] {
 	prefix := rows.Payloads.Key(session)
 	return func(yield func(lineage.Range, error) bool) {
-		it, err := s.db().NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: rows.End(prefix)})
+		it, err := db.Iter(s.db(), prefix, rows.End(prefix))
 		if err != nil {
-			yield(lineage.Range{}, readError(err))
+			yield(lineage.Range{}, err)
 			return
 		}
 		defer it.Close()
@@ -34,7 +33,7 @@ func (s *Store) Segments(session turns.ID) iter.Seq2[lineage.Range, error] {
 			ok = it.SeekGE(next)
 		}
 		if err := it.Error(); err != nil {
-			yield(lineage.Range{}, readError(err))
+			yield(lineage.Range{}, &db.ReadError{Err: err})
 		}
 	}
 }
@@ -54,11 +53,11 @@ func (s *Store) NextFork(session turns.ID, after Fork) (Fork, error) {
 	if after != (Fork{}) {
 		lo = append(rows.Forks.Key(session, after.At, after.Session), 0)
 	}
-	for e, err := range scan(s.db(), lo, rows.End(prefix)) {
+	for e, err := range db.Scan(s.db(), lo, rows.End(prefix)) {
 		if err != nil {
 			return Fork{}, err
 		}
-		return Fork{At: rows.IDAt(e.key, 17), Session: rows.IDAt(e.key, 33)}, nil
+		return Fork{At: rows.IDAt(e.Key, 17), Session: rows.IDAt(e.Key, 33)}, nil
 	}
 	return Fork{}, nil
 }
@@ -69,14 +68,14 @@ func (s *Store) NextFork(session turns.ID, after Fork) (Fork, error) {
 func (s *Store) Touched(from, to uint64) iter.Seq2[turns.ID, error] {
 	return func(yield func(turns.ID, error) bool) {
 		var last turns.ID
-		for e, err := range scan(s.db(), rows.Number(rows.Records.Key(), from+1), rows.Number(rows.Records.Key(), to+1)) {
+		for e, err := range db.Scan(s.db(), rows.Number(rows.Records.Key(), from+1), rows.Number(rows.Records.Key(), to+1)) {
 			if err != nil {
 				yield(turns.ID{}, err)
 				return
 			}
-			p, err := rows.DecodePlace(rows.NumberAt(e.key, 1), e.value)
+			p, err := rows.DecodePlace(rows.NumberAt(e.Key, 1), e.Value)
 			if err != nil {
-				yield(turns.ID{}, readError(err))
+				yield(turns.ID{}, &db.ReadError{Err: err})
 				return
 			}
 			if p.Session.IsZero() || p.Session == last {
@@ -93,12 +92,12 @@ func (s *Store) Touched(from, to uint64) iter.Seq2[turns.ID, error] {
 func (s *Store) CompactionsOf(session turns.ID) iter.Seq2[turns.Ref, error] {
 	k := rows.Compactions.Key(session)
 	return func(yield func(turns.Ref, error) bool) {
-		for e, err := range scan(s.db(), k, rows.End(k)) {
+		for e, err := range db.Scan(s.db(), k, rows.End(k)) {
 			if err != nil {
 				yield(turns.Ref{}, err)
 				return
 			}
-			if !yield(turns.Ref{Session: session, Turn: rows.IDAt(e.value, 0)}, nil) {
+			if !yield(turns.Ref{Session: session, Turn: rows.IDAt(e.Value, 0)}, nil) {
 				return
 			}
 		}

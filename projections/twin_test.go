@@ -526,7 +526,7 @@ func TestAnotherSchemaIsRebuilt(t *testing.T) {
 		cp := s.Applied()
 		cp.Schema = schema
 		b := s.db().NewBatch()
-		if err := errors.Join(putCheckpoint(b, cp), b.Commit(nil), s.Close()); err != nil {
+		if err := errors.Join(b.PutCheckpoint(cp), b.Commit(), s.Close()); err != nil {
 			t.Fatal(err)
 		}
 		s = openStore(t, fs)

@@ -65,7 +65,8 @@ var allowed = map[string][]string{
 	"compactor/llm":                       {"turns", "turns/tokens", "compactor/summary", "compactor/overflow"},
 	"compactor/compare":                   {"turns", "turns/tokens", "compactor", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
 	"projections/rows":                    {"turns", "ledger", "lineage"},
-	"projections":                         {"projections/rows", "turns", "ledger", "lineage"},
+	"projections/db":                      {"projections/rows", "ledger"},
+	"projections":                         {"projections/rows", "projections/db", "turns", "ledger", "lineage"},
 	"projections/search":                  {"turns", "ledger"},
 	"cmd/internal/build":                  {},
 	"cmd/nexusd":                          {"cmd/internal/daemon/config", "ledger/api/client", "cmd/internal/build", "cmd/internal/provider", "turns", "ledger/api", "ledger/jetstream/disk", "cmd/internal/daemon", "cmd/internal/agents", "cmd/internal/watch", "cmd/nexusd/internal/summaries"},
@@ -95,13 +96,13 @@ var allowed = map[string][]string{
 	room("contexts"):                      slices.Concat([]string{"compactor", "compactor/overflow", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/render", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "memories", "compactions", "covered")),
 	room("history"):                       slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections", "projections/rows", "turns", "turns/secrets"}, rooms("page", "content", "reader")),
 	room("transfer"):                      slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths", "writer", "policies", "sessions")),
-	room("audit"):                         slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
+	room("audit"):                         slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "projections/db", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
 	room("backup"):                        slices.Concat([]string{"ledger/api", "turns", "turns/seal"}, rooms("page", "content", "reader")),
 	room("archive"):                       slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "lineage", "projections/rows", "turns"}, rooms("content", "reader", "transfer", "memories")),
 	"cmd/internal/files":                  slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("archive", "memories", "reader")),
 	"cmd/internal/engine":                 slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "projections/search", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "covered", "contexts", "history", "transfer", "audit", "backup", "archive", "events", "memories", "resets", "extraction", "episodes", "search")),
 	room("enginetest"):                    slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "projections/search", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
-	room("search"):                        slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections", "projections/rows", "projections/search", "turns", "turns/seal", "turns/secrets"}, rooms("page", "cache", "content", "reader", "memories")),
+	room("search"):                        slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections/rows", "projections/db", "projections/search", "turns", "turns/seal", "turns/secrets"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/internal/daemon/config":          {"ledger/jetstream/mark", "ledger/jetstream/embed", "cmd/internal/wholefile", "cmd/internal/natsapi", "cmd/internal/web", "turns/tokens", "ledger/jetstream", "ledger/api/client", "compactor", "cmd/internal/provider", "cmd/internal/engine/cache", "turns"},
 	"cmd/internal/daemon":                 nil, // the wiring: everything
 	"docs/examples/go":                    {},  // what any client may use
@@ -168,7 +169,7 @@ func rooms(names ...string) (out []string) {
 
 // only says which packages may import something from outside.
 var only = map[string][]string{
-	"github.com/cockroachdb/pebble":       {"projections", "cmd/internal/engine/enginetest", "cmd/ledgerctl/internal/bench"},
+	"github.com/cockroachdb/pebble":       {"projections/db", "cmd/internal/engine/enginetest", "cmd/ledgerctl/internal/bench"},
 	"github.com/blevesearch":              {"projections/search"},
 	"github.com/fsnotify/fsnotify":        {"cmd/internal/watch"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
