@@ -21,5 +21,6 @@
 // nothing of the database (recent.go).
 //
 // Begin at the table of keys in rows/keys.go; then [Store] in store.go, apply.go, which turns an
-// event into rows, run.go, which follows the log, and read.go.
+// event into rows, and run.go, which follows the log. Reads are by what they read: read.go
+// (sessions, turns, events), policy.go, memory.go, channel.go, records.go, tree.go, changes.go.
 package projections

@@ -103,12 +103,3 @@ func (s *Store) PolicyVersions(tenant string, name turns.Hash, from uint64) (seq
 func (s *Store) PolicyEvent(tenant string, event turns.ID) (seq uint64, ok bool, err error) {
 	return s.view().number(append(rows.PolicyEvents.TextKey(tenant), event[:]...))
 }
-
-// number returns the number in a row. ok is false if there is no row.
-func (v view) number(key []byte) (n uint64, ok bool, err error) {
-	b, ok, err := v.row(key)
-	if err != nil || !ok {
-		return 0, false, err
-	}
-	return rows.NumberAt(b, 0), true, nil
-}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 
 	"nexus/ledger"
 	"nexus/lineage"
@@ -14,55 +13,9 @@ import (
 	"nexus/turns"
 )
 
-// badRow returns the error of a row that can't be decoded.
-func badRow(format string, args ...any) error {
-	return &db.ReadError{Err: fmt.Errorf("%w: "+format, append([]any{ledger.ErrCorrupt}, args...)...)}
-}
-
-// view has the reads, of the store or of an unfinished batch.
-type view struct {
-	r       db.Reader
-	side    db.Reader // of memories, channels and losses
-	ledger  turns.ID  // see Config.Ledger
-	recent  *recent   // of the database
-	changes *changes  // of the batch; nil if it is the store
-}
-
-func (s *Store) view() view {
-	d := s.db()
-	return view{r: d.DB, side: d.DB, ledger: s.ledger, recent: d.recent}
-}
-
-// History returns the store as [ledger.Admit] reads it. It follows the
-// store as that advances, until [Store.Reopen]: take a new one for each request.
-func (s *Store) History() ledger.History { return s.view() }
-
-// Ledger implements [ledger.History].
-func (v view) Ledger() turns.ID { return v.ledger }
-
-// row returns the value of a key, and whether it has one.
-func (v view) row(k []byte) ([]byte, bool, error) {
-	if v.changes != nil {
-		if b, ok := v.changes.rows[string(k)]; ok {
-			return b, true, nil
-		}
-	}
-	return db.Get(v.r, k)
-}
-
 // Session returns the fold of a session, as of the checkpoint.
 // Errors: [ledger.ErrNotFound].
 func (s *Store) Session(id turns.ID) (ledger.Session, error) { return s.view().Session(id) }
-
-// chain returns the state of a session's chain, nil if it is not in memory.
-func (v view) chain(id turns.ID) *chain {
-	if v.changes != nil {
-		if c := v.changes.chains[id]; c != nil {
-			return c
-		}
-	}
-	return v.recent.chain(id)
-}
 
 func (v view) Session(id turns.ID) (ledger.Session, error) {
 	if c := v.chain(id); c != nil {
@@ -451,114 +404,4 @@ func (v view) Label(tenant, digest string) (l ledger.Label, err error) {
 		return l, badRow("projection row of a label: %v", err)
 	}
 	return l, nil
-}
-
-// Record returns the copy of the record at seq: its chain's session and ordinal, or
-// its subject, and its payload. Errors: [ledger.ErrNotFound].
-func (s *Store) Record(seq uint64) (ledger.Record, error) {
-	r, err := s.view().record(seq)
-	s.read.Add(int64(len(r.Payload)))
-	return r, err
-}
-
-func (v view) record(seq uint64) (ledger.Record, error) {
-	b, ok, err := db.Get(v.r, rows.Number(rows.Records.Key(), seq))
-	if err != nil {
-		return ledger.Record{}, err
-	}
-	if !ok {
-		return ledger.Record{}, fmt.Errorf("%w: record %d", ledger.ErrNotFound, seq)
-	}
-	p, err := rows.DecodePlace(seq, b)
-	if err != nil {
-		return ledger.Record{}, &db.ReadError{Err: err}
-	}
-	r := ledger.Record{Seq: seq, Subject: p.Subject, Payload: p.Payload}
-	if r.Subject == "" {
-		row, err := v.Session(p.Session)
-		if err != nil {
-			return ledger.Record{}, err
-		}
-		r.Subject = row.Subject()
-		if r.Payload, err = v.eventAt(p.Session, p.Index); err != nil {
-			return ledger.Record{}, err
-		}
-	}
-	r.Hash = turns.HashEvent(r.Payload)
-	return r, nil
-}
-
-// Last returns the last record of a chain that was applied, whatever the shard in subject.
-// Errors: [ledger.ErrNotFound], [ledger.ErrMalformed].
-func (s *Store) Last(subject string) (ledger.Record, error) {
-	seq, err := s.view().tail(strings.Replace(subject, ".*.", ".00.", 1))
-	if err == nil && seq == 0 {
-		err = fmt.Errorf("%w: record of %s", ledger.ErrNotFound, subject)
-	}
-	if err != nil {
-		return ledger.Record{}, err
-	}
-	return s.Record(seq)
-}
-
-// tail returns the position of the last event of a chain that was applied, whatever the
-// shard in subject; 0 if there is none.
-func (v view) tail(subject string) (uint64, error) {
-	tenant, chain, err := ledger.ParseSubject(subject)
-	if err != nil {
-		return 0, err
-	}
-	switch chain.Entity {
-	case turns.SessionEntity:
-		id, err := turns.ParseID(chain.ID)
-		if err != nil {
-			return 0, err
-		}
-		row, err := v.Session(id)
-		if err != nil || row.Tenant != tenant {
-			return 0, err
-		}
-		return row.Tail.Seq, nil
-	case turns.LabelEntity:
-		row, err := v.Label(tenant, chain.ID)
-		return row.Tail.Seq, err
-	case turns.TenantEntity:
-		row, err := v.Policies(tenant)
-		return row.Tail.Seq, err
-	case turns.ChannelEntity:
-		row, err := v.Channel(tenant, chain.ID)
-		return row.Tail.Seq, err
-	case turns.AgentEntity:
-		row, err := v.Memories(tenant, chain.ID)
-		return row.Tail.Seq, err
-	}
-	return 0, nil
-}
-
-// WhyAside returns why the chain on a subject was set aside, "" if it was not.
-// The shard of the subject may be "*".
-func (s *Store) WhyAside(subject string) (string, error) {
-	if !strings.Contains(subject, "*") || s.SetAside() == 0 {
-		return s.view().why(subject)
-	}
-	for a, err := range s.AllAside() {
-		if err != nil {
-			return "", err
-		}
-		if tenant, chain, err := ledger.ParseSubject(a.Subject); err == nil && ledger.AnyShard(tenant, chain) == subject {
-			return a.Why, nil
-		}
-	}
-	return "", nil
-}
-
-// AllAside yields the chains that were set aside, by subject.
-func (s *Store) AllAside() iter.Seq2[rows.AsideChain, error] { return db.AllAside(s.db()) }
-
-func (v view) why(subject string) (string, error) {
-	b, ok, err := v.row(rows.AsideChains.TextKey(subject))
-	if err != nil || !ok {
-		return "", err
-	}
-	return string(b[8:]), nil
 }

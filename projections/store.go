@@ -61,6 +61,15 @@ func newDatabase(d *db.DB) *database { return &database{d, newRecent()} }
 // db returns the database that reads use. [Store.Reopen] replaces it.
 func (s *Store) db() *database { return s.database.Load() }
 
+func (s *Store) view() view {
+	d := s.db()
+	return view{r: d.DB, side: d.DB, ledger: s.ledger, recent: d.recent}
+}
+
+// History returns the store as [ledger.Admit] reads it. It follows the
+// store as that advances, until [Store.Reopen]: take a new one for each request.
+func (s *Store) History() ledger.History { return s.view() }
+
 // Open opens or creates the store. One written by another schema is emptied:
 // Run then rebuilds it. Errors: [*db.DamagedError] if the files do not hold what was
 // written, now or in an earlier run; those of the disk.
