@@ -38,7 +38,7 @@ func writeBench(b *testing.B, n int) *memlog.Log {
 		s := open[i]
 		e := &turns.Event{Kind: turns.KindTurn, ID: a.id(), Parent: s.Head, Depth: s.depth[s.Head] + 1, Halves: 3, Actor: "default/main",
 			Tokens: turns.Tokens{Counter: "approx-1", Messages: 130, Response: 125}, UserTexts: 1, Digest: turns.Hash{1},
-			Usage: &turns.Usage{InputTokens: 1000, OutputTokens: 100}, Encoding: turns.Zstd | turns.Sealed, Keys: []turns.ID{s.ID}, Body: body}
+			Usage: &turns.Usage{InputTokens: 1000, OutputTokens: 100}, Encoding: turns.Zstd | turns.Sealed, Keys: []turns.ID{s.ID}, Body: body, Commitment: turns.Hash{1}}
 		e.Segment = s.SegmentFor(e.ID, s.Head)
 		a.append(s, e)
 		if len(s.turns) == 100 {
