@@ -8,6 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/ledger"
+	"nexus/projections/db"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -148,9 +150,9 @@ func (a *author) admits(subject string, expect uint64, e *turns.Event, why strin
 	defer before.Close()
 	run(a.t, before, a.log, last(a.t, a.log))
 	_, refused := ledger.Admit(before.History(), subject, last(a.t, a.log)+1, turns.HashEvent(payload), e)
-	rows := 0
-	for range scan(before.db(), []byte{'d'}, []byte{pSeq}) {
-		rows++
+	n := 0
+	for range db.Scan(before.db(), []byte{'d'}, rows.Records.Key()) {
+		n++
 	}
 
 	seq, err := a.log.Append(a.t.Context(), subject, expect, payload)
@@ -177,11 +179,11 @@ func (a *author) admits(subject string, expect uint64, e *turns.Event, why strin
 		a.t.Errorf("%d chains are aside", n)
 	}
 	if why != "" {
-		for range scan(s.db(), []byte{'d'}, []byte{pSeq}) {
-			rows--
+		for range db.Scan(s.db(), []byte{'d'}, rows.Records.Key()) {
+			n--
 		}
-		if rows != 0 {
-			a.t.Errorf("%d rows were made of it", -rows)
+		if n != 0 {
+			a.t.Errorf("%d rows were made of it", -n)
 		}
 	}
 	if r, err := s.Record(seq); err != nil || r.Subject != subject || r.Hash != turns.HashEvent(payload) {

@@ -4,35 +4,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cockroachdb/pebble/v2"
-	"github.com/fxamacker/cbor/v2"
-
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
-
-// applier folds records into one batch. Its reads see what the batch has
-// written so far: changes has all that Admit and the applier can ask for of sessions,
-// labels and policies, and side has the rows of other chains.
-type applier struct {
-	view
-	batch       *pebble.Batch
-	side        *pebble.Batch // indexed: memories, channels and losses, which are rare
-	keys        []byte        // for the key of the next row
-	aside       bool          // whether any chain was set aside before the batch
-	asideChains []AsideChain  // chains set aside by the batch
-	decided     *decided      // what became of the last record is put there; may be nil
-}
-
-func newApplier(d *database, ledgerID turns.ID, aside int) *applier {
-	c := &changes{chains: make(map[turns.ID]*chain), turns: make(map[turns.Ref]*Turn), rows: make(map[string][]byte)}
-	side := d.NewIndexedBatch()
-	return &applier{view: view{d, side, ledgerID, d.recent, c}, batch: d.NewBatch(), side: side, aside: aside > 0}
-}
-
-// close frees the batches.
-func (a *applier) close() error { return errors.Join(a.batch.Close(), a.side.Close()) }
 
 // parsed is a record with what can be said of it alone.
 type parsed struct {
@@ -145,57 +121,37 @@ func (a *applier) session(r ledger.Record, e *turns.Event, c *chain, node lineag
 	a.changes.chains[id] = c
 	switch {
 	case e.Kind == turns.KindOpened:
-		err = errors.Join(a.opened(&c.session), a.name(&c.session, id), a.batch.Set(num(key(pSettings, id), e.Index), nil, nil))
+		err = errors.Join(a.opened(&c.session), a.name(&c.session, id), a.batch.Set(rows.Number(rows.Settings.Key(id), e.Index), nil))
 	case e.Kind == turns.KindChanged:
-		err = a.batch.Set(num(key(pSettings, id), e.Index), nil, nil)
+		err = a.batch.Set(rows.Number(rows.Settings.Key(id), e.Index), nil)
 	case e.Kind == turns.KindMoved:
-		err = a.batch.Set(num(key(pMove, id, e.To.Session, e.To.Turn), e.Index), nil, nil)
+		err = a.batch.Set(rows.Number(rows.Moves.Key(id, e.To.Session, e.To.Turn), e.Index), nil)
 	case e.Kind.IsTurn():
 		err = errors.Join(a.turn(node, r, e), a.name(&c.session, e.ID), a.external(c.session.Tenant, e), a.learned(&c.session, e, r.Seq))
 		return errors.Join(err,
-			a.batch.Set(a.numKey(e.Index, pEvent, id), pointerTo(e.Segment, e.Depth), nil),
-			a.place(r.Seq, place{Session: id, Index: e.Index}),
+			a.batch.Set(a.numKey(e.Index, rows.Events, id), rows.Pointer(e.Segment, e.Depth)),
+			a.place(r.Seq, rows.Place{Session: id, Index: e.Index}),
 		)
 	}
 	switch e.Kind {
 	case turns.KindOpened, turns.KindChanged, turns.KindState:
 		if c.session.Timed && !c.session.Final() {
-			err = errors.Join(err, a.batch.Set(key(pTimed, id), nil, nil))
+			err = errors.Join(err, a.batch.Set(rows.TimedSessions.Key(id), nil))
 		} else {
-			err = errors.Join(err, a.batch.Delete(key(pTimed, id), nil))
+			err = errors.Join(err, a.batch.Delete(rows.TimedSessions.Key(id)))
 		}
 	}
 	return errors.Join(err,
-		a.batch.Set(a.numKey(e.Index, pEvent, id), append([]byte{0}, r.Payload...), nil),
-		a.setRow(key(pID, id, e.ID), num(nil, e.Index)),
-		a.place(r.Seq, place{Session: id, Index: e.Index}),
+		a.batch.Set(a.numKey(e.Index, rows.Events, id), rows.Inline(r.Payload)),
+		a.setRow(rows.EventIDs.Key(id, e.ID), rows.Number(nil, e.Index)),
+		a.place(r.Seq, rows.Place{Session: id, Index: e.Index}),
 	)
 }
 
-// setRow writes a row that later records of the batch may read.
-func (a *applier) setRow(k, v []byte) error {
-	a.changes.rows[string(k)] = v
-	return a.batch.Set(k, v, nil)
-}
-
-// key returns a key. The next call uses its bytes again: a batch copies what it is given.
-func (a *applier) key(p byte, ids ...turns.ID) []byte {
-	a.keys = append(a.keys[:0], p)
-	for _, id := range ids {
-		a.keys = append(a.keys, id[:]...)
-	}
-	return a.keys
-}
-
-func (a *applier) numKey(n uint64, p byte, ids ...turns.ID) []byte {
-	a.keys = num(a.key(p, ids...), n)
-	return a.keys
-}
-
 func (a *applier) opened(s *ledger.Session) error {
-	err := a.batch.Set(append(textKey(pAgent, s.Tenant, s.Agent), s.ID[:]...), nil, nil)
+	err := a.batch.Set(append(rows.AgentSessions.TextKey(s.Tenant, s.Agent), s.ID[:]...), nil)
 	if f := s.ForkOf; f != nil {
-		err = errors.Join(err, a.batch.Set(key(pFork, f.At.Session, f.At.Turn, s.ID), nil, nil))
+		err = errors.Join(err, a.batch.Set(rows.Forks.Key(f.At.Session, f.At.Turn, s.ID), nil))
 	}
 	return err
 }
@@ -205,17 +161,17 @@ func (a *applier) opened(s *ledger.Session) error {
 func (a *applier) updated(s *ledger.Session, opened bool) error {
 	if !opened {
 		before, err := a.Session(s.ID)
-		if err != nil || secondOf(before.Updated) == secondOf(s.Updated) {
+		if err != nil || rows.Second(before.Updated) == rows.Second(s.Updated) {
 			return err
 		}
 		for _, agent := range []string{"", s.Agent} {
-			if err := a.batch.Delete(updatedKey(&before, agent), nil); err != nil {
+			if err := a.batch.Delete(updatedKey(&before, agent)); err != nil {
 				return err
 			}
 		}
 	}
 	for _, agent := range []string{"", s.Agent} {
-		if err := a.batch.Set(updatedKey(s, agent), nil, nil); err != nil {
+		if err := a.batch.Set(updatedKey(s, agent), nil); err != nil {
 			return err
 		}
 	}
@@ -224,14 +180,11 @@ func (a *applier) updated(s *ledger.Session, opened bool) error {
 
 // updatedKey is where a session is in the order of changes of an agent, "" of all.
 func updatedKey(s *ledger.Session, agent string) []byte {
-	return append(num(textKey(pUpdated, s.Tenant, agent), secondOf(s.Updated)), s.ID[:]...)
+	return append(rows.ByTimeKey(s.Tenant, agent, s.Updated), s.ID[:]...)
 }
 
-// secondOf returns the second of a time in Unix ns, 0 for one before 1970.
-func secondOf(ns int64) uint64 { return uint64(max(0, ns) / 1e9) }
-
 func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error {
-	t := &Turn{Node: node, Index: e.Index, Seq: r.Seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
+	t := &rows.Turn{Node: node, Index: e.Index, Seq: r.Seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
 	switch {
 	case e.Kind != turns.KindTurn:
 	case e.Usage != nil && e.Usage.InputTokens > 0:
@@ -246,43 +199,43 @@ func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error
 	ref := node.Ref
 	a.changes.turns[ref] = t
 	err := errors.Join(
-		a.batch.Set(a.key(pNode, ref.Session, ref.Turn), t.encode(), nil),
-		a.batch.Set(a.numKey(e.Depth, pTurn, ref.Session, e.Segment), r.Payload, nil),
+		a.batch.Set(a.key(rows.Turns, ref.Session, ref.Turn), t.Encode()),
+		a.batch.Set(a.numKey(e.Depth, rows.Payloads, ref.Session, e.Segment), r.Payload),
 	)
 	if !e.Parent.IsZero() {
-		err = errors.Join(err, a.batch.Set(a.key(pChild, e.Parent.Session, e.Parent.Turn, ref.Session, ref.Turn), nil, nil))
+		err = errors.Join(err, a.batch.Set(a.key(rows.Children, e.Parent.Session, e.Parent.Turn, ref.Session, ref.Turn), nil))
 	}
 	if e.Kind == turns.KindCompaction {
-		err = errors.Join(err, a.batch.Set(num(key(pCompaction, ref.Session), e.Index), ref.Turn[:], nil))
+		err = errors.Join(err, a.batch.Set(rows.Number(rows.Compactions.Key(ref.Session), e.Index), ref.Turn[:]))
 		if th := e.Span.Through; !th.IsZero() {
-			err = errors.Join(err, a.batch.Set(key(pCovered, th.Session, th.Turn, ref.Session, ref.Turn), nil, nil))
+			err = errors.Join(err, a.batch.Set(rows.Coverings.Key(th.Session, th.Turn, ref.Session, ref.Turn), nil))
 		}
 	}
 	return err
 }
 
-func (a *applier) label(tenant string, r ledger.Record, e *turns.Event, l *Label) error {
-	v, err := cbor.Marshal(l)
+func (a *applier) label(tenant string, r ledger.Record, e *turns.Event, l *ledger.Label) error {
+	v, err := rows.Encode(l)
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.setRow(textKey(pLabel, tenant, e.Chain.ID), v), a.keep(r))
+	return errors.Join(a.setRow(rows.Labels.TextKey(tenant, e.Chain.ID), v), a.keep(r))
 }
 
 func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *ledger.Admitted) error {
-	row, err := cbor.Marshal(next.Policies)
+	row, err := rows.Encode(next.Policies)
 	if err != nil {
 		return err
 	}
-	at := num(nil, r.Seq)
-	err = errors.Join(a.setRow(textKey(pPolicies, tenant), row), a.batch.Set(append(textKey(pPolicyID, tenant), e.ID[:]...), at, nil), a.keep(r))
-	by := textKey(pPoliciesBy, tenant, e.Actor)
+	at := rows.Number(nil, r.Seq)
+	err = errors.Join(a.setRow(rows.Policies.TextKey(tenant), row), a.batch.Set(append(rows.PolicyEvents.TextKey(tenant), e.ID[:]...), at), a.keep(r))
+	by := rows.PoliciesBy.TextKey(tenant, e.Actor)
 	n, _, err2 := a.number(by)
 	if err2 != nil {
 		return err2
 	}
-	err = errors.Join(err, a.setRow(by, num(nil, n+1)))
-	content := append(textKey(pContent, tenant), e.Policy.Digest[:]...)
+	err = errors.Join(err, a.setRow(by, rows.Number(nil, n+1)))
+	content := append(rows.PolicyContents.TextKey(tenant), e.Policy.Digest[:]...)
 	if _, stored, gerr := a.row(content); gerr != nil {
 		return gerr
 	} else if !stored {
@@ -291,55 +244,19 @@ func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *l
 	if e.Policy.Name.IsZero() {
 		return err
 	}
-	if row, merr := cbor.Marshal(next.PolicyName); merr != nil {
+	if row, merr := rows.Encode(next.PolicyName); merr != nil {
 		return merr
 	} else {
-		err = errors.Join(err, a.setRow(nameKey(pName, tenant, e.Policy.Name), row))
+		err = errors.Join(err, a.setRow(rows.PolicyNames.NameKey(tenant, e.Policy.Name), row))
 	}
-	return errors.Join(err, a.batch.Set(num(nameKey(pVersion, tenant, e.Policy.Name), e.Policy.Version), at, nil))
-}
-
-// keep stores a record that makes no row, so that every record of the
-// log has its copy here.
-func (a *applier) keep(r ledger.Record) error {
-	return a.place(r.Seq, place{Subject: r.Subject, Payload: r.Payload})
-}
-
-func (a *applier) place(seq uint64, p place) error {
-	return a.batch.Set(a.numKey(seq, pSeq), p.encode(), nil)
+	return errors.Join(err, a.batch.Set(rows.Number(rows.PolicyVersions.NameKey(tenant, e.Policy.Name), e.Policy.Version), at))
 }
 
 // setAside stops the projection of one chain at a record that can't be applied, and
 // stores the reason. The chain is read-only from then on. The subject names the chain,
 // so that a second chain of the same id, opened elsewhere, does not stop the first.
 func (a *applier) setAside(r ledger.Record, why error) error {
-	a.asideChains = append(a.asideChains, AsideChain{r.Subject, r.Seq, why.Error()})
-	return errors.Join(a.keepAside(r), a.setRow(textKey(pAside, r.Subject), append(num(nil, r.Seq), why.Error()...)))
-}
-
-// commit writes the rows and the checkpoint, in one batch with everything else.
-func (a *applier) commit(cp Checkpoint) error {
-	for id, c := range a.changes.chains {
-		v, err := cbor.Marshal(&c.session)
-		if err != nil {
-			return err
-		}
-		if err := a.batch.Set(key(pSession, id), v, nil); err != nil {
-			return err
-		}
-	}
-	if !a.side.Empty() {
-		if err := a.batch.Apply(a.side, nil); err != nil {
-			return err
-		}
-	}
-	if err := putCheckpoint(a.batch, cp); err != nil {
-		return err
-	}
-	a.recent.drop(a.changes)
-	if err := a.batch.Commit(pebble.NoSync); err != nil {
-		return err
-	}
-	a.recent.add(a.changes)
-	return nil
+	x := rows.AsideChain{Subject: r.Subject, Seq: r.Seq, Why: why.Error()}
+	a.asideChains = append(a.asideChains, x)
+	return errors.Join(a.keepAside(r), a.setRow(rows.AsideChains.TextKey(r.Subject), x.Encode()))
 }

@@ -1,51 +1,25 @@
 package projections
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/db"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
-// maxLost bounds the lost events of a chain that are named one by one.
-const maxLost = 32
-
-// Loss is what a chain that was set aside has lost, as far as what is left of it tells.
-// The zero Loss: nothing is known to be lost; an event breaks a rule.
-type Loss struct {
-	_ struct{} `cbor:",toarray"`
-	// Events are the lost events, in the order of the chain, the first 32 of them.
-	Events []LostEvent
-	Number uint64 // of all lost events
-	// Turns are lost turns that a turn after the loss continues, the first 32 of them.
-	Turns []turns.ID
-	// Tail is the newest event after the loss that was read. Its hash is zero if that
-	// event is lost, and its index is then a guess from below.
-	Tail ledger.Tail
-}
-
-// LostEvent is an event of which no sound copy is left.
-type LostEvent struct {
-	_     struct{}   `cbor:",toarray"`
-	Index uint64     // ordinal on its chain
-	Seq   uint64     // position in the log; 0: not known
-	Hash  turns.Hash // as the next event of the chain has it; zero: that is lost too
-}
-
 // Lost returns what a chain that was set aside has lost.
-func (s *Store) Lost(subject string) (Loss, error) { return s.view().lost(subject) }
+func (s *Store) Lost(subject string) (rows.Loss, error) { return s.view().lost(subject) }
 
-func (v view) lost(subject string) (l Loss, err error) {
-	b, ok, err := get(v.side, textKey(pLoss, subject))
+func (v view) lost(subject string) (l rows.Loss, err error) {
+	b, ok, err := db.Get(v.side, rows.Losses.TextKey(subject))
 	if err != nil || !ok {
 		return l, err
 	}
-	if err := cbor.Unmarshal(b, &l); err != nil {
+	if err := rows.Decode(b, &l); err != nil {
 		return l, badRow("projection row of what %s has lost: %v", subject, err)
 	}
 	return l, nil
@@ -55,17 +29,17 @@ func (v view) lost(subject string) (l Loss, err error) {
 // its id: the position, the bytes, the hash, and whether another turn there continues
 // it. Its place in the lineage is not known. Errors: [ledger.ErrNotFound].
 func (s *Store) AfterLoss(subject string, turn turns.ID) (r ledger.Record, hasChildren bool, err error) {
-	b, ok, err := get(s.db(), append(textKey(pAfter, subject), turn[:]...))
+	b, ok, err := db.Get(s.db(), append(rows.AfterLoss.TextKey(subject), turn[:]...))
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: turn %s after a loss on %s", ledger.ErrNotFound, turn, subject)
 	}
 	if err != nil {
 		return r, false, err
 	}
-	if r, err = s.Record(binary.BigEndian.Uint64(b)); err != nil {
+	if r, err = s.Record(rows.NumberAt(b, 0)); err != nil {
 		return r, false, err
 	}
-	_, hasChildren, err = get(s.db(), append(textKey(pAfterChild, subject), turn[:]...))
+	_, hasChildren, err = db.Get(s.db(), append(rows.ContinuedAfterLoss.TextKey(subject), turn[:]...))
 	return r, hasChildren, err
 }
 
@@ -96,7 +70,7 @@ func (a *applier) keepAside(r ledger.Record) error {
 	switch {
 	case derr != nil || e.Chain != chain || turns.HashEvent(r.Payload) != r.Hash:
 		l.Tail = ledger.Tail{Seq: r.Seq, Index: l.Tail.Index + 1}
-		l.add(LostEvent{Index: l.Tail.Index, Seq: r.Seq})
+		l.Add(rows.LostEvent{Index: l.Tail.Index, Seq: r.Seq})
 	case e.Index <= l.Tail.Index, e.Index == l.Tail.Index+1 && !l.Tail.Hash.IsZero() && e.Prev != l.Tail.Hash:
 		return nil // it contradicts what was read before it
 	default:
@@ -104,20 +78,20 @@ func (a *applier) keepAside(r ledger.Record) error {
 			return err
 		}
 	}
-	v, err := cbor.Marshal(l)
+	v, err := rows.Encode(l)
 	if err != nil {
 		return err
 	}
-	return a.side.Set(textKey(pLoss, r.Subject), v, nil)
+	return a.side.Set(rows.Losses.TextKey(r.Subject), v)
 }
 
 // afterLoss notes an event of a chain that is set aside.
-func (a *applier) afterLoss(r ledger.Record, e *turns.Event, l *Loss) error {
+func (a *applier) afterLoss(r ledger.Record, e *turns.Event, l *rows.Loss) error {
 	missing := e.Index - l.Tail.Index - 1
-	for i := range min(missing, maxLost) {
-		l.add(LostEvent{Index: l.Tail.Index + 1 + i})
+	for i := range min(missing, rows.MaxLost) {
+		l.Add(rows.LostEvent{Index: l.Tail.Index + 1 + i})
 	}
-	l.Number += missing - min(missing, maxLost)
+	l.Number += missing - min(missing, rows.MaxLost)
 	if n := len(l.Events); n > 0 && l.Events[n-1].Index == e.Index-1 {
 		l.Events[n-1].Hash = e.Prev
 	}
@@ -126,25 +100,19 @@ func (a *applier) afterLoss(r ledger.Record, e *turns.Event, l *Loss) error {
 		return nil
 	}
 	id := e.Ref().Session
-	err := a.side.Set(append(textKey(pAfter, r.Subject), e.ID[:]...), num(nil, r.Seq), nil)
+	err := a.side.Set(append(rows.AfterLoss.TextKey(r.Subject), e.ID[:]...), rows.Number(nil, r.Seq))
 	if e.Parent.Session != id {
 		return err
 	}
 	up := e.Parent.Turn
-	err = errors.Join(err, a.side.Set(append(textKey(pAfterChild, r.Subject), up[:]...), nil, nil))
+	err = errors.Join(err, a.side.Set(append(rows.ContinuedAfterLoss.TextKey(r.Subject), up[:]...), nil))
 	_, uerr := a.Turn(e.Parent)
 	if !errors.Is(uerr, lineage.ErrUnknown) {
 		return errors.Join(err, uerr)
 	}
-	_, isLeft, gerr := get(a.side, append(textKey(pAfter, r.Subject), up[:]...))
-	if gerr == nil && !isLeft && len(l.Turns) < maxLost {
+	_, isLeft, gerr := db.Get(a.side, append(rows.AfterLoss.TextKey(r.Subject), up[:]...))
+	if gerr == nil && !isLeft && len(l.Turns) < rows.MaxLost {
 		l.Turns = append(l.Turns, up)
 	}
 	return errors.Join(err, gerr)
-}
-
-func (l *Loss) add(e LostEvent) {
-	if l.Number++; len(l.Events) < maxLost {
-		l.Events = append(l.Events, e)
-	}
 }

@@ -10,11 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"nexus/ledger"
 	"nexus/ledger/memlog"
 	"nexus/lineage"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -39,7 +38,7 @@ func writeBench(b *testing.B, n int) *memlog.Log {
 		s := open[i]
 		e := &turns.Event{Kind: turns.KindTurn, ID: a.id(), Parent: s.Head, Depth: s.depth[s.Head] + 1, Halves: 3, Actor: "default/main",
 			Tokens: turns.Tokens{Counter: "approx-1", Messages: 130, Response: 125}, UserTexts: 1, Digest: turns.Hash{1},
-			Usage: &turns.Usage{InputTokens: 1000, OutputTokens: 100}, Encoding: turns.Zstd | turns.Sealed, Keys: []turns.ID{s.ID}, Body: body}
+			Usage: &turns.Usage{InputTokens: 1000, OutputTokens: 100}, Encoding: turns.Zstd | turns.Sealed, Keys: []turns.ID{s.ID}, Body: body, Commitment: turns.Hash{1}}
 		e.Segment = s.SegmentFor(e.ID, s.Head)
 		a.append(s, e)
 		if len(s.turns) == 100 {
@@ -66,7 +65,7 @@ func bareReplay(b *testing.B, log ledger.Log) {
 	defer s.Close()
 	batch, n := s.db().NewBatch(), 0
 	commit := func() {
-		if err := batch.Commit(pebble.NoSync); err != nil {
+		if err := batch.Commit(); err != nil {
 			b.Fatal(err)
 		}
 		batch, n = s.db().NewBatch(), 0
@@ -75,7 +74,7 @@ func bareReplay(b *testing.B, log ledger.Log) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := batch.Set(num([]byte{pSeq}, r.Seq), r.Payload, nil); err != nil {
+		if err := batch.Set(rows.Number(rows.Records.Key(), r.Seq), r.Payload); err != nil {
 			b.Fatal(err)
 		}
 		if n++; n == 500 {

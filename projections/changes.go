@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"iter"
 	"slices"
 	"time"
 
 	"nexus/ledger"
+	"nexus/projections/db"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -89,13 +90,13 @@ func (s *Store) SessionsAt(ctx context.Context, tenant, agent string, seq uint64
 			same = same[:0]
 			return ok
 		}
-		prefix := textKey(pUpdated, tenant, agent)
-		hi := end(prefix)
+		prefix := rows.ByTime.TextKey(tenant, agent)
+		hi := rows.End(prefix)
 		if after != (Change{}) {
-			hi = end(num(slices.Clone(prefix), secondOf(after.Updated)))
+			hi = rows.End(rows.ByTimeKey(tenant, agent, after.Updated))
 		}
 		var second []byte
-		for k, err := range scanBack(s.db(), prefix, hi) {
+		for k, err := range db.ScanBack(s.db(), prefix, hi) {
 			// The scan has the order of when it began. The records behind seq are read now, so
 			// what they changed is in moved, and what changes from now on is in the scan where
 			// it was before.
@@ -106,7 +107,7 @@ func (s *Store) SessionsAt(ctx context.Context, tenant, agent string, seq uint64
 				yield(Changed{}, err)
 				return
 			}
-			id := idAt(k.key, len(k.key)-16)
+			id := rows.IDAt(k.Key, len(k.Key)-16)
 			if inMoved[id] {
 				continue
 			}
@@ -124,7 +125,7 @@ func (s *Store) SessionsAt(ctx context.Context, tenant, agent string, seq uint64
 				yield(Changed{}, err)
 				return
 			}
-			if at := k.key[:len(k.key)-16]; !bytes.Equal(at, second) {
+			if at := k.Key[:len(k.Key)-16]; !bytes.Equal(at, second) {
 				if !flush() {
 					return
 				}
@@ -157,14 +158,14 @@ type changesWalk struct {
 
 // readLater reads the places of the records that were stored since.
 func (w *changesWalk) readLater() error {
-	for k, err := range scan(w.s.db(), num([]byte{pSeq}, w.read+1), []byte{pSeq + 1}) {
+	for k, err := range db.Scan(w.s.db(), rows.Number(rows.Records.Key(), w.read+1), rows.End(rows.Records.Key())) {
 		if err = cmp.Or(err, w.ctx()); err != nil {
 			return err
 		}
-		w.read = binary.BigEndian.Uint64(k.key[len(k.key)-8:])
-		p, err := decodePlace(w.read, k.value)
+		w.read = rows.NumberAt(k.Key, len(k.Key)-8)
+		p, err := rows.DecodePlace(w.read, k.Value)
 		if err != nil {
-			return err
+			return &db.ReadError{Err: err}
 		}
 		if _, ok := w.later[p.Session]; ok || p.Subject != "" {
 			continue
@@ -191,7 +192,7 @@ func (w *changesWalk) readLater() error {
 // the position that [Store.Applied] gave before. It reads what it yields, however long the log is.
 func (s *Store) UpdatedSince(since time.Time) iter.Seq2[turns.ID, error] {
 	return func(yield func(turns.ID, error) bool) {
-		for lo := []byte{pUpdated}; lo != nil; {
+		for lo := rows.ByTime.Key(); lo != nil; {
 			tenant, err := s.tenantFrom(lo)
 			if err != nil {
 				yield(turns.ID{}, err)
@@ -199,17 +200,17 @@ func (s *Store) UpdatedSince(since time.Time) iter.Seq2[turns.ID, error] {
 			if tenant == nil {
 				return
 			}
-			prefix := textKey(pUpdated, string(tenant), "")
-			for k, err := range scan(s.db(), num(slices.Clone(prefix), secondOf(since.UnixNano())), end(prefix)) {
+			prefix := rows.ByTime.TextKey(string(tenant), "")
+			for k, err := range db.Scan(s.db(), rows.ByTimeKey(string(tenant), "", since.UnixNano()), rows.End(prefix)) {
 				if err != nil {
 					yield(turns.ID{}, err)
 					return
 				}
-				if !yield(idAt(k.key, len(k.key)-16), nil) {
+				if !yield(rows.IDAt(k.Key, len(k.Key)-16), nil) {
 					return
 				}
 			}
-			lo = end(textKey(pUpdated, string(tenant)))
+			lo = rows.End(rows.ByTime.TextKey(string(tenant)))
 		}
 	}
 }
@@ -217,11 +218,11 @@ func (s *Store) UpdatedSince(since time.Time) iter.Seq2[turns.ID, error] {
 // tenantFrom returns the first tenant whose sessions are in the order of their changes at lo
 // or behind, nil if there is none.
 func (s *Store) tenantFrom(lo []byte) ([]byte, error) {
-	for k, err := range scan(s.db(), lo, []byte{pUpdated + 1}) {
+	for k, err := range db.Scan(s.db(), lo, rows.End(rows.ByTime.Key())) {
 		if err != nil {
 			return nil, err
 		}
-		tenant, _, _ := bytes.Cut(k.key[1:], []byte{0})
+		tenant, _, _ := bytes.Cut(k.Key[1:], []byte{0})
 		return tenant, nil
 	}
 	return nil, nil

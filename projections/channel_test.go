@@ -68,6 +68,6 @@ func (w *twin) checkChannels(t *testing.T, s *Store) {
 		}
 	}
 	none, err := s.Channel("default", "none")
-	same(t, "Channel of one that is not there", none, Channel{}, err)
+	same(t, "Channel of one that is not there", none, ledger.Channel{}, err)
 	same(t, "Channels of nobody", all(t, s.Channels("default", "nobody", "")), nil, nil)
 }

@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/db"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -26,15 +25,15 @@ import (
 //
 // For use by one goroutine.
 type Comparison struct {
-	snap *snapshot
-	end  Checkpoint // of the rows that are compared
+	snap *db.Snapshot
+	end  rows.Checkpoint // of the rows that are compared
 	anew *scratch
 	some bool // the rows of some chains are compared
 	cut  bool // see Cut
 }
 
 // Compare begins a comparison of all rows with the log of an identity. The caller calls
-// Close. Errors: [ErrNoRoom], [ledger.ErrUnavailable], those of the disk; [ledger.ErrCorrupt]
+// Close. Errors: [db.ErrNoRoom], [ledger.ErrUnavailable], those of the disk; [ledger.ErrCorrupt]
 // if the rows do not say how far they go.
 func (s *Store) Compare(identity string) (*Comparison, error) {
 	return s.compare(identity, false)
@@ -48,13 +47,13 @@ func (s *Store) compare(identity string, some bool) (*Comparison, error) {
 	s.mu.Lock()
 	d, applied := s.db(), s.applied.Seq
 	s.mu.Unlock()
-	snap, err := d.snapshot()
+	snap, err := d.Snapshot()
 	if err != nil {
 		return nil, err
 	}
 	c, size := &Comparison{snap: snap, some: some}, uint64(0)
-	err = snap.use(func() (err error) {
-		if c.end, err = checkpoint(snap.Snapshot); err == nil && c.end.Seq < applied {
+	err = snap.Use(func() (err error) {
+		if c.end, err = db.Checkpoint(snap); err == nil && c.end.Seq < applied {
 			err = fmt.Errorf("%w: the checkpoint of the projections is at %d, but they are at %d", ledger.ErrCorrupt, c.end.Seq, applied)
 		}
 		if !some {
@@ -66,7 +65,7 @@ func (s *Store) compare(identity string, some bool) (*Comparison, error) {
 		c.anew, err = s.newScratch(identity, size)
 	}
 	if err != nil {
-		return nil, errors.Join(snap.damage(err), snap.close())
+		return nil, errors.Join(snap.Damage(err), snap.Close())
 	}
 	return c, nil
 }
@@ -79,7 +78,7 @@ func (c *Comparison) Last() uint64 { return c.end.Seq }
 func (c *Comparison) Cut() { c.cut = true }
 
 // Close ends the comparison.
-func (c *Comparison) Close() error { return errors.Join(c.anew.close(), c.snap.close()) }
+func (c *Comparison) Close() error { return errors.Join(c.anew.close(), c.snap.Close()) }
 
 // Apply takes the next record, with its event, or with what is bad about it. It returns what
 // the event leads to, or why it is refused, as it was at that position: a chain with a
@@ -88,14 +87,14 @@ func (c *Comparison) Close() error { return errors.Join(c.anew.close(), c.snap.c
 // A bad record says nothing of what was applied. If the projections went on with a sound
 // copy of it, the comparison does.
 func (c *Comparison) Apply(r ledger.Record, e *turns.Event, bad error) (next ledger.Admitted, refused, err error) {
-	if c.snap.d.closed.Load() {
-		return next, nil, errReplaced
+	if err := c.snap.Err(); err != nil {
+		return next, nil, err
 	}
 	p := parsed{Record: r, event: e, bad: bad}
 	if p.tenant, _, p.named = ledger.ParseSubject(r.Subject); p.named != nil || bad != nil {
 		p.event = nil
 		if p, err = c.copyOf(p); err != nil {
-			return next, nil, c.snap.damage(err)
+			return next, nil, c.snap.Damage(err)
 		}
 	}
 	err = c.anew.apply(p)
@@ -109,7 +108,7 @@ func (c *Comparison) Apply(r ledger.Record, e *turns.Event, bad error) (next led
 // when it was applied: then they set its chain aside there.
 func (c *Comparison) copyOf(bad parsed) (own parsed, err error) {
 	own = bad
-	err = c.snap.use(func() error {
+	err = c.snap.Use(func() error {
 		was := c.was()
 		r, err := was.record(bad.Seq)
 		if errors.Is(err, ledger.ErrNotFound) {
@@ -119,7 +118,7 @@ func (c *Comparison) copyOf(bad parsed) (own parsed, err error) {
 			return err
 		}
 		for _, subject := range []string{bad.Subject, r.Subject} {
-			if at, ok, err := asideAt(c.snap.Snapshot, subject); err != nil || ok && at <= bad.Seq {
+			if at, ok, err := asideAt(c.snap, subject); err != nil || ok && at <= bad.Seq {
 				return err
 			}
 		}
@@ -133,21 +132,21 @@ func (c *Comparison) copyOf(bad parsed) (own parsed, err error) {
 
 // was returns the rows that are compared.
 func (c *Comparison) was() view {
-	return view{r: c.snap.Snapshot, side: c.snap.Snapshot, recent: newRecent()}
+	return view{r: c.snap, side: c.snap, recent: newRecent()}
 }
 
 // asideAt returns where a chain was set aside.
-func asideAt(r pebble.Reader, subject string) (seq uint64, ok bool, err error) {
-	b, ok, err := get(r, textKey(pAside, subject))
+func asideAt(r db.Reader, subject string) (seq uint64, ok bool, err error) {
+	b, ok, err := db.Get(r, rows.AsideChains.TextKey(subject))
 	if err != nil || !ok || len(b) < 8 {
 		return 0, false, err
 	}
-	return binary.BigEndian.Uint64(b), true, nil
+	return rows.NumberAt(b, 0), true, nil
 }
 
 // Turn returns the row of a turn of the records so far, as it follows from the log.
 // Errors: [lineage.ErrUnknown].
-func (c *Comparison) Turn(ref turns.Ref) (Turn, error) { return c.anew.a.Turn(ref) }
+func (c *Comparison) Turn(ref turns.Ref) (rows.Turn, error) { return c.anew.a.Turn(ref) }
 
 // Node implements [lineage.Reader], for the records so far.
 func (c *Comparison) Node(ref turns.Ref) (lineage.Node, error) { return c.anew.a.Node(ref) }
@@ -202,7 +201,7 @@ type tenantChain struct {
 
 // Differences ends the comparison and returns the rows that differ, by the position of their
 // events as far as that is known. more is how many others there are. After [Comparison.Cut] it
-// returns none. Errors: [*DamagedError] if a file of the store does not hold what was written;
+// returns none. Errors: [*db.DamagedError] if a file of the store does not hold what was written;
 // those of the disk.
 func (c *Comparison) Differences(ctx context.Context) (found []Difference, more uint64, err error) {
 	if c.cut {
@@ -221,7 +220,7 @@ func (c *Comparison) Differences(ctx context.Context) (found []Difference, more 
 		compare = d.some
 	}
 	if err := compare(ctx); err != nil {
-		return nil, 0, c.snap.damage(err)
+		return nil, 0, c.snap.Damage(err)
 	}
 	slices.SortStableFunc(d.found, func(a, b Difference) int {
 		return cmp.Or(cmp.Compare(a.Seq, b.Seq), bytes.Compare(a.key, b.key))
@@ -233,11 +232,11 @@ func (c *Comparison) Differences(ctx context.Context) (found []Difference, more 
 func (d *differences) all(ctx context.Context) error {
 	it, err := d.c.anew.NewIter(nil)
 	if err != nil {
-		return d.c.anew.own(err)
+		return d.c.anew.Own(err)
 	}
 	defer it.Close()
 	more := it.First()
-	err = d.c.snap.sweep(ctx, func(k, v []byte) error {
+	err = d.c.snap.Sweep(ctx, func(k, v []byte) error {
 		for ; more && bytes.Compare(it.Key(), k) < 0; more = it.Next() {
 			d.add(Missing, it.Key())
 		}
@@ -247,9 +246,9 @@ func (d *differences) all(ctx context.Context) error {
 		}
 		want, err := it.ValueAndErr()
 		if err != nil {
-			return d.c.anew.own(err)
+			return d.c.anew.Own(err)
 		}
-		if !bytes.Equal(following(k, want), following(k, v)) {
+		if !bytes.Equal(rows.Derived(k, want), rows.Derived(k, v)) {
 			d.add(Differs, k)
 		}
 		more = it.Next()
@@ -258,7 +257,7 @@ func (d *differences) all(ctx context.Context) error {
 	for ; err == nil && more; more = it.Next() {
 		d.add(Missing, it.Key())
 	}
-	return cmp.Or(err, d.c.anew.own(it.Error()))
+	return cmp.Or(err, d.c.anew.Own(it.Error()))
 }
 
 // some looks up each row of the chains. Rows of memories are not compared, as other chains lead
@@ -266,7 +265,7 @@ func (d *differences) all(ctx context.Context) error {
 func (d *differences) some(ctx context.Context) error {
 	it, err := d.c.anew.NewIter(nil)
 	if err != nil {
-		return d.c.anew.own(err)
+		return d.c.anew.Own(err)
 	}
 	defer it.Close()
 	for more := it.First(); more; more = it.Next() {
@@ -274,21 +273,21 @@ func (d *differences) some(ctx context.Context) error {
 			return err
 		}
 		k := it.Key()
-		if k[0] == pCheckpoint || k[0] == pMemory && k[1] != mMemory {
+		if rows.Checkpoints.Begins(k) || rows.Memories.Begins(k) && !rows.MemoryIDs.Begins(k) {
 			continue
 		}
 		want, err := it.ValueAndErr()
 		if err != nil {
-			return d.c.anew.own(err)
+			return d.c.anew.Own(err)
 		}
-		err = d.c.snap.use(func() error {
-			v, ok, err := get(d.c.snap.Snapshot, k)
+		err = d.c.snap.Use(func() error {
+			v, ok, err := db.Get(d.c.snap, k)
 			switch {
 			case err != nil:
 				return err
 			case !ok:
 				d.add(Missing, k)
-			case k[0] != pMemory && !bytes.Equal(following(k, want), following(k, v)):
+			case !rows.Memories.Begins(k) && !bytes.Equal(rows.Derived(k, want), rows.Derived(k, v)):
 				d.add(Differs, k)
 			}
 			return nil
@@ -297,33 +296,33 @@ func (d *differences) some(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.c.anew.own(it.Error())
+	return d.c.anew.Own(it.Error())
 }
 
 // add takes in a difference of the row of a key.
 func (d *differences) add(kind DifferenceKind, k []byte) {
-	r, made, was := rowAt(k), d.c.anew.a.view, d.c.was()
+	r, made, was := rows.Describe(k), d.c.anew.a.view, d.c.was()
 	if kind == Extra {
 		made = was
 	}
-	x := Difference{Kind: kind, Of: r.of, Event: r.event, key: bytes.Clone(k)}
-	if k[0] == pSeq && len(k) == 9 {
-		x.Seq = binary.BigEndian.Uint64(k[1:])
+	x := Difference{Kind: kind, Of: r.Of, Event: r.Event, key: bytes.Clone(k)}
+	if rows.Records.Begins(k) && len(k) == 9 {
+		x.Seq = rows.NumberAt(k, 1)
 		if of, err := made.record(x.Seq); err == nil {
-			r.tenant, r.chain, _ = ledger.ParseSubject(of.Subject)
+			r.Tenant, r.Chain, _ = ledger.ParseSubject(of.Subject)
 		}
 	}
-	if id, ok := r.chain.Session(); ok {
+	if id, ok := r.Chain.Session(); ok {
 		x.Session = id
 		if s, err := made.Session(id); err == nil {
-			r.tenant, x.Seq = s.Tenant, cmp.Or(x.Seq, s.Tail.Seq)
+			r.Tenant, x.Seq = s.Tenant, cmp.Or(x.Seq, s.Tail.Seq)
 		}
 		if t, err := made.Turn(turns.Ref{Session: id, Turn: x.Event}); err == nil {
 			x.Seq = t.Seq
 		}
 	}
-	x.Tenant = r.tenant
-	if d.given[tenantChain{r.tenant, r.chain}] {
+	x.Tenant = r.Tenant
+	if d.given[tenantChain{r.Tenant, r.Chain}] {
 		return
 	}
 	if len(d.found) >= maxDifferences {
@@ -341,11 +340,11 @@ func (c *Comparison) givenUp() (map[tenantChain]bool, error) {
 	if c.anew.aside == 0 {
 		return given, nil
 	}
-	for a, err := range allAside(c.anew.DB) {
+	for a, err := range db.AllAside(c.anew.DB) {
 		if err != nil {
-			return nil, c.anew.own(err)
+			return nil, c.anew.Own(err)
 		}
-		err = c.snap.use(func() error {
+		err = c.snap.Use(func() error {
 			was := c.was()
 			tail, err := was.tail(a.Subject)
 			tenant, chain, perr := ledger.ParseSubject(a.Subject)

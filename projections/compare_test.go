@@ -3,10 +3,6 @@ package projections
 import (
 	"bytes"
 	"errors"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -14,51 +10,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/ledger"
+	"nexus/projections/db"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
-
-// Each prefix of a key has its family, and a comparison says what a row of it is of.
-func TestEveryPrefixHasAFamily(t *testing.T) {
-	prefixes := map[string]bool{}
-	for _, file := range []string{"keys.go", "memory.go"} {
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(f, func(n ast.Node) bool {
-			v, ok := n.(*ast.ValueSpec)
-			if !ok || len(v.Values) != 1 {
-				return true
-			}
-			letter, ok := v.Values[0].(*ast.BasicLit)
-			if !ok || letter.Kind != token.CHAR {
-				return true
-			}
-			p, err := strconv.Unquote(letter.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if file == "memory.go" {
-				p = "y" + p
-			}
-			prefixes[p] = true
-			return true
-		})
-	}
-	delete(prefixes, "y") // has families of its own
-	for _, f := range families {
-		if !prefixes[f.prefix] {
-			t.Errorf("there is no prefix %s, or two families", f.prefix)
-		}
-		delete(prefixes, f.prefix)
-		if strings.Count(f.of, "%") != len(f.parts) {
-			t.Errorf("%+v", f)
-		}
-	}
-	for p := range prefixes {
-		t.Errorf("the prefix %s has no family", p)
-	}
-}
 
 // lived returns the projections of a random log.
 func lived(t *testing.T, seed uint64, n int) (*Store, *author) {
@@ -119,15 +74,15 @@ func compared(t *testing.T, s *Store, log ledger.Log) []Difference {
 // Each key of a random log reads as one of its family.
 func TestKeysReadAsTheirFamilies(t *testing.T) {
 	s, _ := lived(t, 3, 500)
-	for e, err := range scan(s.db(), []byte{0}, []byte{0xff}) {
+	for e, err := range db.Scan(s.db(), []byte{0}, []byte{0xff}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := rowAt(e.key); strings.HasPrefix(r.of, "nothing") || strings.Contains(r.of, "%!") {
-			t.Errorf("%q: %+v", e.key, r)
+		if r := rows.Describe(e.Key); strings.HasPrefix(r.Of, "nothing") || strings.Contains(r.Of, "%!") {
+			t.Errorf("%q: %+v", e.Key, r)
 		}
-		if r := rowAt(e.key[:len(e.key)-1]); len(e.key) > 1 && !strings.HasPrefix(r.of, "nothing") {
-			t.Errorf("cut, %q: %+v", e.key, r)
+		if r := rows.Describe(e.Key[:len(e.Key)-1]); len(e.Key) > 1 && !strings.HasPrefix(r.Of, "nothing") {
+			t.Errorf("cut, %q: %+v", e.Key, r)
 		}
 	}
 }
@@ -140,37 +95,37 @@ func TestCompareFindsTheRowThatDiffers(t *testing.T) {
 		if found := compared(t, s, a.log); len(found) > 0 {
 			t.Fatalf("seed %d: %v", seed, found)
 		}
-		var rows []pair
-		for e, err := range scan(s.db(), []byte{0}, []byte{0xff}) {
+		var all []db.Pair
+		for e, err := range db.Scan(s.db(), []byte{0}, []byte{0xff}) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows = append(rows, e)
+			all = append(all, e)
 		}
 		for range 8 {
-			e := rows[a.rng.IntN(len(rows))]
+			e := all[a.rng.IntN(len(all))]
 			kind := DifferenceKind(a.rng.IntN(3))
-			k, err := bytes.Clone(e.key), error(nil)
+			k, err := bytes.Clone(e.Key), error(nil)
 			switch kind {
 			case Missing:
 				err = s.db().Delete(k, pebble.NoSync)
 			case Differs:
-				err = s.db().Set(k, append(bytes.Clone(e.value), 1), pebble.NoSync)
+				err = s.db().Set(k, append(bytes.Clone(e.Value), 1), pebble.NoSync)
 			case Extra:
 				k = append(k, 1)
-				err = s.db().Set(k, e.value, pebble.NoSync)
+				err = s.db().Set(k, e.Value, pebble.NoSync)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if k[0] == pCheckpoint && kind != Extra {
+			if rows.Checkpoints.Begins(k) && kind != Extra {
 				if c, err := s.Compare(identity(t, a.log)); err == nil {
 					t.Errorf("the checkpoint is wrong: %v", c.Close())
 				}
 			} else if found := compared(t, s, a.log); len(found) != 1 || found[0].Kind != kind || !bytes.Equal(found[0].key, k) {
 				t.Errorf("seed %d, %d of %q: %v", seed, kind, k, found)
 			}
-			if err = s.db().Set(e.key, e.value, pebble.NoSync); err == nil && kind == Extra {
+			if err = s.db().Set(e.Key, e.Value, pebble.NoSync); err == nil && kind == Extra {
 				err = s.db().Delete(k, pebble.NoSync)
 			}
 			if err != nil {
@@ -185,29 +140,29 @@ func TestCompareFindsAWrongCheckpoint(t *testing.T) {
 	s, a := lived(t, 5, 100)
 	sound := s.Applied()
 	for name, tc := range map[string]struct {
-		change func(cp *Checkpoint)
+		change func(cp *rows.Checkpoint)
 		refuse bool
 	}{
-		"identity": {func(cp *Checkpoint) { cp.Identity = "another" }, false},
-		"hash":     {func(cp *Checkpoint) { cp.Hash[3] ^= 1 }, false},
-		"schema":   {func(cp *Checkpoint) { cp.Schema++ }, false},
-		"behind":   {func(cp *Checkpoint) { cp.Seq-- }, true},
-		"ahead":    {func(cp *Checkpoint) { cp.Seq++ }, false},
+		"identity": {func(cp *rows.Checkpoint) { cp.Identity = "another" }, false},
+		"hash":     {func(cp *rows.Checkpoint) { cp.Hash[3] ^= 1 }, false},
+		"schema":   {func(cp *rows.Checkpoint) { cp.Schema++ }, false},
+		"behind":   {func(cp *rows.Checkpoint) { cp.Seq-- }, true},
+		"ahead":    {func(cp *rows.Checkpoint) { cp.Seq++ }, false},
 	} {
 		cp := sound
 		tc.change(&cp)
 		b := s.db().NewBatch()
-		if err := putCheckpoint(b, cp); err != nil {
+		if err := b.PutCheckpoint(cp); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Commit(pebble.NoSync); err != nil {
+		if err := b.Commit(); err != nil {
 			t.Fatal(err)
 		}
 		if tc.refuse {
 			if c, err := s.Compare(identity(t, a.log)); !errors.Is(err, ledger.ErrCorrupt) {
 				t.Errorf("%s: %v, %v", name, c, err)
 			}
-		} else if found := compared(t, s, a.log); len(found) != 1 || found[0].Kind != Differs || found[0].key[0] != pCheckpoint {
+		} else if found := compared(t, s, a.log); len(found) != 1 || found[0].Kind != Differs || !rows.Checkpoints.Begins(found[0].key) {
 			t.Errorf("%s: %v", name, found)
 		}
 	}

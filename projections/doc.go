@@ -11,15 +11,16 @@
 // that a person or a model wrote is here in the clear. The bytes are also the
 // repair copy of the log.
 //
-// A disk that refuses a write stops the database, not the process: reads go on, and
-// [Store.Reopen] opens the folder again (fault.go).
+// Keys and values are package rows. The database is package db: a disk that refuses a write stops
+// it, not the process; reads go on, and [Store.Reopen] opens the folder again.
 //
 // The engine reads them; the daemon opens and runs them. They decide nothing:
-// ledger.Admit decides whether a record may follow. Only this package imports Pebble.
+// ledger.Admit decides whether a record may follow.
 //
 // The rows of the newest records are held in memory, too, so that an append reads
 // nothing of the database (recent.go).
 //
-// Begin at [Store] in store.go; then apply.go, which turns an event into rows,
-// run.go, which follows the log, and read.go.
+// Begin at the table of keys in rows/keys.go; then [Store] in store.go, apply.go, which turns an
+// event into rows, and run.go, which follows the log. Reads are by what they read: read.go
+// (sessions, turns, events), policy.go, memory.go, channel.go, records.go, tree.go, changes.go.
 package projections

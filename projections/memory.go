@@ -2,70 +2,27 @@ package projections
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"nexus/ledger"
+	"nexus/projections/db"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
-// Memories is the row of an agent's chain: its fold. NamedMemory is a memory of an agent.
-type (
-	Memories    = ledger.Memories
-	NamedMemory = ledger.NamedMemory
-)
-
-// The rows of an agent's memories, by the second letter of their keys; see keys.go.
-const (
-	mFold      = 'f'
-	mMemory    = 'm'
-	mText      = 't'
-	mList      = 'l'
-	mEvent     = 'e'
-	mEvidence  = 'v'
-	mDependent = 'd'
-	mDaily     = 'y'
-	mDocument  = 'o'
-	mLearned   = 'c'
-)
-
-// memoryKey returns the start of the keys of an agent's rows.
-func memoryKey(row byte, tenant, agent string) []byte {
-	k := append([]byte{pMemory, row}, tenant...)
-	return append(append(append(k, 0), agent...), 0)
-}
-
-func memoryID(row byte, tenant, agent string, id turns.ID) []byte {
-	return append(memoryKey(row, tenant, agent), id[:]...)
-}
-
-// instant encodes a time in Unix ns such that keys sort by it.
-func instant(ns int64) uint64 { return uint64(ns) ^ 1<<63 }
-
-// MemoryTime is the time that a memory is of: from when it is valid, else when it was
-// stored, in Unix ns.
-func MemoryTime(m *ledger.Memory) int64 {
-	if m.ValidFrom != 0 {
-		return m.ValidFrom
-	}
-	return m.Recorded
-}
-
 // Memories returns the fold of an agent's chain, zero if the chain is empty.
-func (s *Store) Memories(tenant, agent string) (Memories, error) {
+func (s *Store) Memories(tenant, agent string) (ledger.Memories, error) {
 	return s.view().Memories(tenant, agent)
 }
 
-func (v view) Memories(tenant, agent string) (m Memories, err error) {
-	b, ok, err := get(v.side, memoryKey(mFold, tenant, agent))
+func (v view) Memories(tenant, agent string) (m ledger.Memories, err error) {
+	b, ok, err := db.Get(v.side, rows.MemoryFolds.Key(tenant, agent))
 	if err != nil || !ok {
 		return m, err
 	}
-	if err := cbor.Unmarshal(b, &m); err != nil {
+	if err := rows.Decode(b, &m); err != nil {
 		return m, badRow("projection row of the chain of agent %s: %v", agent, err)
 	}
 	return m, nil
@@ -73,17 +30,17 @@ func (v view) Memories(tenant, agent string) (m Memories, err error) {
 
 // Memory returns a memory of an agent, by its id or by that of evidence of it.
 // Errors: [ledger.ErrNotFound].
-func (s *Store) Memory(tenant, agent string, id turns.ID) (NamedMemory, error) {
+func (s *Store) Memory(tenant, agent string, id turns.ID) (ledger.NamedMemory, error) {
 	return s.view().Memory(tenant, agent, id)
 }
 
 // MemoryRow returns the row of an id, which may be evidence of another memory.
 // Errors: [ledger.ErrNotFound].
-func (s *Store) MemoryRow(tenant, agent string, id turns.ID) (NamedMemory, error) {
+func (s *Store) MemoryRow(tenant, agent string, id turns.ID) (ledger.NamedMemory, error) {
 	return s.view().memoryRow(tenant, agent, id)
 }
 
-func (v view) Memory(tenant, agent string, id turns.ID) (NamedMemory, error) {
+func (v view) Memory(tenant, agent string, id turns.ID) (ledger.NamedMemory, error) {
 	m, err := v.memoryRow(tenant, agent, id)
 	if err == nil && !m.Same.IsZero() {
 		return v.memoryRow(tenant, agent, m.Same)
@@ -92,28 +49,28 @@ func (v view) Memory(tenant, agent string, id turns.ID) (NamedMemory, error) {
 }
 
 // memoryRow returns the row of an id, which may be evidence of another memory.
-func (v view) memoryRow(tenant, agent string, id turns.ID) (NamedMemory, error) {
-	m := NamedMemory{ID: id}
-	b, ok, err := get(v.side, memoryID(mMemory, tenant, agent, id))
+func (v view) memoryRow(tenant, agent string, id turns.ID) (ledger.NamedMemory, error) {
+	m := ledger.NamedMemory{ID: id}
+	b, ok, err := db.Get(v.side, rows.MemoryIDs.Key(tenant, agent, id))
 	switch {
 	case err != nil:
 		return m, err
 	case !ok:
 		return m, fmt.Errorf("%w: memory %s", ledger.ErrNotFound, id)
 	}
-	if err := cbor.Unmarshal(b, &m.Memory); err != nil || len(m.Statuses) == 0 {
+	if err := rows.Decode(b, &m.Memory); err != nil || len(m.Statuses) == 0 {
 		return m, badRow("projection row of memory %s: %v", id, err)
 	}
 	return m, nil
 }
 
 // MemoryOfText returns the memory with a keyed digest. ok is false if the agent has none.
-func (s *Store) MemoryOfText(tenant, agent string, text turns.Hash) (NamedMemory, bool, error) {
+func (s *Store) MemoryOfText(tenant, agent string, text turns.Hash) (ledger.NamedMemory, bool, error) {
 	return s.view().memoryOfText(tenant, agent, text)
 }
 
-func (v view) memoryOfText(tenant, agent string, text turns.Hash) (m NamedMemory, ok bool, err error) {
-	b, ok, err := get(v.side, append(memoryKey(mText, tenant, agent), text[:]...))
+func (v view) memoryOfText(tenant, agent string, text turns.Hash) (m ledger.NamedMemory, ok bool, err error) {
+	b, ok, err := db.Get(v.side, append(rows.MemoryTexts.Key(tenant, agent), text[:]...))
 	if err != nil || !ok {
 		return m, false, err
 	}
@@ -123,14 +80,14 @@ func (v view) memoryOfText(tenant, agent string, text turns.Hash) (m NamedMemory
 
 // HasMemoryEvent reports whether an agent's chain has an event of this id.
 func (v view) HasMemoryEvent(tenant, agent string, event turns.ID) (bool, error) {
-	_, ok, err := get(v.side, memoryID(mEvent, tenant, agent, event))
+	_, ok, err := db.Get(v.side, rows.MemoryEvents.Key(tenant, agent, event))
 	return ok, err
 }
 
 // MemoryEvent returns the position of an event of an agent's chain, by its id. ok is
 // false if there is none.
 func (s *Store) MemoryEvent(tenant, agent string, event turns.ID) (seq uint64, ok bool, err error) {
-	return s.view().number(memoryID(mEvent, tenant, agent, event))
+	return s.view().number(rows.MemoryEvents.Key(tenant, agent, event))
 }
 
 // MemoryPlace is where a memory is in the list of its agent: the position of its event,
@@ -139,17 +96,17 @@ type MemoryPlace struct{ Seq, Item uint64 }
 
 // ListMemories yields the memories of an agent, newest first, from before a place; the
 // zero place: from the newest.
-func (s *Store) ListMemories(tenant, agent string, before MemoryPlace) iter.Seq2[NamedMemory, error] {
-	lo := memoryKey(mList, tenant, agent)
-	hi := end(lo)
+func (s *Store) ListMemories(tenant, agent string, before MemoryPlace) iter.Seq2[ledger.NamedMemory, error] {
+	lo := rows.MemoryList.Key(tenant, agent)
+	hi := rows.End(lo)
 	if before != (MemoryPlace{}) {
-		hi = num(num(bytes.Clone(lo), before.Seq), before.Item)
+		hi = rows.Number(rows.Number(bytes.Clone(lo), before.Seq), before.Item)
 	}
-	return func(yield func(NamedMemory, error) bool) {
-		for k, err := range scanBack(s.db(), lo, hi) {
-			var m NamedMemory
+	return func(yield func(ledger.NamedMemory, error) bool) {
+		for k, err := range db.ScanBack(s.db(), lo, hi) {
+			var m ledger.NamedMemory
 			if err == nil {
-				m, err = s.view().memoryRow(tenant, agent, turns.ID(k.value))
+				m, err = s.view().memoryRow(tenant, agent, turns.ID(k.Value))
 			}
 			if !yield(m, err) || err != nil {
 				return
@@ -160,13 +117,13 @@ func (s *Store) ListMemories(tenant, agent string, before MemoryPlace) iter.Seq2
 
 // DailyMemories yields the memories of kind daily of an agent whose time is in
 // [from, to), in Unix ns, oldest first.
-func (s *Store) DailyMemories(tenant, agent string, from, to int64) iter.Seq2[NamedMemory, error] {
-	k := memoryKey(mDaily, tenant, agent)
-	return func(yield func(NamedMemory, error) bool) {
-		for e, err := range scan(s.db(), num(bytes.Clone(k), instant(from)), num(bytes.Clone(k), instant(to))) {
-			var m NamedMemory
+func (s *Store) DailyMemories(tenant, agent string, from, to int64) iter.Seq2[ledger.NamedMemory, error] {
+	k := rows.MemoryDays.Key(tenant, agent)
+	return func(yield func(ledger.NamedMemory, error) bool) {
+		for e, err := range db.Scan(s.db(), rows.Number(bytes.Clone(k), rows.Instant(from)), rows.Number(bytes.Clone(k), rows.Instant(to))) {
+			var m ledger.NamedMemory
 			if err == nil {
-				m, err = s.view().memoryRow(tenant, agent, turns.ID(e.value))
+				m, err = s.view().memoryRow(tenant, agent, turns.ID(e.Value))
 			}
 			if !yield(m, err) || err != nil {
 				return
@@ -176,13 +133,13 @@ func (s *Store) DailyMemories(tenant, agent string, from, to int64) iter.Seq2[Na
 }
 
 // NewestDaily yields the memories of kind daily of an agent, the newest by their time first.
-func (s *Store) NewestDaily(tenant, agent string) iter.Seq2[NamedMemory, error] {
-	k := memoryKey(mDaily, tenant, agent)
-	return func(yield func(NamedMemory, error) bool) {
-		for e, err := range scanBack(s.db(), k, end(k)) {
-			var m NamedMemory
+func (s *Store) NewestDaily(tenant, agent string) iter.Seq2[ledger.NamedMemory, error] {
+	k := rows.MemoryDays.Key(tenant, agent)
+	return func(yield func(ledger.NamedMemory, error) bool) {
+		for e, err := range db.ScanBack(s.db(), k, rows.End(k)) {
+			var m ledger.NamedMemory
 			if err == nil {
-				m, err = s.view().memoryRow(tenant, agent, turns.ID(e.value))
+				m, err = s.view().memoryRow(tenant, agent, turns.ID(e.Value))
 			}
 			if !yield(m, err) || err != nil {
 				return
@@ -194,37 +151,37 @@ func (s *Store) NewestDaily(tenant, agent string) iter.Seq2[NamedMemory, error] 
 // LearnedAt returns the position of the newest compaction that an agent learned from, 0 if
 // there is none. It may have made a memory, or accepted one that was proposed.
 func (s *Store) LearnedAt(tenant, agent string) (uint64, error) {
-	at, _, err := s.view().number(memoryKey(mLearned, tenant, agent))
+	at, _, err := s.view().number(rows.MemoryLearned.Key(tenant, agent))
 	return at, err
 }
 
 // MemoryEvidence returns where up to limit events are that said the same as a memory
 // after it, oldest first.
 func (s *Store) MemoryEvidence(tenant, agent string, id turns.ID, limit int) (at []MemoryPlace, err error) {
-	k := memoryID(mEvidence, tenant, agent, id)
-	for e, err := range scan(s.db(), k, end(k)) {
+	k := rows.MemoryEvidence.Key(tenant, agent, id)
+	for e, err := range db.Scan(s.db(), k, rows.End(k)) {
 		if err != nil {
 			return nil, err
 		}
 		if len(at) == limit {
 			break
 		}
-		at = append(at, MemoryPlace{binary.BigEndian.Uint64(e.key[len(k):]), binary.BigEndian.Uint64(e.key[len(k)+8:])})
+		at = append(at, MemoryPlace{rows.NumberAt(e.Key, len(k)), rows.NumberAt(e.Key, len(k)+8)})
 	}
 	return at, nil
 }
 
 // MemoryDependents returns up to limit of the memories that derive from a memory.
 func (s *Store) MemoryDependents(tenant, agent string, id turns.ID, limit int) (ids []turns.ID, err error) {
-	k := memoryID(mDependent, tenant, agent, id)
-	for e, err := range scan(s.db(), k, end(k)) {
+	k := rows.MemoryDependents.Key(tenant, agent, id)
+	for e, err := range db.Scan(s.db(), k, rows.End(k)) {
 		if err != nil {
 			return nil, err
 		}
 		if len(ids) == limit {
 			break
 		}
-		ids = append(ids, idAt(e.key, len(k)))
+		ids = append(ids, rows.IDAt(e.Key, len(k)))
 	}
 	return ids, nil
 }
@@ -232,12 +189,12 @@ func (s *Store) MemoryDependents(tenant, agent string, id turns.ID, limit int) (
 // DocumentAt returns the position of the newest version of an agent's document at a
 // position of the log. ok is false if there was none.
 func (s *Store) DocumentAt(tenant, agent string, seq uint64) (at uint64, ok bool, err error) {
-	k := memoryKey(mDocument, tenant, agent)
-	for e, err := range scanBack(s.db(), k, num(bytes.Clone(k), seq+1)) {
+	k := rows.MemoryDocuments.Key(tenant, agent)
+	for e, err := range db.ScanBack(s.db(), k, rows.Number(bytes.Clone(k), seq+1)) {
 		if err != nil {
 			return 0, false, err
 		}
-		return binary.BigEndian.Uint64(e.key[len(k):]), true, nil
+		return rows.NumberAt(e.Key, len(k)), true, nil
 	}
 	return 0, false, nil
 }
@@ -245,19 +202,18 @@ func (s *Store) DocumentAt(tenant, agent string, seq uint64) (at uint64, ok bool
 // RememberingAgents yields the agents of a tenant, after an agent, that have memories or
 // a document, by name.
 func (s *Store) RememberingAgents(tenant, after string) iter.Seq2[string, error] {
-	prefix := memoryKey(mFold, tenant, "")
-	prefix = prefix[:len(prefix)-1]
+	prefix := rows.MemoryFolds.TenantKey(tenant)
 	lo := prefix
 	if after != "" {
-		lo = append(memoryKey(mFold, tenant, after), 0)
+		lo = append(rows.MemoryFolds.Key(tenant, after), 0)
 	}
 	return func(yield func(string, error) bool) {
-		for k, err := range scan(s.db(), lo, end(prefix)) {
+		for k, err := range db.Scan(s.db(), lo, rows.End(prefix)) {
 			if err != nil {
 				yield("", err)
 				return
 			}
-			if !yield(string(k.key[len(prefix):len(k.key)-1]), nil) {
+			if !yield(string(k.Key[len(prefix):len(k.Key)-1]), nil) {
 				return
 			}
 		}
@@ -268,9 +224,9 @@ func (s *Store) RememberingAgents(tenant, after string) iter.Seq2[string, error]
 func (a *applier) memories(tenant string, r ledger.Record, e *turns.Event, next *ledger.Admitted) error {
 	agent := e.Chain.ID
 	err := errors.Join(a.putFold(tenant, agent, next.Memories), a.keep(r),
-		a.side.Set(memoryID(mEvent, tenant, agent, e.ID), num(nil, r.Seq), nil))
+		a.side.Set(rows.MemoryEvents.Key(tenant, agent, e.ID), rows.Number(nil, r.Seq)))
 	if e.Document != nil {
-		return errors.Join(err, a.side.Set(num(memoryKey(mDocument, tenant, agent), r.Seq), nil, nil))
+		return errors.Join(err, a.side.Set(rows.Number(rows.MemoryDocuments.Key(tenant, agent), r.Seq), nil))
 	}
 	changed := next.Changed
 	if e.Kind == turns.KindMemory {
@@ -291,13 +247,13 @@ func (a *applier) memories(tenant string, r ledger.Record, e *turns.Event, next 
 		case now.State == turns.Withdrawn:
 			err = errors.Join(err, a.withdrawDependents(tenant, agent, m.ID, r.Seq))
 		case e.Kind == turns.KindMemoryChanged:
-			text := append(memoryKey(mText, tenant, agent), m.Text[:]...)
+			text := append(rows.MemoryTexts.Key(tenant, agent), m.Text[:]...)
 			by, taken, terr := a.memoryOfText(tenant, agent, m.Text)
 			if terr != nil {
 				return terr
 			}
 			if now := by.Statuses; !taken || by.Text != m.Text || !now[len(now)-1].InForce() {
-				err = errors.Join(err, a.side.Set(text, m.ID[:], nil))
+				err = errors.Join(err, a.side.Set(text, m.ID[:]))
 			}
 		}
 	}
@@ -315,7 +271,7 @@ func (a *applier) learned(s *ledger.Session, e *turns.Event, seq uint64) error {
 	if len(learned) == 0 {
 		return nil
 	}
-	if err := a.side.Set(memoryKey(mLearned, s.Tenant, s.Agent), num(nil, seq), nil); err != nil {
+	if err := a.side.Set(rows.MemoryLearned.Key(s.Tenant, s.Agent), rows.Number(nil, seq)); err != nil {
 		return err
 	}
 	fold, err := a.Memories(s.Tenant, s.Agent)
@@ -325,31 +281,31 @@ func (a *applier) learned(s *ledger.Session, e *turns.Event, seq uint64) error {
 	return a.putFold(s.Tenant, s.Agent, fold) // so that the agent is listed
 }
 
-func (a *applier) putFold(tenant, agent string, m Memories) error {
-	row, err := cbor.Marshal(m)
+func (a *applier) putFold(tenant, agent string, m ledger.Memories) error {
+	row, err := rows.Encode(m)
 	if err != nil {
 		return err
 	}
-	return a.side.Set(memoryKey(mFold, tenant, agent), row, nil)
+	return a.side.Set(rows.MemoryFolds.Key(tenant, agent), row)
 }
 
-func (a *applier) putMemory(tenant, agent string, m *NamedMemory) error {
-	row, err := cbor.Marshal(m.Memory)
+func (a *applier) putMemory(tenant, agent string, m *ledger.NamedMemory) error {
+	row, err := rows.Encode(m.Memory)
 	if err != nil {
 		return err
 	}
-	return a.side.Set(memoryID(mMemory, tenant, agent, m.ID), row, nil)
+	return a.side.Set(rows.MemoryIDs.Key(tenant, agent, m.ID), row)
 }
 
 // addMemory adds a new memory, and returns its id. If a memory of the agent says the
 // same (see [ledger.NamedMemory.SaysFor]), the new one is evidence of it, and addMemory returns the id of that memory.
-func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (turns.ID, error) {
+func (a *applier) addMemory(tenant, agent string, m ledger.NamedMemory, saved bool) (turns.ID, error) {
 	if _, err := a.memoryRow(tenant, agent, m.ID); err == nil {
 		return m.ID, nil // an id that a client made; it has the memory that was first
 	} else if !errors.Is(err, ledger.ErrNotFound) {
 		return m.ID, err
 	}
-	place := func(k []byte) []byte { return num(num(k, m.Seq), m.Item) }
+	place := func(k []byte) []byte { return rows.Number(rows.Number(k, m.Seq), m.Item) }
 	old, same, err := a.memoryOfText(tenant, agent, m.Text)
 	if err != nil {
 		return m.ID, err
@@ -366,20 +322,20 @@ func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (tu
 		}
 		m.Same = old.ID
 		return old.ID, errors.Join(a.putMemory(tenant, agent, &old), a.putMemory(tenant, agent, &m),
-			a.side.Set(place(memoryID(mEvidence, tenant, agent, old.ID)), nil, nil))
+			a.side.Set(place(rows.MemoryEvidence.Key(tenant, agent, old.ID)), nil))
 	}
 	err = errors.Join(a.putMemory(tenant, agent, &m),
-		a.side.Set(append(memoryKey(mText, tenant, agent), m.Text[:]...), m.ID[:], nil),
-		a.side.Set(place(memoryKey(mList, tenant, agent)), m.ID[:], nil))
+		a.side.Set(append(rows.MemoryTexts.Key(tenant, agent), m.Text[:]...), m.ID[:]),
+		a.side.Set(place(rows.MemoryList.Key(tenant, agent)), m.ID[:]))
 	if m.Kind == turns.Daily {
-		err = errors.Join(err, a.side.Set(place(num(memoryKey(mDaily, tenant, agent), instant(MemoryTime(&m.Memory)))), m.ID[:], nil))
+		err = errors.Join(err, a.side.Set(place(rows.Number(rows.MemoryDays.Key(tenant, agent), rows.Instant(rows.MemoryTime(&m.Memory)))), m.ID[:]))
 	}
 	for _, id := range m.From {
 		from, ferr := a.Memory(tenant, agent, id)
 		if ferr != nil {
 			return m.ID, ferr
 		}
-		err = errors.Join(err, a.side.Set(append(memoryID(mDependent, tenant, agent, from.ID), m.ID[:]...), nil, nil))
+		err = errors.Join(err, a.side.Set(append(rows.MemoryDependents.Key(tenant, agent, from.ID), m.ID[:]...), nil))
 	}
 	return m.ID, err
 }
@@ -388,13 +344,13 @@ func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (tu
 // what derives from that.
 func (a *applier) withdrawDependents(tenant, agent string, root turns.ID, seq uint64) error {
 	for open := []turns.ID{root}; len(open) > 0; {
-		k := memoryID(mDependent, tenant, agent, open[len(open)-1])
+		k := rows.MemoryDependents.Key(tenant, agent, open[len(open)-1])
 		open = open[:len(open)-1]
-		for e, err := range scan(a.side, k, end(k)) {
+		for e, err := range db.Scan(a.side, k, rows.End(k)) {
 			if err != nil {
 				return err
 			}
-			m, err := a.memoryRow(tenant, agent, idAt(e.key, len(k)))
+			m, err := a.memoryRow(tenant, agent, rows.IDAt(e.Key, len(k)))
 			if err != nil {
 				return err
 			}

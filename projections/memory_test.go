@@ -10,6 +10,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -25,7 +26,7 @@ type book struct {
 }
 
 type page struct {
-	NamedMemory
+	ledger.NamedMemory
 	same *page // the memory that this is evidence of
 }
 
@@ -45,7 +46,7 @@ func (b *book) find(id turns.ID) *page {
 	return nil
 }
 
-func (b *book) listed() (out []NamedMemory) {
+func (b *book) listed() (out []ledger.NamedMemory) {
 	for _, p := range slices.Backward(b.all) {
 		if p.same == nil {
 			out = append(out, p.NamedMemory)
@@ -75,7 +76,7 @@ func (b *book) dependents(id turns.ID) (out []turns.ID) {
 	return slices.Compact(out)
 }
 
-func (b *book) add(m NamedMemory, saved bool) *page {
+func (b *book) add(m ledger.NamedMemory, saved bool) *page {
 	p := &page{NamedMemory: m}
 	b.all = append(b.all, p)
 	old := b.says[m.Text]
@@ -135,7 +136,7 @@ func (b *book) event(t testing.TB, r ledger.Record, e *turns.Event) {
 	case turns.KindDocument:
 		b.docs = append(b.docs, r.Seq)
 	case turns.KindMemory:
-		p := b.add(NamedMemory{ID: e.ID, Memory: ledger.Memory{Kind: m.Kind, Trust: m.Trust, Text: m.Text, Seq: r.Seq, Recorded: e.Recorded, ValidFrom: m.ValidFrom, Supersedes: m.Supersedes, From: m.From,
+		p := b.add(ledger.NamedMemory{ID: e.ID, Memory: ledger.Memory{Kind: m.Kind, Trust: m.Trust, Text: m.Text, Seq: r.Seq, Recorded: e.Recorded, ValidFrom: m.ValidFrom, Supersedes: m.Supersedes, From: m.From,
 			Statuses: []ledger.MemoryStatus{{Seq: r.Seq, State: m.State, Private: m.Private, Branch: m.Branch}}}}, true)
 		if old := b.find(m.Supersedes); old != nil && old != p {
 			old.Set(r.Seq, func(s *ledger.MemoryStatus) { s.SupersededBy = p.ID })
@@ -271,13 +272,15 @@ func (w *twin) checkMemories(t *testing.T, s *Store) {
 				same(t, "DocumentAt", ok, true, nil)
 			}
 			for _, span := range [][2]int64{{-1 << 62, 1 << 62}, {-20, 20}, {5, 5}} {
-				var want []NamedMemory
+				var want []ledger.NamedMemory
 				for _, m := range slices.Backward(listed) {
-					if at := MemoryTime(&m.Memory); m.Kind == turns.Daily && at >= span[0] && at < span[1] {
+					if at := rows.MemoryTime(&m.Memory); m.Kind == turns.Daily && at >= span[0] && at < span[1] {
 						want = append(want, m)
 					}
 				}
-				slices.SortStableFunc(want, func(a, b NamedMemory) int { return cmp.Compare(MemoryTime(&a.Memory), MemoryTime(&b.Memory)) })
+				slices.SortStableFunc(want, func(a, b ledger.NamedMemory) int {
+					return cmp.Compare(rows.MemoryTime(&a.Memory), rows.MemoryTime(&b.Memory))
+				})
 				same(t, "DailyMemories", all(t, s.DailyMemories(tenant, agent, span[0], span[1])), want, nil)
 			}
 		}
@@ -323,7 +326,7 @@ func TestAnAgentsChainThatBreaksARuleIsSetAside(t *testing.T) {
 			if err := ap.apply(store.db().parse(r)); err != nil {
 				t.Fatal(err)
 			}
-			if err := ap.commit(Checkpoint{Seq: r.Seq, Hash: r.Hash, Schema: Schema}); err != nil {
+			if err := ap.commit(rows.Checkpoint{Seq: r.Seq, Hash: r.Hash, Schema: rows.Schema}); err != nil {
 				t.Fatal(err)
 			}
 			if (len(ap.asideChains) == 1) != (why != "") || why != "" && !strings.Contains(ap.asideChains[0].Why, why) {

@@ -1,24 +1,24 @@
 package projections
 
 import (
-	"encoding/binary"
 	"iter"
 	"slices"
 
-	"github.com/fxamacker/cbor/v2"
-
+	"nexus/ledger"
+	"nexus/projections/db"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
 // Policies returns the fold of a tenant's chain, zero if the chain is empty.
-func (s *Store) Policies(tenant string) (Policies, error) { return s.view().Policies(tenant) }
+func (s *Store) Policies(tenant string) (ledger.Policies, error) { return s.view().Policies(tenant) }
 
-func (v view) Policies(tenant string) (p Policies, err error) {
-	b, ok, err := v.row(textKey(pPolicies, tenant))
+func (v view) Policies(tenant string) (p ledger.Policies, err error) {
+	b, ok, err := v.row(rows.Policies.TextKey(tenant))
 	if err != nil || !ok {
 		return p, err
 	}
-	if err := cbor.Unmarshal(b, &p); err != nil {
+	if err := rows.Decode(b, &p); err != nil {
 		return p, badRow("projection row of the chain of tenant %s: %v", tenant, err)
 	}
 	return p, nil
@@ -26,26 +26,26 @@ func (v view) Policies(tenant string) (p Policies, err error) {
 
 // PoliciesBy returns how many events of a tenant's chain an actor stored.
 func (s *Store) PoliciesBy(tenant, actor string) (uint64, error) {
-	n, _, err := s.view().number(textKey(pPoliciesBy, tenant, actor))
+	n, _, err := s.view().number(rows.PoliciesBy.TextKey(tenant, actor))
 	return n, err
 }
 
 // PolicyName returns the state of a policy's name, by its digest; zero if no agent put
 // a policy under it.
-func (s *Store) PolicyName(tenant string, name turns.Hash) (PolicyName, error) {
+func (s *Store) PolicyName(tenant string, name turns.Hash) (ledger.PolicyName, error) {
 	return s.view().PolicyName(tenant, name)
 }
 
-func (v view) PolicyName(tenant string, name turns.Hash) (n PolicyName, err error) {
-	b, ok, err := v.row(nameKey(pName, tenant, name))
+func (v view) PolicyName(tenant string, name turns.Hash) (n ledger.PolicyName, err error) {
+	b, ok, err := v.row(rows.PolicyNames.NameKey(tenant, name))
 	if err != nil || !ok {
 		return n, err
 	}
 	return decodeName(b)
 }
 
-func decodeName(b []byte) (n PolicyName, err error) {
-	if err := cbor.Unmarshal(b, &n); err != nil {
+func decodeName(b []byte) (n ledger.PolicyName, err error) {
+	if err := rows.Decode(b, &n); err != nil {
 		return n, badRow("projection row of a policy's name: %v", err)
 	}
 	return n, nil
@@ -54,23 +54,23 @@ func decodeName(b []byte) (n PolicyName, err error) {
 // NamedPolicy is a name that policies were put under, by its digest.
 type NamedPolicy struct {
 	Name turns.Hash
-	PolicyName
+	ledger.PolicyName
 }
 
 // PolicyNames yields the names of a tenant after the name after, in the order of their
 // digests.
 func (s *Store) PolicyNames(tenant string, after turns.Hash) iter.Seq2[NamedPolicy, error] {
-	prefix := textKey(pName, tenant)
-	lo := nameKey(pName, tenant, after)
+	prefix := rows.PolicyNames.TextKey(tenant)
+	lo := rows.PolicyNames.NameKey(tenant, after)
 	if !after.IsZero() {
 		lo = append(lo, 0)
 	}
 	return func(yield func(NamedPolicy, error) bool) {
-		for k, err := range scan(s.db(), lo, end(prefix)) {
+		for k, err := range db.Scan(s.db(), lo, rows.End(prefix)) {
 			var n NamedPolicy
 			if err == nil {
-				copy(n.Name[:], k.key[len(prefix):])
-				n.PolicyName, err = decodeName(k.value)
+				copy(n.Name[:], k.Key[len(prefix):])
+				n.PolicyName, err = decodeName(k.Value)
 			}
 			if !yield(n, err) || err != nil {
 				return
@@ -82,18 +82,18 @@ func (s *Store) PolicyNames(tenant string, after turns.Hash) iter.Seq2[NamedPoli
 // PolicyContent returns the position of the first event with the content of a digest.
 // ok is false if the tenant has none.
 func (s *Store) PolicyContent(tenant string, digest turns.Hash) (seq uint64, ok bool, err error) {
-	return s.view().number(append(textKey(pContent, tenant), digest[:]...))
+	return s.view().number(append(rows.PolicyContents.TextKey(tenant), digest[:]...))
 }
 
 // PolicyVersions returns the positions of the versions of a name from version from on,
 // oldest first.
 func (s *Store) PolicyVersions(tenant string, name turns.Hash, from uint64) (seqs []uint64, err error) {
-	k := nameKey(pVersion, tenant, name)
-	for e, err := range scan(s.db(), num(slices.Clone(k), from), end(k)) {
+	k := rows.PolicyVersions.NameKey(tenant, name)
+	for e, err := range db.Scan(s.db(), rows.Number(slices.Clone(k), from), rows.End(k)) {
 		if err != nil {
 			return nil, err
 		}
-		seqs = append(seqs, binary.BigEndian.Uint64(e.value))
+		seqs = append(seqs, rows.NumberAt(e.Value, 0))
 	}
 	return seqs, nil
 }
@@ -101,14 +101,5 @@ func (s *Store) PolicyVersions(tenant string, name turns.Hash, from uint64) (seq
 // PolicyEvent returns the position of an event of a tenant's chain, by its id. ok is
 // false if there is none.
 func (s *Store) PolicyEvent(tenant string, event turns.ID) (seq uint64, ok bool, err error) {
-	return s.view().number(append(textKey(pPolicyID, tenant), event[:]...))
-}
-
-// number returns the number in a row. ok is false if there is no row.
-func (v view) number(key []byte) (n uint64, ok bool, err error) {
-	b, ok, err := v.row(key)
-	if err != nil || !ok {
-		return 0, false, err
-	}
-	return binary.BigEndian.Uint64(b), true, nil
+	return s.view().number(append(rows.PolicyEvents.TextKey(tenant), event[:]...))
 }

@@ -16,6 +16,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/memlog"
 	"nexus/lineage"
+	"nexus/projections/db"
 	"nexus/turns"
 )
 
@@ -358,11 +359,11 @@ func last(t testing.TB, log ledger.Log) uint64 {
 func dump(t *testing.T, s *Store) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	for p, err := range scan(s.db(), []byte{0}, []byte{0xff}) {
+	for p, err := range db.Scan(s.db(), []byte{0}, []byte{0xff}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&b, "%x=%x\n", p.key, p.value)
+		fmt.Fprintf(&b, "%x=%x\n", p.Key, p.Value)
 	}
 	return b.Bytes()
 }

@@ -2,64 +2,20 @@ package projections
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
-
-	"github.com/cockroachdb/pebble/v2"
-	"github.com/fxamacker/cbor/v2"
 
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/db"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
-
-// view has the reads, of the store or of an unfinished batch.
-type view struct {
-	r       pebble.Reader
-	side    pebble.Reader // of memories, channels and losses
-	ledger  turns.ID      // see Config.Ledger
-	recent  *recent       // of the database
-	changes *changes      // of the batch; nil if it is the store
-}
-
-func (s *Store) view() view {
-	d := s.db()
-	return view{r: d, side: d, ledger: s.ledger, recent: d.recent}
-}
-
-// History returns the store as [ledger.Admit] reads it. It follows the
-// store as that advances, until [Store.Reopen]: take a new one for each request.
-func (s *Store) History() ledger.History { return s.view() }
-
-// Ledger implements [ledger.History].
-func (v view) Ledger() turns.ID { return v.ledger }
-
-// row returns the value of a key, and whether it has one.
-func (v view) row(k []byte) ([]byte, bool, error) {
-	if v.changes != nil {
-		if b, ok := v.changes.rows[string(k)]; ok {
-			return b, true, nil
-		}
-	}
-	return get(v.r, k)
-}
 
 // Session returns the fold of a session, as of the checkpoint.
 // Errors: [ledger.ErrNotFound].
 func (s *Store) Session(id turns.ID) (ledger.Session, error) { return s.view().Session(id) }
-
-// chain returns the state of a session's chain, nil if it is not in memory.
-func (v view) chain(id turns.ID) *chain {
-	if v.changes != nil {
-		if c := v.changes.chains[id]; c != nil {
-			return c
-		}
-	}
-	return v.recent.chain(id)
-}
 
 func (v view) Session(id turns.ID) (ledger.Session, error) {
 	if c := v.chain(id); c != nil {
@@ -71,14 +27,14 @@ func (v view) Session(id turns.ID) (ledger.Session, error) {
 // storedSession reads the fold of a session from the database. It is apart because what
 // it decodes is allocated.
 func (v view) storedSession(id turns.ID) (row ledger.Session, err error) {
-	b, ok, err := v.row(key(pSession, id))
+	b, ok, err := v.row(rows.Sessions.Key(id))
 	if err != nil {
 		return row, err
 	}
 	if !ok {
 		return row, fmt.Errorf("%w: session %s", ledger.ErrNotFound, id)
 	}
-	if err := cbor.Unmarshal(b, &row); err != nil {
+	if err := rows.Decode(b, &row); err != nil {
 		return row, badRow("projection row of session %s: %v", id, err)
 	}
 	return row, nil
@@ -88,9 +44,9 @@ func (v view) storedSession(id turns.ID) (row ledger.Session, err error) {
 // that of their claimed times. It begins after session after (zero: at the first).
 // Agent "" means every agent of the tenant, one after the other.
 func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.Session, error] {
-	prefix := textKey(pAgent, tenant)
+	prefix := rows.AgentSessions.TextKey(tenant)
 	if agent != "" {
-		prefix = textKey(pAgent, tenant, agent)
+		prefix = rows.AgentSessions.TextKey(tenant, agent)
 	}
 	return func(yield func(ledger.Session, error) bool) {
 		lo := prefix
@@ -100,14 +56,14 @@ func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.
 				yield(ledger.Session{}, err)
 				return
 			}
-			lo = append(append(textKey(pAgent, tenant, row.Agent), after[:]...), 0)
+			lo = append(append(rows.AgentSessions.TextKey(tenant, row.Agent), after[:]...), 0)
 		}
-		for k, err := range scan(s.db(), lo, end(prefix)) {
+		for k, err := range db.Scan(s.db(), lo, rows.End(prefix)) {
 			if err != nil {
 				yield(ledger.Session{}, err)
 				return
 			}
-			row, err := s.Session(idAt(k.key, len(k.key)-16))
+			row, err := s.Session(rows.IDAt(k.Key, len(k.Key)-16))
 			if errors.Is(err, ledger.ErrNotFound) {
 				continue
 			}
@@ -121,10 +77,10 @@ func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.
 // Timed yields the open sessions of all tenants that are reset by time, by id.
 func (s *Store) Timed() iter.Seq2[ledger.Session, error] {
 	return func(yield func(ledger.Session, error) bool) {
-		for k, err := range scan(s.db(), []byte{pTimed}, []byte{pTimed + 1}) {
+		for k, err := range db.Scan(s.db(), rows.TimedSessions.Key(), rows.End(rows.TimedSessions.Key())) {
 			var row ledger.Session
 			if err == nil {
-				row, err = s.Session(idAt(k.key, 1))
+				row, err = s.Session(rows.IDAt(k.Key, 1))
 			}
 			if !yield(row, err) || err != nil {
 				return
@@ -134,18 +90,18 @@ func (s *Store) Timed() iter.Seq2[ledger.Session, error] {
 }
 
 // Turn returns the row of a turn or compaction. Errors: [lineage.ErrUnknown].
-func (s *Store) Turn(ref turns.Ref) (Turn, error) { return s.view().Turn(ref) }
+func (s *Store) Turn(ref turns.Ref) (rows.Turn, error) { return s.view().Turn(ref) }
 
-func (v view) Turn(ref turns.Ref) (Turn, error) {
+func (v view) Turn(ref turns.Ref) (rows.Turn, error) {
 	t, err := v.rowOf(ref)
 	if err != nil {
-		return Turn{}, err
+		return rows.Turn{}, err
 	}
 	return *t, nil
 }
 
 // rowOf returns the row of a turn, which is not to be changed.
-func (v view) rowOf(ref turns.Ref) (*Turn, error) {
+func (v view) rowOf(ref turns.Ref) (*rows.Turn, error) {
 	if v.changes != nil {
 		if t := v.changes.turns[ref]; t != nil {
 			return t, nil
@@ -162,7 +118,7 @@ func (v view) rowOf(ref turns.Ref) (*Turn, error) {
 }
 
 // step is rowOf for a walk over the lineage.
-func (v view) step(ref turns.Ref) (*Turn, error) {
+func (v view) step(ref turns.Ref) (*rows.Turn, error) {
 	if v.changes != nil {
 		return v.rowOf(ref)
 	}
@@ -177,16 +133,19 @@ func (v view) step(ref turns.Ref) (*Turn, error) {
 	return t, err
 }
 
-func (v view) storedTurn(ref turns.Ref) (*Turn, error) {
-	b, ok, err := get(v.r, key(pNode, ref.Session, ref.Turn))
+func (v view) storedTurn(ref turns.Ref) (*rows.Turn, error) {
+	b, ok, err := db.Get(v.r, rows.Turns.Key(ref.Session, ref.Turn))
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
 		return nil, fmt.Errorf("%w: turn %s", lineage.ErrUnknown, ref)
 	}
-	t, err := decodeTurn(ref, b)
-	return &t, err
+	t, err := rows.DecodeTurn(ref, b)
+	if err != nil {
+		return nil, &db.ReadError{Err: err}
+	}
+	return &t, nil
 }
 
 // Hash returns the hash of the event that holds a turn.
@@ -210,8 +169,8 @@ func (v view) Node(ref turns.Ref) (lineage.Node, error) {
 }
 
 // Payload returns the stored bytes of a turn's event.
-func (s *Store) Payload(t Turn) ([]byte, error) {
-	b, ok, err := get(s.db(), num(key(pTurn, t.Ref.Session, t.Segment), t.Depth))
+func (s *Store) Payload(t rows.Turn) ([]byte, error) {
+	b, ok, err := db.Get(s.db(), rows.Number(rows.Payloads.Key(t.Ref.Session, t.Segment), t.Depth))
 	if err != nil {
 		return nil, err
 	}
@@ -224,12 +183,12 @@ func (s *Store) Payload(t Turn) ([]byte, error) {
 
 // Range yields the payloads of a stretch of a segment, by depth.
 func (s *Store) Range(r lineage.Range) iter.Seq2[[]byte, error] {
-	lo := num(key(pTurn, r.Session, r.Segment), r.Lo)
-	hi := num(key(pTurn, r.Session, r.Segment), r.Hi+1)
+	lo := rows.Number(rows.Payloads.Key(r.Session, r.Segment), r.Lo)
+	hi := rows.Number(rows.Payloads.Key(r.Session, r.Segment), r.Hi+1)
 	return func(yield func([]byte, error) bool) {
-		for k, err := range scan(s.db(), lo, hi) {
-			s.read.Add(int64(len(k.value)))
-			if !yield(k.value, err) || err != nil {
+		for k, err := range db.Scan(s.db(), lo, hi) {
+			s.read.Add(int64(len(k.Value)))
+			if !yield(k.Value, err) || err != nil {
 				return
 			}
 		}
@@ -245,7 +204,7 @@ func (s *Store) EventAt(session turns.ID, index uint64) ([]byte, error) {
 }
 
 func (v view) eventAt(session turns.ID, index uint64) ([]byte, error) {
-	b, ok, err := get(v.r, num(key(pEvent, session), index))
+	b, ok, err := db.Get(v.r, rows.Number(rows.Events.Key(session), index))
 	if err != nil {
 		return nil, err
 	}
@@ -257,14 +216,14 @@ func (v view) eventAt(session turns.ID, index uint64) ([]byte, error) {
 
 // follow returns the payload that a row of an event has, or points to.
 func (v view) follow(session turns.ID, row []byte) ([]byte, error) {
-	switch {
-	case len(row) > 0 && row[0] == 0:
-		return row[1:], nil
-	case len(row) != 25:
-		return nil, badRow("projection row of an event of session %s, of %d bytes", session, len(row))
+	b, at, err := rows.Follow(session, row)
+	if err != nil {
+		return nil, &db.ReadError{Err: err}
 	}
-	k := num(key(pTurn, session, idAt(row, 1)), binary.BigEndian.Uint64(row[17:]))
-	b, ok, err := get(v.r, k)
+	if at == nil {
+		return b, nil
+	}
+	b, ok, err := db.Get(v.r, at)
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: projections lack a turn's event of session %s", ledger.ErrCorrupt, session)
 	}
@@ -290,7 +249,7 @@ func (v view) indexOf(session, event turns.ID) (index uint64, ok bool, err error
 	if !errors.Is(err, lineage.ErrUnknown) {
 		return 0, false, err
 	}
-	return v.number(key(pID, session, event))
+	return v.number(rows.EventIDs.Key(session, event))
 }
 
 // isNew reports whether an id is known to be greater than that of every event of the
@@ -306,33 +265,17 @@ func (v view) newestID(session turns.ID) (id turns.ID, err error) {
 	if c := v.chain(session); c != nil {
 		return c.newest, nil
 	}
-	for _, p := range []byte{pNode, pID} {
-		k := key(p, session)
-		last, ok, err := lastKey(v.r, k)
+	for _, p := range []rows.Prefix{rows.Turns, rows.EventIDs} {
+		k := p.Key(session)
+		last, ok, err := db.Last(v.r, k, rows.End(k))
 		if err != nil {
 			return id, err
 		}
-		if ok && idAt(last, len(k)).Compare(id) > 0 {
-			id = idAt(last, len(k))
+		if ok && rows.IDAt(last.Key, len(k)).Compare(id) > 0 {
+			id = rows.IDAt(last.Key, len(k))
 		}
 	}
 	return id, nil
-}
-
-// lastKey returns the last key that begins with a prefix.
-func lastKey(r pebble.Reader, prefix []byte) (k []byte, ok bool, err error) {
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end(prefix)})
-	if err != nil {
-		return nil, false, readError(err)
-	}
-	defer it.Close()
-	if it.Last() {
-		return bytes.Clone(it.Key()), true, nil
-	}
-	if err := it.Error(); err != nil {
-		return nil, false, readError(err)
-	}
-	return nil, false, nil
 }
 
 // Index returns the ordinal of an event on its session's chain, by its id.
@@ -361,14 +304,14 @@ func (e missingEvent) Unwrap() error { return ledger.ErrNotFound }
 
 // Events yields the stored bytes of a session's chain from index on.
 func (s *Store) Events(session turns.ID, from uint64) iter.Seq2[[]byte, error] {
-	k := key(pEvent, session)
+	k := rows.Events.Key(session)
 	return func(yield func([]byte, error) bool) {
-		for e, err := range scan(s.db(), num(bytes.Clone(k), from), end(k)) {
+		for e, err := range db.Scan(s.db(), rows.Number(bytes.Clone(k), from), rows.End(k)) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			b, err := s.view().follow(session, e.value)
+			b, err := s.view().follow(session, e.Value)
 			s.read.Add(int64(len(b)))
 			if !yield(b, err) || err != nil {
 				return
@@ -381,30 +324,26 @@ func (s *Store) Events(session turns.ID, from uint64) iter.Seq2[[]byte, error] {
 // at the event at index: the newest opened or changed event up to it.
 // It costs two look-ups. Errors: [ledger.ErrNotFound].
 func (s *Store) SettingsAt(session turns.ID, index uint64) ([]byte, error) {
-	k := key(pSettings, session)
-	it, err := s.db().NewIter(&pebble.IterOptions{LowerBound: k, UpperBound: num(bytes.Clone(k), index+1)})
+	k := rows.Settings.Key(session)
+	last, ok, err := db.Last(s.db(), k, rows.Number(bytes.Clone(k), index+1))
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: settings of session %s at event %d", ledger.ErrNotFound, session, index)
+	}
 	if err != nil {
-		return nil, readError(err)
+		return nil, err
 	}
-	defer it.Close()
-	if !it.Last() {
-		if err := it.Error(); err != nil {
-			return nil, readError(err)
-		}
-		return nil, fmt.Errorf("%w: settings of session %s at event %d", ledger.ErrNotFound, session, index)
-	}
-	return s.EventAt(session, binary.BigEndian.Uint64(it.Key()[len(k):]))
+	return s.EventAt(session, rows.NumberAt(last.Key, len(k)))
 }
 
 // NextMove returns the ordinal of the first event, from index on, that moved a
 // session's head to a turn. ok is false if there is none.
 func (s *Store) NextMove(session turns.ID, to turns.Ref, from uint64) (index uint64, ok bool, err error) {
-	k := key(pMove, session, to.Session, to.Turn)
-	for e, err := range scan(s.db(), num(bytes.Clone(k), from), end(k)) {
+	k := rows.Moves.Key(session, to.Session, to.Turn)
+	for e, err := range db.Scan(s.db(), rows.Number(bytes.Clone(k), from), rows.End(k)) {
 		if err != nil {
 			return 0, false, err
 		}
-		return binary.BigEndian.Uint64(e.key[len(k):]), true, nil
+		return rows.NumberAt(e.Key, len(k)), true, nil
 	}
 	return 0, false, nil
 }
@@ -412,13 +351,13 @@ func (s *Store) NextMove(session turns.ID, to turns.Ref, from uint64) (index uin
 // Children returns the turns whose parent is ref, those of forks included, in no
 // order that means anything.
 func (s *Store) Children(ref turns.Ref) ([]turns.Ref, error) {
-	return s.refs(key(pChild, ref.Session, ref.Turn))
+	return s.refs(rows.Children.Key(ref.Session, ref.Turn))
 }
 
 // HasChildren reports whether any turn continues ref.
 func (s *Store) HasChildren(ref turns.Ref) (bool, error) {
-	k := key(pChild, ref.Session, ref.Turn)
-	for _, err := range scan(s.db(), k, end(k)) {
+	k := rows.Children.Key(ref.Session, ref.Turn)
+	for _, err := range db.Scan(s.db(), k, rows.End(k)) {
 		return err == nil, err
 	}
 	return false, nil
@@ -426,210 +365,43 @@ func (s *Store) HasChildren(ref turns.Ref) (bool, error) {
 
 // Covering returns the compactions whose last covered turn is ref, on any branch.
 func (s *Store) Covering(ref turns.Ref) ([]turns.Ref, error) {
-	return s.refs(key(pCovered, ref.Session, ref.Turn))
+	return s.refs(rows.Coverings.Key(ref.Session, ref.Turn))
 }
 
 func (s *Store) refs(prefix []byte) (refs []turns.Ref, err error) {
-	for k, err := range scan(s.db(), prefix, end(prefix)) {
+	for k, err := range db.Scan(s.db(), prefix, rows.End(prefix)) {
 		if err != nil {
 			return nil, err
 		}
-		refs = append(refs, turns.Ref{Session: idAt(k.key, 33), Turn: idAt(k.key, 49)})
+		refs = append(refs, turns.Ref{Session: rows.IDAt(k.Key, 33), Turn: rows.IDAt(k.Key, 49)})
 	}
 	return refs, nil
 }
 
 // Forks returns the sessions forked from a turn, by id.
 func (s *Store) Forks(ref turns.Ref) (ids []turns.ID, err error) {
-	k := key(pFork, ref.Session, ref.Turn)
-	for e, err := range scan(s.db(), k, end(k)) {
+	k := rows.Forks.Key(ref.Session, ref.Turn)
+	for e, err := range db.Scan(s.db(), k, rows.End(k)) {
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, idAt(e.key, 33))
+		ids = append(ids, rows.IDAt(e.Key, 33))
 	}
 	return ids, nil
 }
 
 // Label returns the row of a label's chain, the zero Label if it was never claimed.
-func (s *Store) Label(tenant, digest string) (Label, error) { return s.view().Label(tenant, digest) }
+func (s *Store) Label(tenant, digest string) (ledger.Label, error) {
+	return s.view().Label(tenant, digest)
+}
 
-func (v view) Label(tenant, digest string) (l Label, err error) {
-	b, ok, err := v.row(textKey(pLabel, tenant, digest))
+func (v view) Label(tenant, digest string) (l ledger.Label, err error) {
+	b, ok, err := v.row(rows.Labels.TextKey(tenant, digest))
 	if err != nil || !ok {
 		return l, err
 	}
-	if err := cbor.Unmarshal(b, &l); err != nil {
+	if err := rows.Decode(b, &l); err != nil {
 		return l, badRow("projection row of a label: %v", err)
 	}
 	return l, nil
-}
-
-// Record returns the copy of the record at seq: its chain's session and ordinal, or
-// its subject, and its payload. Errors: [ledger.ErrNotFound].
-func (s *Store) Record(seq uint64) (ledger.Record, error) {
-	r, err := s.view().record(seq)
-	s.read.Add(int64(len(r.Payload)))
-	return r, err
-}
-
-func (v view) record(seq uint64) (ledger.Record, error) {
-	b, ok, err := get(v.r, num([]byte{pSeq}, seq))
-	if err != nil {
-		return ledger.Record{}, err
-	}
-	if !ok {
-		return ledger.Record{}, fmt.Errorf("%w: record %d", ledger.ErrNotFound, seq)
-	}
-	p, err := decodePlace(seq, b)
-	if err != nil {
-		return ledger.Record{}, err
-	}
-	r := ledger.Record{Seq: seq, Subject: p.Subject, Payload: p.Payload}
-	if r.Subject == "" {
-		row, err := v.Session(p.Session)
-		if err != nil {
-			return ledger.Record{}, err
-		}
-		r.Subject = row.Subject()
-		if r.Payload, err = v.eventAt(p.Session, p.Index); err != nil {
-			return ledger.Record{}, err
-		}
-	}
-	r.Hash = turns.HashEvent(r.Payload)
-	return r, nil
-}
-
-// Last returns the last record of a chain that was applied, whatever the shard in subject.
-// Errors: [ledger.ErrNotFound], [ledger.ErrMalformed].
-func (s *Store) Last(subject string) (ledger.Record, error) {
-	seq, err := s.view().tail(strings.Replace(subject, ".*.", ".00.", 1))
-	if err == nil && seq == 0 {
-		err = fmt.Errorf("%w: record of %s", ledger.ErrNotFound, subject)
-	}
-	if err != nil {
-		return ledger.Record{}, err
-	}
-	return s.Record(seq)
-}
-
-// tail returns the position of the last event of a chain that was applied, whatever the
-// shard in subject; 0 if there is none.
-func (v view) tail(subject string) (uint64, error) {
-	tenant, chain, err := ledger.ParseSubject(subject)
-	if err != nil {
-		return 0, err
-	}
-	switch chain.Entity {
-	case turns.SessionEntity:
-		id, err := turns.ParseID(chain.ID)
-		if err != nil {
-			return 0, err
-		}
-		row, err := v.Session(id)
-		if err != nil || row.Tenant != tenant {
-			return 0, err
-		}
-		return row.Tail.Seq, nil
-	case turns.LabelEntity:
-		row, err := v.Label(tenant, chain.ID)
-		return row.Tail.Seq, err
-	case turns.TenantEntity:
-		row, err := v.Policies(tenant)
-		return row.Tail.Seq, err
-	case turns.ChannelEntity:
-		row, err := v.Channel(tenant, chain.ID)
-		return row.Tail.Seq, err
-	case turns.AgentEntity:
-		row, err := v.Memories(tenant, chain.ID)
-		return row.Tail.Seq, err
-	}
-	return 0, nil
-}
-
-// AsideChain is a chain that was set aside.
-type AsideChain struct {
-	Subject string
-	Seq     uint64 // the record that could not be applied
-	Why     string
-}
-
-// WhyAside returns why the chain on a subject was set aside, "" if it was not.
-// The shard of the subject may be "*".
-func (s *Store) WhyAside(subject string) (string, error) {
-	if !strings.Contains(subject, "*") || s.SetAside() == 0 {
-		return s.view().why(subject)
-	}
-	for a, err := range s.AllAside() {
-		if err != nil {
-			return "", err
-		}
-		if tenant, chain, err := ledger.ParseSubject(a.Subject); err == nil && ledger.AnyShard(tenant, chain) == subject {
-			return a.Why, nil
-		}
-	}
-	return "", nil
-}
-
-// AllAside yields the chains that were set aside, by subject.
-func (s *Store) AllAside() iter.Seq2[AsideChain, error] { return allAside(s.db()) }
-
-func allAside(r pebble.Reader) iter.Seq2[AsideChain, error] {
-	return func(yield func(AsideChain, error) bool) {
-		for p, err := range scan(r, []byte{pAside}, []byte{pAside + 1}) {
-			if err != nil || len(p.value) < 8 {
-				yield(AsideChain{}, err)
-				return
-			}
-			a := AsideChain{Subject: string(p.key[1 : len(p.key)-1]), Seq: binary.BigEndian.Uint64(p.value), Why: string(p.value[8:])}
-			if !yield(a, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (v view) why(subject string) (string, error) {
-	b, ok, err := v.row(textKey(pAside, subject))
-	if err != nil || !ok {
-		return "", err
-	}
-	return string(b[8:]), nil
-}
-
-type pair struct{ key, value []byte }
-
-// scan yields the pairs with lo <= key < hi. The caller owns their bytes.
-func scan(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
-	return pairs(r, lo, hi, (*pebble.Iterator).First, (*pebble.Iterator).Next)
-}
-
-// scanBack yields the pairs with lo <= key < hi, the last one first. The caller owns
-// their bytes.
-func scanBack(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
-	return pairs(r, lo, hi, (*pebble.Iterator).Last, (*pebble.Iterator).Prev)
-}
-
-func pairs(r pebble.Reader, lo, hi []byte, first, next func(*pebble.Iterator) bool) iter.Seq2[pair, error] {
-	return func(yield func(pair, error) bool) {
-		it, err := r.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
-		if err != nil {
-			yield(pair{}, readError(err))
-			return
-		}
-		defer it.Close()
-		for ok := first(it); ok; ok = next(it) {
-			v, err := it.ValueAndErr()
-			if err != nil {
-				yield(pair{}, readError(err))
-				return
-			}
-			if !yield(pair{bytes.Clone(it.Key()), bytes.Clone(v)}, nil) {
-				return
-			}
-		}
-		if err := it.Error(); err != nil {
-			yield(pair{}, readError(err))
-		}
-	}
 }

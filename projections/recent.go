@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"nexus/ledger"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -18,8 +19,8 @@ import (
 type recent struct {
 	mu     sync.Mutex
 	chains generations[turns.ID, *chain]
-	turns  generations[turns.Ref, *Turn]
-	walked generations[turns.Ref, *Turn] // apart, so that walks push out no row of an append
+	turns  generations[turns.Ref, *rows.Turn]
+	walked generations[turns.Ref, *rows.Turn] // apart, so that walks push out no row of an append
 	clears uint64
 	events generations[turns.Hash, *turns.Event] // that this process made, by the hash of their payload
 }
@@ -43,8 +44,8 @@ const recentWalked = 16_384
 const recentEvents = 1024
 
 func newRecent() *recent {
-	return &recent{chains: generations[turns.ID, *chain]{max: recentChains}, turns: generations[turns.Ref, *Turn]{max: recentTurns},
-		walked: generations[turns.Ref, *Turn]{max: recentWalked}, events: generations[turns.Hash, *turns.Event]{max: recentEvents}}
+	return &recent{chains: generations[turns.ID, *chain]{max: recentChains}, turns: generations[turns.Ref, *rows.Turn]{max: recentTurns},
+		walked: generations[turns.Ref, *rows.Turn]{max: recentWalked}, events: generations[turns.Hash, *turns.Event]{max: recentEvents}}
 }
 
 // chain returns the state of a session's chain, nil if it is not held.
@@ -55,7 +56,7 @@ func (r *recent) chain(id turns.ID) *chain {
 }
 
 // turn returns the row of a turn, nil if it is not held.
-func (r *recent) turn(ref turns.Ref) *Turn {
+func (r *recent) turn(ref turns.Ref) *rows.Turn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.turns.get(ref)
@@ -63,7 +64,7 @@ func (r *recent) turn(ref turns.Ref) *Turn {
 
 // step returns the row of a turn, of the newest ones or of those that walks have read;
 // nil if it is not held. clears is for addWalked.
-func (r *recent) step(ref turns.Ref) (t *Turn, clears uint64) {
+func (r *recent) step(ref turns.Ref) (t *rows.Turn, clears uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t = r.turns.get(ref); t == nil {
@@ -74,7 +75,7 @@ func (r *recent) step(ref turns.Ref) (t *Turn, clears uint64) {
 
 // addWalked takes in a row that a walk has read from the database, unless recent was
 // cleared since.
-func (r *recent) addWalked(t *Turn, clears uint64) {
+func (r *recent) addWalked(t *rows.Turn, clears uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.clears == clears {
@@ -129,7 +130,7 @@ func (r *recent) takeEvent(hash turns.Hash) *turns.Event {
 // changes is what a batch has changed so far.
 type changes struct {
 	chains map[turns.ID]*chain
-	turns  map[turns.Ref]*Turn
+	turns  map[turns.Ref]*rows.Turn
 	rows   map[string][]byte // other rows that a later record may read, by key
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/db"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -103,7 +105,7 @@ func TestRecentRowsAreThoseOfTheDatabase(t *testing.T) {
 func TestAWalkFromBeforeAClearLeavesNothing(t *testing.T) {
 	s := openStore(t, vfs.NewMem())
 	defer s.Close()
-	row := &Turn{Node: lineage.Node{Ref: turns.Ref{Session: turns.ID{1}, Turn: turns.ID{2}}}}
+	row := &rows.Turn{Node: lineage.Node{Ref: turns.Ref{Session: turns.ID{1}, Turn: turns.ID{2}}}}
 	mem := s.db().recent
 	_, clears := mem.step(row.Ref)
 	if err := s.Clear(); err != nil {
@@ -138,12 +140,12 @@ func TestNoFoldIsOlderThanARowThatWasRead(t *testing.T) {
 	if err := batch.apply(s.db().parse(r)); err != nil {
 		t.Fatal(err)
 	}
-	mem, row := s.db().recent, num(key(pEvent, x.ID), 1)
+	mem, row := s.db().recent, rows.Number(rows.Events.Key(x.ID), 1)
 	mem.mu.Lock() // as long as the fold can't be taken out, nothing commits
 	done := make(chan error)
-	go func() { done <- batch.commit(Checkpoint{Seq: 2, Schema: Schema}) }()
+	go func() { done <- batch.commit(rows.Checkpoint{Seq: 2, Schema: rows.Schema}) }()
 	for range 50_000 {
-		if _, ok, err := get(s.db(), row); ok || err != nil {
+		if _, ok, err := db.Get(s.db(), row); ok || err != nil {
 			t.Errorf("the event is in the database and the fold before it is in memory: %v", err)
 			break
 		}

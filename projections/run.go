@@ -8,6 +8,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"nexus/ledger"
+	"nexus/projections/db"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -24,7 +26,7 @@ const readAhead, readAheadBytes = 1000, 16 << 20
 // of, or lost records that were applied here. Appends must stop: a shorter log
 // would assign positions a second time. Unwrap returns [ledger.ErrCorrupt].
 type DivergedError struct {
-	Have Checkpoint
+	Have rows.Checkpoint
 	Log  ledger.State
 	Why  string
 }
@@ -85,13 +87,13 @@ func (s *Store) Run(ctx context.Context, log ledger.Log) error {
 	defer cancel()
 	go func() {
 		select {
-		case <-d.fault.set: // found by a read
+		case <-d.Failed(): // found by a read
 			cancel()
 		case <-reading.Done():
 		}
 	}()
-	err := d.fault.guard(func() error { return s.tail(reading, d, log) })
-	if ctx.Err() != nil && d.fault.get() == nil {
+	err := d.Guard(func() error { return s.tail(reading, d, log) })
+	if ctx.Err() != nil && d.Fault() == nil {
 		err = nil
 	}
 	if err != nil {
@@ -181,9 +183,8 @@ func (s *Store) applyBatch(d *database, identity string, first parsed, more <-ch
 			return fmt.Errorf("%w: record %d follows %d", ledger.ErrCorrupt, r.Seq, cp.Seq)
 		}
 		if err := a.apply(r); err != nil {
-			if read := (*ReadError)(nil); errors.As(err, &read) && read.damage() {
-				d.fault.damaged(err.Error()) // Pebble does not know of a row that can't be decoded
-				return d.fault.get()
+			if read := (*db.ReadError)(nil); errors.As(err, &read) && read.Damage() {
+				return d.Damaged(err.Error()) // Pebble does not know of a row that can't be decoded
 			}
 			return fmt.Errorf("record %d: %w", r.Seq, err)
 		}
@@ -203,7 +204,7 @@ func (s *Store) applyBatch(d *database, identity string, first parsed, more <-ch
 			break
 		}
 	}
-	cp = Checkpoint{Identity: identity, Seq: cp.Seq, Hash: hashOf(last), Schema: Schema}
+	cp = rows.Checkpoint{Identity: identity, Seq: cp.Seq, Hash: hashOf(last), Schema: rows.Schema}
 	if err := a.commit(cp); err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"nexus/ledger"
+	"nexus/projections/db"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -26,7 +28,7 @@ func scratches(t *testing.T, fs vfs.FS, dir string) (found []string) {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name, scratchFolder) {
+		if strings.HasPrefix(name, "verify-") {
 			found = append(found, name)
 		}
 	}
@@ -74,8 +76,8 @@ func TestAComparisonThatLacksRoomIsRefused(t *testing.T) {
 	s := openStore(t, fs)
 	defer s.Close()
 	run(t, s, a.log, last(t, a.log))
-	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: leftFree, TotalBytes: 1 << 40})
-	if _, err := s.Compare(identity(t, a.log)); !errors.Is(err, ErrNoRoom) || !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "MiB free") {
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 64 << 20, TotalBytes: 1 << 40})
+	if _, err := s.Compare(identity(t, a.log)); !errors.Is(err, db.ErrNoRoom) || !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "MiB free") {
 		t.Errorf("begun without room: %v", err)
 	}
 	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 40, TotalBytes: 1 << 40})
@@ -83,14 +85,14 @@ func TestAComparisonThatLacksRoomIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: leftFree - 1, TotalBytes: 1 << 40})
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 64<<20 - 1, TotalBytes: 1 << 40})
 	c.anew.since = checkRoomEvery
 	for r, rerr := range a.log.Read(t.Context(), 1, false) {
 		p := parse(r, func(turns.Hash) *turns.Event { return nil })
 		_, _, err = c.Apply(r, p.event, errors.Join(rerr, p.bad))
 		break
 	}
-	if !errors.Is(err, ErrNoRoom) {
+	if !errors.Is(err, db.ErrNoRoom) {
 		t.Errorf("it took the last room: %v", err)
 	}
 	if err := c.Close(); err != nil {
@@ -119,7 +121,7 @@ func TestADiskThatFailsUnderAComparisonEndsIt(t *testing.T) {
 	}()
 	var failing sync.Map
 	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if _, bad := failing.Load("now"); bad && strings.Contains(op.Path, scratchFolder) && (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpCreate) {
+		if _, bad := failing.Load("now"); bad && strings.Contains(op.Path, "verify-") && (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpCreate) {
 			return syscall.ENOSPC
 		}
 		return nil
@@ -129,10 +131,11 @@ func TestADiskThatFailsUnderAComparisonEndsIt(t *testing.T) {
 	s := openStore(t, fs)
 	defer s.Close()
 	run(t, s, a.log, last(t, a.log))
-	for n := range maxScratchAbandoned + 1 {
+	const most = 4 // databases that a process leaves behind
+	for n := range most + 1 {
 		failing.Delete("now")
 		c, err := s.Compare(identity(t, a.log))
-		if n == maxScratchAbandoned {
+		if n == most {
 			if err == nil || !strings.Contains(err.Error(), "start it again") {
 				t.Errorf("after %d failures: %v", n, err)
 			}
@@ -142,7 +145,7 @@ func TestADiskThatFailsUnderAComparisonEndsIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		failing.Store("now", true)
-		err = c.anew.guarded(c.anew.DB.Flush)
+		err = c.anew.Guard(c.anew.Flush)
 		if !errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, ledger.ErrCorrupt) {
 			t.Errorf("the disk failed: %v", err)
 		}
@@ -191,7 +194,7 @@ func TestACompareThatMeetsADamagedTableSaysSo(t *testing.T) {
 		}
 	}
 	_, _, err = c.Differences(t.Context())
-	if damaged := (*DamagedError)(nil); !errors.As(err, &damaged) {
+	if damaged := (*db.DamagedError)(nil); !errors.As(err, &damaged) {
 		t.Errorf("%v, want that the projections are damaged", err)
 	}
 	if err := c.Close(); err != nil {
@@ -204,20 +207,20 @@ func TestACompareThatMeetsADamagedTableSaysSo(t *testing.T) {
 // the one row that is named.
 func TestAnAlteredRowOfAnIDIsTheOneThatIsNamed(t *testing.T) {
 	s, a := lived(t, 24, 800)
-	for _, prefix := range []byte{pID, pReceivedID} {
+	for _, prefix := range []rows.Prefix{rows.EventIDs, rows.ReceivedIDs} {
 		var k, v []byte
-		for e, err := range scan(s.db(), []byte{prefix}, []byte{prefix + 1}) {
+		for e, err := range db.Scan(s.db(), prefix.Key(), rows.End(prefix.Key())) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(e.value, num(nil, 0)) {
-				k, v = e.key, e.value
+			if !bytes.Equal(e.Value, rows.Number(nil, 0)) {
+				k, v = e.Key, e.Value
 			}
 		}
 		if k == nil {
 			t.Fatalf("%c: no row of a later event", prefix)
 		}
-		if err := s.db().Set(k, num(nil, 0), pebble.NoSync); err != nil {
+		if err := s.db().Set(k, rows.Number(nil, 0), pebble.NoSync); err != nil {
 			t.Fatal(err)
 		}
 		if found := compared(t, s, a.log); len(found) != 1 || !bytes.Equal(found[0].key, k) {

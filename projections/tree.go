@@ -1,30 +1,29 @@
 package projections
 
 import (
-	"encoding/binary"
 	"iter"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"nexus/lineage"
+	"nexus/projections/db"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
 // Segments yields the segments of a session's own turns, by id. It costs three
 // seeks each, however many turns they have.
 func (s *Store) Segments(session turns.ID) iter.Seq2[lineage.Range, error] {
-	prefix := key(pTurn, session)
+	prefix := rows.Payloads.Key(session)
 	return func(yield func(lineage.Range, error) bool) {
-		it, err := s.db().NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end(prefix)})
+		it, err := db.Iter(s.db(), prefix, rows.End(prefix))
 		if err != nil {
-			yield(lineage.Range{}, readError(err))
+			yield(lineage.Range{}, err)
 			return
 		}
 		defer it.Close()
-		depth := func() uint64 { return binary.BigEndian.Uint64(it.Key()[33:]) }
+		depth := func() uint64 { return rows.NumberAt(it.Key(), 33) }
 		for ok := it.First(); ok; {
-			r := lineage.Range{Session: session, Segment: idAt(it.Key(), 17), Lo: depth()}
-			next := end(key(pTurn, session, r.Segment))
+			r := lineage.Range{Session: session, Segment: rows.IDAt(it.Key(), 17), Lo: depth()}
+			next := rows.End(rows.Payloads.Key(session, r.Segment))
 			if it.SeekLT(next) {
 				r.Hi = depth()
 			}
@@ -34,7 +33,7 @@ func (s *Store) Segments(session turns.ID) iter.Seq2[lineage.Range, error] {
 			ok = it.SeekGE(next)
 		}
 		if err := it.Error(); err != nil {
-			yield(lineage.Range{}, readError(err))
+			yield(lineage.Range{}, &db.ReadError{Err: err})
 		}
 	}
 }
@@ -49,16 +48,16 @@ type Fork struct {
 // fork points and ids. After the zero Fork comes the first one. It returns the zero
 // Fork if there is none.
 func (s *Store) NextFork(session turns.ID, after Fork) (Fork, error) {
-	prefix := key(pFork, session)
+	prefix := rows.Forks.Key(session)
 	lo := prefix
 	if after != (Fork{}) {
-		lo = append(key(pFork, session, after.At, after.Session), 0)
+		lo = append(rows.Forks.Key(session, after.At, after.Session), 0)
 	}
-	for e, err := range scan(s.db(), lo, end(prefix)) {
+	for e, err := range db.Scan(s.db(), lo, rows.End(prefix)) {
 		if err != nil {
 			return Fork{}, err
 		}
-		return Fork{At: idAt(e.key, 17), Session: idAt(e.key, 33)}, nil
+		return Fork{At: rows.IDAt(e.Key, 17), Session: rows.IDAt(e.Key, 33)}, nil
 	}
 	return Fork{}, nil
 }
@@ -69,14 +68,14 @@ func (s *Store) NextFork(session turns.ID, after Fork) (Fork, error) {
 func (s *Store) Touched(from, to uint64) iter.Seq2[turns.ID, error] {
 	return func(yield func(turns.ID, error) bool) {
 		var last turns.ID
-		for e, err := range scan(s.db(), num([]byte{pSeq}, from+1), num([]byte{pSeq}, to+1)) {
+		for e, err := range db.Scan(s.db(), rows.Number(rows.Records.Key(), from+1), rows.Number(rows.Records.Key(), to+1)) {
 			if err != nil {
 				yield(turns.ID{}, err)
 				return
 			}
-			p, err := decodePlace(binary.BigEndian.Uint64(e.key[1:]), e.value)
+			p, err := rows.DecodePlace(rows.NumberAt(e.Key, 1), e.Value)
 			if err != nil {
-				yield(turns.ID{}, err)
+				yield(turns.ID{}, &db.ReadError{Err: err})
 				return
 			}
 			if p.Session.IsZero() || p.Session == last {
@@ -91,14 +90,14 @@ func (s *Store) Touched(from, to uint64) iter.Seq2[turns.ID, error] {
 
 // CompactionsOf yields the compactions on a session's own chain, oldest first.
 func (s *Store) CompactionsOf(session turns.ID) iter.Seq2[turns.Ref, error] {
-	k := key(pCompaction, session)
+	k := rows.Compactions.Key(session)
 	return func(yield func(turns.Ref, error) bool) {
-		for e, err := range scan(s.db(), k, end(k)) {
+		for e, err := range db.Scan(s.db(), k, rows.End(k)) {
 			if err != nil {
 				yield(turns.Ref{}, err)
 				return
 			}
-			if !yield(turns.Ref{Session: session, Turn: idAt(e.value, 0)}, nil) {
+			if !yield(turns.Ref{Session: session, Turn: rows.IDAt(e.Value, 0)}, nil) {
 				return
 			}
 		}

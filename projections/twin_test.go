@@ -15,6 +15,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -204,10 +205,10 @@ func unknown(t *testing.T, s *Store, session turns.ID) {
 	has, err := s.History().HasEvent(session, none)
 	same(t, "HasEvent", has, false, err)
 	l, err := s.Label("default", "none")
-	same(t, "Label", l, Label{}, err)
+	same(t, "Label", l, ledger.Label{}, err)
 	more, err := s.HasChildren(at)
 	same(t, "HasChildren", more, false, err)
-	if _, err := s.Payload(Turn{Node: lineage.Node{Ref: at, Segment: none}}); !errors.Is(err, ledger.ErrCorrupt) {
+	if _, err := s.Payload(rows.Turn{Node: lineage.Node{Ref: at, Segment: none}}); !errors.Is(err, ledger.ErrCorrupt) {
 		t.Errorf("Payload of a turn that has none: %v", err)
 	}
 	for range s.Sessions("default", "", none) {
@@ -233,7 +234,7 @@ func TestReadsAgreeWithTheTwin(t *testing.T) {
 		run(t, s, a.log, at)
 		r := w.records[at-1]
 		cp := s.Applied()
-		same(t, "checkpoint", cp, Checkpoint{Identity: cp.Identity, Seq: at, Hash: r.Hash, Schema: Schema}, nil)
+		same(t, "checkpoint", cp, rows.Checkpoint{Identity: cp.Identity, Seq: at, Hash: r.Hash, Schema: rows.Schema}, nil)
 		if a.rng.IntN(3) == 0 {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
@@ -298,7 +299,7 @@ func (w *twin) checkPolicies(t *testing.T, s *Store) {
 			got, err := s.PolicyVersions("default", name, uint64(i)+1)
 			same(t, "PolicyVersions", got, append([]uint64(nil), seqs[i:]...), err)
 		}
-		names = append(names, NamedPolicy{name, PolicyName{Agent: "main", Version: uint64(len(seqs)), Seq: seqs[len(seqs)-1]}})
+		names = append(names, NamedPolicy{name, ledger.PolicyName{Agent: "main", Version: uint64(len(seqs)), Seq: seqs[len(seqs)-1]}})
 	}
 	slices.SortFunc(names, func(a, b NamedPolicy) int { return bytes.Compare(a.Name[:], b.Name[:]) })
 	same(t, "PolicyNames", all(t, s.PolicyNames("default", turns.Hash{})), names, nil)
@@ -309,7 +310,7 @@ func (w *twin) checkPolicies(t *testing.T, s *Store) {
 		same(t, "PolicyName", got, n.PolicyName, err)
 	}
 	none, err := s.PolicyName("default", turns.Hash{0xff})
-	same(t, "PolicyName of one that is not there", none, PolicyName{}, err)
+	same(t, "PolicyName of one that is not there", none, ledger.PolicyName{}, err)
 }
 
 // changesAt returns the order of changes at a position.
@@ -455,7 +456,7 @@ func (w *twin) checkTurn(t *testing.T, s *Store, n lineage.Node) {
 	e := w.turns[n.Ref]
 	seq := w.seqs[n.Ref]
 	r := w.records[seq-1]
-	want := Turn{Node: n, Index: e.Index, Seq: seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
+	want := rows.Turn{Node: n, Index: e.Index, Seq: seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
 	got, err := s.Turn(n.Ref)
 	same(t, "Turn", got, want, err)
 	node, err := s.Node(n.Ref)
@@ -517,7 +518,7 @@ func (w *twin) checkTurn(t *testing.T, s *Store, n lineage.Node) {
 func TestAnotherSchemaIsRebuilt(t *testing.T) {
 	a := newAuthor(t, 12)
 	a.write(60)
-	for _, schema := range []uint64{Schema - 1, Schema, Schema + 1} {
+	for _, schema := range []uint64{rows.Schema - 1, rows.Schema, rows.Schema + 1} {
 		fs := vfs.NewMem()
 		s := openStore(t, fs)
 		run(t, s, a.log, last(t, a.log))
@@ -525,16 +526,16 @@ func TestAnotherSchemaIsRebuilt(t *testing.T) {
 		cp := s.Applied()
 		cp.Schema = schema
 		b := s.db().NewBatch()
-		if err := errors.Join(putCheckpoint(b, cp), b.Commit(nil), s.Close()); err != nil {
+		if err := errors.Join(b.PutCheckpoint(cp), b.Commit(), s.Close()); err != nil {
 			t.Fatal(err)
 		}
 		s = openStore(t, fs)
-		kept := schema == Schema
-		if at := s.Applied(); (at.Seq == cp.Seq) != kept || at.Schema != Schema {
+		kept := schema == rows.Schema
+		if at := s.Applied(); (at.Seq == cp.Seq) != kept || at.Schema != rows.Schema {
 			t.Errorf("schema %d: it starts at %+v", schema, at)
 		}
-		if rows := dump(t, s); bytes.Equal(rows, want) != kept || !kept && bytes.Count(rows, []byte("\n")) != 1 {
-			t.Errorf("schema %d: it starts with %d bytes of rows", schema, len(rows))
+		if got := dump(t, s); bytes.Equal(got, want) != kept || !kept && bytes.Count(got, []byte("\n")) != 1 {
+			t.Errorf("schema %d: it starts with %d bytes of rows", schema, len(got))
 		}
 		run(t, s, a.log, last(t, a.log))
 		if !bytes.Equal(dump(t, s), want) {
@@ -552,7 +553,7 @@ func TestChainsThatAreAsideAreKnownAfterAStart(t *testing.T) {
 	a := newAuthor(t, 13)
 	fs := vfs.NewMem()
 	s := openStore(t, fs)
-	var bad []AsideChain
+	var bad []rows.AsideChain
 	for i := range 3 {
 		x := a.open(nil)
 		a.turn(x)
@@ -573,14 +574,14 @@ func TestChainsThatAreAsideAreKnownAfterAStart(t *testing.T) {
 		if n := s.SetAside(); n != i+1 {
 			t.Errorf("%d chains are aside, want %d", n, i+1)
 		}
-		bad = append(bad, AsideChain{Subject: x.Subject(), Seq: seq})
+		bad = append(bad, rows.AsideChain{Subject: x.Subject(), Seq: seq})
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s = openStore(t, fs)
 	defer func() { s.Close() }()
-	slices.SortFunc(bad, func(a, b AsideChain) int { return cmp.Compare(a.Subject, b.Subject) })
+	slices.SortFunc(bad, func(a, b rows.AsideChain) int { return cmp.Compare(a.Subject, b.Subject) })
 	got := all(t, s.AllAside())
 	if s.SetAside() != 3 || len(got) != 3 {
 		t.Fatalf("after a start %d chains are aside: %v", s.SetAside(), got)
@@ -603,7 +604,7 @@ func TestChainsThatAreAsideAreKnownAfterAStart(t *testing.T) {
 	if err := s.Clear(); err != nil {
 		t.Fatal(err)
 	}
-	if s.SetAside() != 0 || s.Applied() != (Checkpoint{Schema: Schema}) || len(all(t, s.AllAside())) != 0 {
+	if s.SetAside() != 0 || s.Applied() != (rows.Checkpoint{Schema: rows.Schema}) || len(all(t, s.AllAside())) != 0 {
 		t.Errorf("after Clear %d chains are aside, at %+v", s.SetAside(), s.Applied())
 	}
 }

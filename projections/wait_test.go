@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"nexus/projections/rows"
 )
 
 // countingContext counts how often someone begins to wait for its end.
@@ -35,7 +37,7 @@ func TestABatchWakesThoseWhoWaitForIt(t *testing.T) {
 		s.mu.Unlock()
 	}
 	for seq := uint64(1); seq <= batches; seq++ {
-		s.advance(s.db(), Checkpoint{Seq: seq}, 0)
+		s.advance(s.db(), rows.Checkpoint{Seq: seq}, 0)
 		if seq < batches {
 			s.mu.Lock()
 			if len(s.waiting) != cap(done) {

@@ -64,7 +64,9 @@ var allowed = map[string][]string{
 	"compactor/extractive":                {"turns", "turns/tokens", "compactor/summary"},
 	"compactor/llm":                       {"turns", "turns/tokens", "compactor/summary", "compactor/overflow"},
 	"compactor/compare":                   {"turns", "turns/tokens", "compactor", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
-	"projections":                         {"turns", "ledger", "lineage"},
+	"projections/rows":                    {"turns", "ledger", "lineage"},
+	"projections/db":                      {"projections/rows", "ledger"},
+	"projections":                         {"projections/rows", "projections/db", "turns", "ledger", "lineage"},
 	"projections/search":                  {"turns", "ledger"},
 	"cmd/internal/build":                  {},
 	"cmd/internal/localserver":            {"cmd/internal/wholefile", "ledger/jetstream/embed"},
@@ -80,7 +82,7 @@ var allowed = map[string][]string{
 	room("cache"):                         {},
 	room("content"):                       slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/seal", "turns/tokens"}, rooms("page", "cache")),
 	room("metrics"):                       slices.Concat([]string{"projections", "turns"}, rooms("cache")),
-	room("reader"):                        slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal", "turns/tokens"}, rooms("page", "cache", "content")),
+	room("reader"):                        slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "projections/rows", "turns", "turns/seal", "turns/tokens"}, rooms("page", "cache", "content")),
 	room("paths"):                         slices.Concat([]string{"compactor", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("page", "cache", "content", "reader")),
 	room("writer"):                        slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/seal"}, rooms("page", "content", "metrics", "reader", "paths")),
 	room("events"):                        slices.Concat([]string{"ledger", "ledger/api", "turns"}, rooms("page", "content", "reader", "writer")),
@@ -88,21 +90,21 @@ var allowed = map[string][]string{
 	room("extraction"):                    slices.Concat([]string{"compactor", "compactor/policy", "compactor/summary", "ledger", "ledger/api", "turns"}, rooms("paths", "reader", "writer", "events", "memories", "sessions")),
 	room("episodes"):                      slices.Concat([]string{"compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("paths", "reader", "memories")),
 	room("policies"):                      slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "turns"}, rooms("page", "content", "reader", "writer")),
-	room("memories"):                      slices.Concat([]string{"compactor/policy", "compactor/summary", "ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "writer")),
+	room("memories"):                      slices.Concat([]string{"compactor/policy", "compactor/summary", "ledger", "ledger/api", "lineage", "projections", "projections/rows", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "writer")),
 	room("compactions"):                   slices.Concat([]string{"compactor", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "policies", "memories")),
-	room("sessions"):                      slices.Concat([]string{"compactor/plan", "compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal", "turns/tokens"}, rooms("page", "content", "reader", "paths", "writer", "policies", "compactions")),
+	room("sessions"):                      slices.Concat([]string{"compactor/plan", "compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/seal", "turns/tokens"}, rooms("page", "content", "reader", "paths", "writer", "policies", "compactions")),
 	room("forks"):                         slices.Concat([]string{"compactor/plan", "compactor/policy", "fork", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("content", "reader", "writer", "compactions", "sessions")),
-	room("covered"):                       slices.Concat([]string{"compactor/evidence", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "projections/search", "turns"}, rooms("page", "content", "reader", "paths", "search")),
+	room("covered"):                       slices.Concat([]string{"compactor/evidence", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "projections/rows", "turns"}, rooms("page", "content", "reader", "paths", "search")),
 	room("contexts"):                      slices.Concat([]string{"compactor", "compactor/overflow", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/render", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "memories", "compactions", "covered")),
-	room("history"):                       slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections", "turns", "turns/secrets"}, rooms("page", "content", "reader")),
+	room("history"):                       slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections", "projections/rows", "turns", "turns/secrets"}, rooms("page", "content", "reader")),
 	room("transfer"):                      slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths", "writer", "policies", "sessions")),
-	room("audit"):                         slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
+	room("audit"):                         slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "projections/db", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
 	room("backup"):                        slices.Concat([]string{"ledger/api", "turns", "turns/seal"}, rooms("page", "content", "reader")),
-	room("archive"):                       slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "lineage", "projections", "turns"}, rooms("content", "reader", "transfer", "memories")),
+	room("archive"):                       slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "lineage", "projections/rows", "turns"}, rooms("content", "reader", "transfer", "memories")),
 	"cmd/internal/files":                  slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("archive", "memories", "reader")),
 	"cmd/internal/engine":                 slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "projections/search", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "covered", "contexts", "history", "transfer", "audit", "backup", "archive", "events", "memories", "resets", "extraction", "episodes", "search")),
 	room("enginetest"):                    slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "projections/search", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
-	room("search"):                        slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections", "projections/search", "turns", "turns/seal", "turns/secrets"}, rooms("page", "cache", "content", "reader", "memories")),
+	room("search"):                        slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections/rows", "projections/db", "projections/search", "turns", "turns/seal", "turns/secrets"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/internal/daemon/config":          {"ledger/jetstream/mark", "ledger/jetstream/embed", "cmd/internal/wholefile", "cmd/internal/natsapi", "cmd/internal/web", "turns/tokens", "ledger/jetstream", "ledger/api/client", "compactor", "cmd/internal/provider", "cmd/internal/engine/cache", "turns"},
 	"cmd/internal/daemon":                 nil, // the wiring: everything
 	"docs/examples/go":                    {},  // what any client may use
@@ -169,7 +171,7 @@ func rooms(names ...string) (out []string) {
 
 // only says which packages may import something from outside.
 var only = map[string][]string{
-	"github.com/cockroachdb/pebble":       {"projections", "cmd/internal/engine/enginetest", "cmd/ledgerctl/internal/bench"},
+	"github.com/cockroachdb/pebble":       {"projections/db", "cmd/internal/engine/enginetest", "cmd/ledgerctl/internal/bench"},
 	"github.com/blevesearch":              {"projections/search"},
 	"github.com/fsnotify/fsnotify":        {"cmd/internal/watch"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
@@ -186,7 +188,7 @@ var only = map[string][]string{
 }
 
 // pure packages touch no network, disk or clock.
-var pure = []string{"turns", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "fork",
+var pure = []string{"turns", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "fork", "projections/rows",
 	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/evidence", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
 
 func TestImports(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"nexus/ledger/jetstream/groupsync"
 	"nexus/ledger/jetstream/mark"
 	"nexus/projections"
+	"nexus/projections/db"
 	"nexus/turns"
 )
 
@@ -225,7 +226,7 @@ func (d *Daemon) openProjections(ctx context.Context) (*projections.Store, error
 	}
 	c := projections.Config{Dir: filepath.Join(d.cfg.Data, projectionsDir), Logger: d.logger, Ledger: turns.ID(uid)}
 	store, err := projections.Open(c)
-	if damaged := (*projections.DamagedError)(nil); !errors.As(err, &damaged) {
+	if damaged := (*db.DamagedError)(nil); !errors.As(err, &damaged) {
 		return store, err
 	}
 	if err := d.setAside(ctx, err); err != nil {

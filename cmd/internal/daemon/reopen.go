@@ -10,6 +10,7 @@ import (
 
 	"nexus/ledger/jetstream/disk"
 	"nexus/projections"
+	"nexus/projections/db"
 )
 
 const (
@@ -111,7 +112,7 @@ func (d *Daemon) endure(ctx context.Context, p *prober) {
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		if errors.Is(err, projections.ErrAbandoned) {
+		if errors.Is(err, db.ErrAbandoned) {
 			d.fail(err)
 			return
 		}
@@ -217,7 +218,7 @@ func (d *Daemon) reopenStreams(ctx context.Context) error {
 // acknowledged. Both are made again from the log; reads are refused until then.
 func (d *Daemon) reopenProjections(ctx context.Context) error {
 	err := d.store.Reopen()
-	if damaged := (*projections.DamagedError)(nil); errors.As(err, &damaged) {
+	if damaged := (*db.DamagedError)(nil); errors.As(err, &damaged) {
 		d.outage.closeReads(fmt.Errorf("%w: the projections are made again from the log", errStale))
 		if err = d.setAside(ctx, err); err == nil {
 			err = d.store.Reopen()
@@ -243,7 +244,7 @@ func (d *Daemon) startRun(ctx context.Context) {
 	go func() {
 		defer close(ended)
 		err := d.store.Run(running, d.log)
-		damaged := (*projections.DamagedError)(nil)
+		damaged := (*db.DamagedError)(nil)
 		switch {
 		case err == nil:
 		case d.log.Lost() != nil: // the daemon is halted, or its start ends

@@ -15,7 +15,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
-	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -152,7 +152,7 @@ func (a *Archive) Turns(ctx context.Context, s *Session, from uint64) iter.Seq2[
 			if err == nil && ev.Kind != turns.KindTurn {
 				continue
 			}
-			var t projections.Turn
+			var t rows.Turn
 			if err == nil {
 				t, err = a.reader.Projections.Turn(ev.Ref())
 			}
@@ -246,7 +246,7 @@ func (a *Archive) Covered(ctx context.Context, s *Session, n lineage.Node) iter.
 		if !yield(Line{Archive: &Header{Version, a.Ledger(), s.ID, n.Ref.Turn}}, nil) {
 			return
 		}
-		err = a.reader.PathTurns(ctx, n, lo, hi, func(t projections.Turn, ev *turns.Event) (bool, error) {
+		err = a.reader.PathTurns(ctx, n, lo, hi, func(t rows.Turn, ev *turns.Event) (bool, error) {
 			if t.Kind == turns.KindCompaction {
 				return true, nil
 			}
@@ -327,7 +327,7 @@ func (a *Archive) line(ctx context.Context, tenant string, r api.ExportRecord, p
 
 // readable returns a turn with the content of its large parts. A turn that can't be
 // read any more comes as its header, with the code of the error.
-func (a *Archive) readable(ctx context.Context, tenant string, t projections.Turn, ev *turns.Event) (*api.Turn, error) {
+func (a *Archive) readable(ctx context.Context, tenant string, t rows.Turn, ev *turns.Event) (*api.Turn, error) {
 	out, err := a.reader.DescribeWhole(t, ev)
 	if err != nil || out.Error != "" || !fits(ev) {
 		return out, err

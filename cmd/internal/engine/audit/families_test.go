@@ -19,7 +19,7 @@ import (
 	"nexus/compactor/policy"
 	"nexus/compactor/summary"
 	"nexus/ledger/api"
-	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -103,7 +103,7 @@ func TestVerifyFindsAnyRowOfAnyFamily(t *testing.T) {
 	if len(sound.Problems) != 1 { // the record that is no event
 		t.Fatalf("without a change: %+v", sound.Problems)
 	}
-	for _, family := range projections.Families() {
+	for _, family := range rows.Families() {
 		if family == "c" {
 			continue // a start compares it with the log: projections.TestCompareFindsAWrongCheckpoint
 		}

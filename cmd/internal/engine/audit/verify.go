@@ -15,6 +15,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/projections"
+	"nexus/projections/db"
 	"nexus/turns"
 )
 
@@ -71,7 +72,7 @@ func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (_
 	if err == nil {
 		err = v.reportRows(ctx)
 	}
-	if damaged := (*projections.DamagedError)(nil); errors.As(err, &damaged) {
+	if damaged := (*db.DamagedError)(nil); errors.As(err, &damaged) {
 		v.problem("", api.Problem{Code: api.Corrupt, Message: err.Error()})
 	} else if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
-	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -91,7 +91,7 @@ func (cv *Covered) expandCompaction(ctx context.Context, n lineage.Node, all boo
 		return out, err
 	}
 	size := 0
-	err = cv.reader.PathTurns(ctx, n, lo, min(n.Cut.Last(), n.Depth-1), func(t projections.Turn, ev *turns.Event) (bool, error) {
+	err = cv.reader.PathTurns(ctx, n, lo, min(n.Cut.Last(), n.Depth-1), func(t rows.Turn, ev *turns.Event) (bool, error) {
 		if t.Kind == turns.KindCompaction && (all || t.Ref != n.Previous) {
 			return true, nil
 		}
@@ -235,7 +235,7 @@ func (cv *Covered) expandCall(ctx context.Context, s *ledger.Session, n lineage.
 		lo := max(hi, step) - step + 1
 		var found []api.Turn
 		foundSize := 0
-		err := cv.reader.PathTurns(ctx, n, lo, hi, func(t projections.Turn, ev *turns.Event) (bool, error) {
+		err := cv.reader.PathTurns(ctx, n, lo, hi, func(t rows.Turn, ev *turns.Event) (bool, error) {
 			if t.Kind != turns.KindTurn {
 				return true, nil
 			}

@@ -12,7 +12,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
-	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 	"nexus/turns/secrets"
 )
@@ -88,7 +88,7 @@ func (hs *History) firstUserText(ctx context.Context, s *ledger.Session, head li
 // firstTextsFrom returns the first text that a person wrote in a few turns from depth lo on,
 // and the first task of an agent or text of the model.
 func (hs *History) firstTextsFrom(ctx context.Context, head lineage.Node, lo uint64) (first, answer string) {
-	_ = hs.reader.PathTurns(ctx, head, lo, min(lo+titleTurns-1, head.Depth), func(_ projections.Turn, ev *turns.Event) (bool, error) {
+	_ = hs.reader.PathTurns(ctx, head, lo, min(lo+titleTurns-1, head.Depth), func(_ rows.Turn, ev *turns.Event) (bool, error) {
 		if ev.Kind != turns.KindTurn {
 			return true, nil
 		}

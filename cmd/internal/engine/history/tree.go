@@ -13,6 +13,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -181,7 +182,7 @@ func (hs *History) treeSession(ctx context.Context, s *ledger.Session) (*api.Tre
 	}
 	type branch struct {
 		lineage.Range
-		opened projections.Turn
+		opened rows.Turn
 	}
 	var branches []branch
 	for r, err := range hs.reader.Projections.Segments(s.ID) {

@@ -6,7 +6,7 @@ import (
 	"nexus/cmd/internal/engine/reader"
 	"nexus/ledger/api"
 	"nexus/lineage"
-	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -36,7 +36,7 @@ func (hs *History) ListTurns(ctx context.Context, c reader.Caller, session turns
 	lo, hi := cur.Lo, cur.Hi
 	out := &api.TurnList{Turns: []api.Turn{}}
 	size := 0
-	add := func(t projections.Turn, ev *turns.Event) (bool, error) {
+	add := func(t rows.Turn, ev *turns.Event) (bool, error) {
 		v, n, err := hs.reader.DescribeListedTurn(t, ev, req.Full)
 		if err != nil {
 			return false, err

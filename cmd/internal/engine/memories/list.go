@@ -13,6 +13,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -187,7 +188,7 @@ func newFilter(kind, state, trust string, since *api.Time) (f filter, err error)
 
 func (f *filter) takes(m *ledger.Memory, st ledger.MemoryStatus) bool {
 	return (f.kind == 0 || m.Kind == f.kind) && (f.trust == 0 || m.Trust == f.trust) && (f.state == "" || stateWord(st) == f.state) &&
-		(!f.from || projections.MemoryTime(m) >= f.since)
+		(!f.from || rows.MemoryTime(m) >= f.since)
 }
 
 // stateWord is the state of a memory as the contract has it.
@@ -259,7 +260,7 @@ func (ms *Memories) describe(op *opener, tenant, agent string, m ledger.NamedMem
 	o, ev, err := op.textOf(m)
 	out := &api.Memory{ID: m.ID, Agent: agent, Kind: m.Kind.String(), Text: o.Text, State: stateWord(st), Trust: m.Trust.String(), Visibility: "all",
 		Sources: []api.MemorySource{}, From: m.From, Type: o.Type, Repeated: m.Evidence, Supersedes: m.Supersedes, Superseded: st.SupersededBy, With: st.With,
-		Time: api.UnixTime(projections.MemoryTime(&m.Memory)), Zone: o.Zone, User: o.User, Extracted: o.extracted, Position: page.FormatPosition(m.Seq)}
+		Time: api.UnixTime(rows.MemoryTime(&m.Memory)), Zone: o.Zone, User: o.User, Extracted: o.extracted, Position: page.FormatPosition(m.Seq)}
 	switch {
 	case !st.Branch.IsZero():
 		out.Visibility, out.Private, out.Branch = "branch", st.Private, &api.TurnName{Session: st.Branch.Session, Turn: st.Branch.Turn}

@@ -12,6 +12,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -170,7 +171,7 @@ func (ms *Memories) search(ctx context.Context, tenant, agent string, v *viewer,
 		all = append(all, found{NamedMemory: m, MemoryStatus: st})
 	}
 	for i := range all {
-		age := q.now.Sub(time.Unix(0, projections.MemoryTime(&all[i].Memory)))
+		age := q.now.Sub(time.Unix(0, rows.MemoryTime(&all[i].Memory)))
 		all[i].score = texts.score(i) * decay(age.Hours()/24, float64(q.halfLife))
 	}
 	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(b.score, a.score) }) // of one score the newest is first

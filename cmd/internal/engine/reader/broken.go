@@ -9,7 +9,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
-	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -20,7 +20,7 @@ type BrokenChainError struct {
 	Session turns.ID
 	Subject string
 	Why     string
-	Loss    projections.Loss
+	Loss    rows.Loss
 	Last    turns.Ref // the head before the event; zero if there is none
 }
 
@@ -125,7 +125,7 @@ func (rd *Reader) turnAfterLoss(err error, id turns.ID) (out *api.Turn, ok bool,
 	if err != nil {
 		return nil, false, fmt.Errorf("turn %s: %w", id, err)
 	}
-	out, err = rd.describeTurn(projections.Turn{Node: lineage.Node{Ref: ev.Ref()}, Seq: r.Seq, Hash: r.Hash}, ev, true)
+	out, err = rd.describeTurn(rows.Turn{Node: lineage.Node{Ref: ev.Ref()}, Seq: r.Seq, Hash: r.Hash}, ev, true)
 	if out != nil {
 		out.HasChildren, out.AfterLoss = hasChildren, true
 	}

@@ -7,13 +7,13 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
-	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
 // PathTurns yields the rows and the events of the path to head from depth lo to hi,
 // root first, until yield returns false.
-func (rd *Reader) PathTurns(ctx context.Context, head lineage.Node, lo, hi uint64, yield func(projections.Turn, *turns.Event) (bool, error)) error {
+func (rd *Reader) PathTurns(ctx context.Context, head lineage.Node, lo, hi uint64, yield func(rows.Turn, *turns.Event) (bool, error)) error {
 	if head.Ref.IsZero() || lo > hi {
 		return nil
 	}

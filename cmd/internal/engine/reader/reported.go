@@ -6,7 +6,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
-	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -61,7 +61,7 @@ func (rd *Reader) ReportedTokensAfter(s *ledger.Session, set *turns.Settings, n 
 
 // hasPreambleInForce reports whether the call of turn t was made with the system
 // part and the tools in force.
-func (rd *Reader) hasPreambleInForce(s *ledger.Session, set *turns.Settings, t projections.Turn) (bool, error) {
+func (rd *Reader) hasPreambleInForce(s *ledger.Session, set *turns.Settings, t rows.Turn) (bool, error) {
 	if t.Ref.Session == s.ID && t.Index > s.Settings {
 		return true, nil
 	}

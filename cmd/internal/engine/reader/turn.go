@@ -6,7 +6,7 @@ import (
 
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger/api"
-	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -34,7 +34,7 @@ func (rd *Reader) GetTurn(ctx context.Context, c Caller, session turns.ID, req a
 }
 
 // TurnEvent returns the row and the event of a turn.
-func (rd *Reader) TurnEvent(ref turns.Ref) (projections.Turn, *turns.Event, error) {
+func (rd *Reader) TurnEvent(ref turns.Ref) (rows.Turn, *turns.Event, error) {
 	t, err := rd.Projections.Turn(ref)
 	if err != nil {
 		return t, nil, err
@@ -52,7 +52,7 @@ func (rd *Reader) TurnEvent(ref turns.Ref) (projections.Turn, *turns.Event, erro
 
 // describeTurn returns a turn as the contract shows it. If the body can't be read,
 // it returns the description that follows from the header, with the error.
-func (rd *Reader) describeTurn(t projections.Turn, ev *turns.Event, full bool) (*api.Turn, error) {
+func (rd *Reader) describeTurn(t rows.Turn, ev *turns.Event, full bool) (*api.Turn, error) {
 	has, err := rd.Projections.HasChildren(t.Ref)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (rd *Reader) describeTurn(t projections.Turn, ev *turns.Event, full bool) (
 // DescribeListedTurn returns a turn as a list shows it, and its bytes of JSON. A
 // turn that can't be read, or that no reply could hold, comes as its header with an
 // error code, so that it does not stop the list.
-func (rd *Reader) DescribeListedTurn(t projections.Turn, ev *turns.Event, full bool) (*api.Turn, int, error) {
+func (rd *Reader) DescribeListedTurn(t rows.Turn, ev *turns.Event, full bool) (*api.Turn, int, error) {
 	v, err := rd.describeTurn(t, ev, full)
 	if v == nil {
 		return nil, 0, err
@@ -118,7 +118,7 @@ func (rd *Reader) DescribeListedTurn(t projections.Turn, ev *turns.Event, full b
 
 // DescribeWhole returns a turn as the contract shows it, whatever its size. A turn
 // that can't be read comes as its header with an error code.
-func (rd *Reader) DescribeWhole(t projections.Turn, ev *turns.Event) (*api.Turn, error) {
+func (rd *Reader) DescribeWhole(t rows.Turn, ev *turns.Event) (*api.Turn, error) {
 	v, err := rd.describeTurn(t, ev, true)
 	if v == nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"nexus/compactor/summary"
 	"nexus/ledger"
 	"nexus/lineage"
-	"nexus/projections"
+	"nexus/projections/db"
 	"nexus/projections/search"
 	"nexus/turns"
 	"nexus/turns/seal"
@@ -86,7 +86,7 @@ func (se *Search) Documents(ctx context.Context, seq uint64) ([]search.Document,
 // chain that was set aside, an erased session, a key that is missing. Other errors are of
 // the disk or the server, and the event is read again.
 func isUnreadable(err error) bool {
-	if errors.As(err, new(*projections.ReadError)) {
+	if errors.As(err, new(*db.ReadError)) {
 		return false
 	}
 	for _, is := range []error{turns.ErrErased, seal.ErrNoKey, ledger.ErrNotFound, lineage.ErrUnknown, ledger.ErrCorrupt, turns.ErrMalformed, turns.ErrUnsupported} {

@@ -2,7 +2,7 @@ package search
 
 import (
 	"nexus/ledger"
-	"nexus/projections"
+	"nexus/projections/rows"
 	"nexus/turns"
 )
 
@@ -16,7 +16,7 @@ type stated struct {
 // workAt returns where the agent worked at a turn of s whose meta is given. Turns state what
 // changed, so what a turn leaves out is that of the turn above it; then that of its
 // session's meta; then, for a fork, that of the turn it was forked at.
-func (se *Search) workAt(s *ledger.Session, row projections.Turn, meta turns.Raw) (turns.WorkContext, error) {
+func (se *Search) workAt(s *ledger.Session, row rows.Turn, meta turns.Raw) (turns.WorkContext, error) {
 	epoch := se.works.Epoch()
 	st, err := se.statedAt(row, turns.WorkContextOf(meta))
 	if err != nil {
@@ -54,7 +54,7 @@ func (se *Search) workAt(s *ledger.Session, row projections.Turn, meta turns.Raw
 
 // statedAt returns what the turns of a session state from its root to a turn that states
 // work. It goes up to a turn whose result is kept.
-func (se *Search) statedAt(row projections.Turn, work turns.WorkContext) (stated, error) {
+func (se *Search) statedAt(row rows.Turn, work turns.WorkContext) (stated, error) {
 	for w := work; ; {
 		if w.IsComplete() {
 			return stated{work: w}, nil
@@ -74,7 +74,7 @@ func (se *Search) statedAt(row projections.Turn, work turns.WorkContext) (stated
 }
 
 // statedBy returns the row of a turn, and what its own meta states.
-func (se *Search) statedBy(ref turns.Ref) (row projections.Turn, w turns.WorkContext, err error) {
+func (se *Search) statedBy(ref turns.Ref) (row rows.Turn, w turns.WorkContext, err error) {
 	row, ev, err := se.reader.TurnEvent(ref)
 	if err != nil || ev.Kind == turns.KindCompaction {
 		return row, w, err

@@ -9,7 +9,6 @@ import (
 	"nexus/cmd/internal/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
-	"nexus/projections"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -42,7 +41,7 @@ func (h holder) hasUnopenedSuccessor() bool {
 }
 
 // findHolder returns the holder of the caller's label whose chain ends in row.
-func (ss *Sessions) findHolder(ctx context.Context, c reader.Caller, label string, row projections.Label) (h holder, err error) {
+func (ss *Sessions) findHolder(ctx context.Context, c reader.Caller, label string, row ledger.Label) (h holder, err error) {
 	visited := make(map[turns.ID]bool) // imported successors may form a loop
 	for id := row.Session; !id.IsZero() && !visited[id]; id = h.session.Successor {
 		visited[id] = true
@@ -86,7 +85,7 @@ func (ss *Sessions) findHolder(ctx context.Context, c reader.Caller, label strin
 
 // absentHolder returns the holder of a label that leads to a session which is not
 // stored: the successor of h.session, or the session that claimed the label.
-func (ss *Sessions) absentHolder(ctx context.Context, label string, row projections.Label, h holder, id turns.ID) (holder, error) {
+func (ss *Sessions) absentHolder(ctx context.Context, label string, row ledger.Label, h holder, id turns.ID) (holder, error) {
 	if h.session == nil {
 		id, err := ss.claimant(ctx, row, 0)
 		return holder{id: id}, err
@@ -105,7 +104,7 @@ func (ss *Sessions) absentHolder(ctx context.Context, label string, row projecti
 
 // claimant returns the session of an unconfirmed claim that is newer than the time
 // since, zero if the claim has expired.
-func (ss *Sessions) claimant(ctx context.Context, row projections.Label, since int64) (turns.ID, error) {
+func (ss *Sessions) claimant(ctx context.Context, row ledger.Label, since int64) (turns.ID, error) {
 	r, err := ss.reader.Log.Get(ctx, row.Tail.Seq)
 	if err != nil {
 		return turns.ID{}, err
@@ -125,7 +124,7 @@ type Label struct {
 	name     string
 	Chain    turns.Chain
 	Subject  string
-	Row      projections.Label
+	Row      ledger.Label
 	byReset  bool // the label leads to the asking session by its reset
 }
 
@@ -220,7 +219,7 @@ func (ss *Sessions) LabelDigest(tenant, agent, label string) (string, error) {
 }
 
 // labelRow returns the row of a label at the end of its chain.
-func (ss *Sessions) labelRow(ctx context.Context, tenant, digest string) (row projections.Label, err error) {
+func (ss *Sessions) labelRow(ctx context.Context, tenant, digest string) (row ledger.Label, err error) {
 	chain := turns.Chain{Entity: turns.LabelEntity, ID: digest}
 	last, err := ss.reader.Log.Last(ctx, ledger.Subject(tenant, digest, chain))
 	if errors.Is(err, ledger.ErrNotFound) {

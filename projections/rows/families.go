@@ -1,4 +1,4 @@
-package projections
+package rows
 
 import (
 	"encoding/binary"
@@ -97,7 +97,7 @@ var byPrefix, byMemory = func() (first, memory [256]*family) {
 // familyOf returns the family of a key, nil if there is none.
 func familyOf(k []byte) *family {
 	switch {
-	case len(k) > 1 && k[0] == pMemory:
+	case len(k) > 1 && Memories.Begins(k):
 		return byMemory[k[1]]
 	case len(k) > 0:
 		return byPrefix[k[0]]
@@ -105,21 +105,21 @@ func familyOf(k []byte) *family {
 	return nil
 }
 
-// row is what a key says of its row.
-type row struct {
-	of     string
-	tenant string      // "" if the key does not say it
-	chain  turns.Chain // that the row follows from; zero if the key does not say it
-	event  turns.ID    // that the row follows from; zero if the key does not say it
+// Description is what a key says of its row.
+type Description struct {
+	Of     string
+	Tenant string      // "" if the key does not say it
+	Chain  turns.Chain // that the row follows from; zero if the key does not say it
+	Event  turns.ID    // that the row follows from; zero if the key does not say it
 }
 
-// rowAt reads a key.
-func rowAt(k []byte) row {
+// Describe reads a key.
+func Describe(k []byte) Description {
 	f := familyOf(k)
 	if f == nil {
-		return row{of: fmt.Sprintf("nothing known, with the key %x", k)}
+		return Description{Of: fmt.Sprintf("nothing known, with the key %x", k)}
 	}
-	r, args, rest, ok := row{}, []any(nil), k[len(f.prefix):], true
+	r, args, rest, ok := Description{}, []any(nil), k[len(f.prefix):], true
 	take := func(n int) []byte {
 		if len(rest) < n {
 			ok = false
@@ -135,7 +135,7 @@ func rowAt(k []byte) row {
 		ok = ok && found
 		return s
 	}
-	r.chain.Entity = f.entity
+	r.Chain.Entity = f.entity
 	for _, part := range f.parts {
 		var arg any
 		switch part {
@@ -148,46 +148,46 @@ func rowAt(k []byte) row {
 		case 'i':
 			arg = turns.ID(take(16))
 		case 'E':
-			r.event = turns.ID(take(16))
-			arg = r.event
+			r.Event = turns.ID(take(16))
+			arg = r.Event
 		case 'I':
 			id := turns.ID(take(16))
-			r.chain, arg = turns.SessionChain(id), id
+			r.Chain, arg = turns.SessionChain(id), id
 		case 'r':
 			arg = turns.Ref{Session: turns.ID(take(16)), Turn: turns.ID(take(16))}
 		case 'R':
 			ref := turns.Ref{Session: turns.ID(take(16)), Turn: turns.ID(take(16))}
-			r.chain, r.event, arg = turns.SessionChain(ref.Session), ref.Turn, ref
+			r.Chain, r.Event, arg = turns.SessionChain(ref.Session), ref.Turn, ref
 		case 'h':
 			arg = turns.Hash(take(32))
 		case 's':
 			s := text()
 			if arg = s; f.entity != turns.TenantEntity && f.entity != "" {
-				r.chain.ID = s
+				r.Chain.ID = s
 			}
 		case 'T':
-			r.tenant = text()
-			if arg = r.tenant; f.entity == turns.TenantEntity {
-				r.chain.ID = r.tenant
+			r.Tenant = text()
+			if arg = r.Tenant; f.entity == turns.TenantEntity {
+				r.Chain.ID = r.Tenant
 			}
 		case 'C':
 			subject := text()
 			arg = subject
-			r.tenant, r.chain, _ = ledger.ParseSubject(subject)
+			r.Tenant, r.Chain, _ = ledger.ParseSubject(subject)
 		}
 		args = append(args, arg)
 	}
 	if !ok || len(rest) > 0 {
-		return row{of: fmt.Sprintf("nothing known, with the key %x", k)}
+		return Description{Of: fmt.Sprintf("nothing known, with the key %x", k)}
 	}
-	r.of = fmt.Sprintf(f.of, args...)
+	r.Of = fmt.Sprintf(f.of, args...)
 	return r
 }
 
-// following returns what of a row's value follows from the log. The text that says why a
+// Derived returns what of a row's value follows from the log. The text that says why a
 // chain was set aside may be another version's.
-func following(k, v []byte) []byte {
-	if k[0] == pAside && len(v) > 8 {
+func Derived(k, v []byte) []byte {
+	if AsideChains.Begins(k) && len(v) > 8 {
 		return slices.Clip(v[:8])
 	}
 	return v

@@ -1,11 +1,21 @@
-package projections
+package rows
 
 import (
 	"encoding/binary"
+	"fmt"
 
+	"github.com/fxamacker/cbor/v2"
+
+	"nexus/ledger"
 	"nexus/lineage"
 	"nexus/turns"
 )
+
+// Encode returns the row of a fold, or of another value, in CBOR.
+func Encode(v any) ([]byte, error) { return cbor.Marshal(v) }
+
+// Decode reads a row that [Encode] made.
+func Decode(b []byte, v any) error { return cbor.Unmarshal(b, v) }
 
 // The rows that are written and read once a turn have an encoding of their own: numbers as
 // varints, hashes and ids as they are, and of a reference what its turn does not say. Such a
@@ -38,8 +48,8 @@ const (
 	flagOpens // the turn opens its segment, which is not stored then
 )
 
-// encode returns the row of t.
-func (t *Turn) encode() []byte {
+// Encode returns the row of t.
+func (t *Turn) Encode() []byte {
 	b := make([]byte, 4, 192)
 	var bits uint32
 	for i, r := range turnRefs(t) {
@@ -77,8 +87,8 @@ func (t *Turn) encode() []byte {
 	return binary.AppendVarint(b, t.Recorded)
 }
 
-// decodeTurn reads the row of ref. Errors: [ledger.ErrCorrupt].
-func decodeTurn(ref turns.Ref, b []byte) (t Turn, err error) {
+// DecodeTurn reads the row of ref. Errors: [ledger.ErrCorrupt].
+func DecodeTurn(ref turns.Ref, b []byte) (t Turn, err error) {
 	d := decoder{b: b}
 	t = Turn{Node: lineage.Node{Ref: ref}}
 	bits := uint32(0)
@@ -110,7 +120,7 @@ func decodeTurn(ref turns.Ref, b []byte) (t Turn, err error) {
 	}
 	v, n := binary.Varint(d.b)
 	if n <= 0 || n != len(d.b) || d.short {
-		return Turn{}, badRow("projection row of turn %s, of %d bytes", ref, len(b))
+		return Turn{}, fmt.Errorf("%w: projection row of turn %s, of %d bytes", ledger.ErrCorrupt, ref, len(b))
 	}
 	t.Recorded = v
 	return t, nil
@@ -143,19 +153,11 @@ func (d *decoder) number() uint64 {
 	return v
 }
 
-// place is where the record at a position is: a session's chain and ordinal,
-// or, for other chains and what could not be read, the record itself.
-type place struct {
-	Session turns.ID
-	Index   uint64
-	Subject string
-	Payload []byte
-}
-
 // A row of a place begins with one of these.
 const placeSession, placeRecord = 0, 1
 
-func (p *place) encode() []byte {
+// Encode returns the row of p.
+func (p *Place) Encode() []byte {
 	if p.Subject == "" {
 		b := make([]byte, 1, 27)
 		return binary.AppendUvarint(append(b, p.Session[:]...), p.Index)
@@ -166,12 +168,12 @@ func (p *place) encode() []byte {
 	return append(b, p.Payload...)
 }
 
-// decodePlace reads the row of the record at seq. The payload is a part of b. Errors:
+// DecodePlace reads the row of the record at seq. The payload is a part of b. Errors:
 // [ledger.ErrCorrupt].
-func decodePlace(seq uint64, b []byte) (p place, err error) {
+func DecodePlace(seq uint64, b []byte) (p Place, err error) {
 	d := decoder{b: b}
 	bad := func() error { // made where it is needed: most rows are whole
-		return badRow("projection row of record %d, of %d bytes", seq, len(b))
+		return fmt.Errorf("%w: projection row of record %d, of %d bytes", ledger.ErrCorrupt, seq, len(b))
 	}
 	kind := d.take(1)
 	switch {
@@ -181,7 +183,7 @@ func decodePlace(seq uint64, b []byte) (p place, err error) {
 		copy(p.Session[:], d.take(16))
 		p.Index = d.number()
 		if d.short || len(d.b) > 0 {
-			return place{}, bad()
+			return Place{}, bad()
 		}
 	case kind[0] == placeRecord:
 		n := d.number()
@@ -197,10 +199,38 @@ func decodePlace(seq uint64, b []byte) (p place, err error) {
 
 // An event row of a turn is 1 byte and where its payload is; of any other
 // event, 0 and the payload.
-func pointerTo(segment turns.ID, depth uint64) []byte {
+
+// Pointer returns the row of an event that is a turn.
+func Pointer(segment turns.ID, depth uint64) []byte {
 	b := make([]byte, 25)
 	b[0] = 1
 	copy(b[1:], segment[:])
 	binary.BigEndian.PutUint64(b[17:], depth)
 	return b
+}
+
+// Inline returns the row of an event that is no turn.
+func Inline(payload []byte) []byte { return append([]byte{0}, payload...) }
+
+// Follow reads the row of an event of a session: the payload, or the key that the payload is
+// under. Errors: [ledger.ErrCorrupt].
+func Follow(session turns.ID, row []byte) (payload, at []byte, err error) {
+	switch {
+	case len(row) > 0 && row[0] == 0:
+		return row[1:], nil, nil
+	case len(row) != 25:
+		return nil, nil, fmt.Errorf("%w: projection row of an event of session %s, of %d bytes", ledger.ErrCorrupt, session, len(row))
+	}
+	return nil, Number(Payloads.Key(session, IDAt(row, 1)), NumberAt(row, 17)), nil
+}
+
+// Encode returns the row of a.
+func (a *AsideChain) Encode() []byte { return append(Number(nil, a.Seq), a.Why...) }
+
+// DecodeAside reads the row of a chain that was set aside; ok is false if it is none.
+func DecodeAside(k, v []byte) (a AsideChain, ok bool) {
+	if len(k) < 2 || len(v) < 8 {
+		return a, false
+	}
+	return AsideChain{Subject: string(k[1 : len(k)-1]), Seq: NumberAt(v, 0), Why: string(v[8:])}, true
 }

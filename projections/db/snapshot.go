@@ -1,50 +1,52 @@
-package projections
+package db
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"nexus/ledger"
 )
 
-// snapshot is the rows as they were, whatever is applied meanwhile. Pebble keeps what
+// Snapshot is the rows as they were, whatever is applied meanwhile. Pebble keeps what
 // is written over until it is closed.
-type snapshot struct {
+type Snapshot struct {
 	*pebble.Snapshot
-	d *database
+	d *DB
 }
 
-// errReplaced says that a database was closed under its snapshots.
-var errReplaced = fmt.Errorf("%w: the projections were opened again meanwhile", ledger.ErrUnavailable)
-
-// snapshot returns a snapshot of the database.
-func (d *database) snapshot() (*snapshot, error) {
-	s := &snapshot{d: d}
+// Snapshot returns a snapshot of the database.
+func (d *DB) Snapshot() (*Snapshot, error) {
+	s := &Snapshot{d: d}
 	err := d.fault.guard(func() error {
-		return s.use(func() error {
+		return s.Use(func() error {
 			s.Snapshot = d.NewSnapshot()
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			if d.snapshots == nil {
-				d.snapshots = make(map[*snapshot]struct{})
+				d.snapshots = make(map[*pebble.Snapshot]struct{})
 			}
-			d.snapshots[s] = struct{}{}
+			d.snapshots[s.Snapshot] = struct{}{}
 			return nil
 		})
 	})
 	return s, err
 }
 
-// use runs a short read of the snapshot, during which the database is not closed.
-func (s *snapshot) use(read func() error) error {
-	s.d.using.RLock()
-	defer s.d.using.RUnlock()
+// Err returns why the rows can't be read any more, nil if they can.
+func (s *Snapshot) Err() error {
 	if s.d.closed.Load() {
 		return errReplaced
+	}
+	return nil
+}
+
+// Use runs a short read of the snapshot, during which the database is not closed.
+func (s *Snapshot) Use(read func() error) error {
+	s.d.using.RLock()
+	defer s.d.using.RUnlock()
+	if err := s.Err(); err != nil {
+		return err
 	}
 	err := read()
 	if err != nil && s.d.closed.Load() { // its files were closed
@@ -53,9 +55,9 @@ func (s *snapshot) use(read func() error) error {
 	return err
 }
 
-// close gives the snapshot back, unless the database was closed. Where Pebble could wait for
+// Close gives the snapshot back, unless the database was closed. Where Pebble could wait for
 // ever, it does nothing.
-func (s *snapshot) close() error {
+func (s *Snapshot) Close() error {
 	if s.d.fault.isParked() {
 		return nil
 	}
@@ -63,8 +65,8 @@ func (s *snapshot) close() error {
 		s.d.using.RLock() // closeDB waits
 		defer s.d.using.RUnlock()
 		s.d.mu.Lock()
-		_, ok := s.d.snapshots[s]
-		delete(s.d.snapshots, s)
+		_, ok := s.d.snapshots[s.Snapshot]
+		delete(s.d.snapshots, s.Snapshot)
 		s.d.mu.Unlock()
 		if !ok {
 			return nil
@@ -80,13 +82,13 @@ func (s *snapshot) close() error {
 // A sweep reads so many rows, or bytes, before it lets the database be closed.
 const sweepRows, sweepBytes = 1000, 4 << 20
 
-// sweep visits all rows, by key. What visit is given is the database's.
-func (s *snapshot) sweep(ctx context.Context, visit func(k, v []byte) error) error {
+// Sweep visits all rows, by key. What visit is given is the database's.
+func (s *Snapshot) Sweep(ctx context.Context, visit func(k, v []byte) error) error {
 	for lo := []byte{0}; lo != nil; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := s.use(func() (err error) { lo, err = s.sweepFrom(lo, visit); return err })
+		err := s.Use(func() (err error) { lo, err = s.sweepFrom(lo, visit); return err })
 		if err != nil {
 			return err
 		}
@@ -96,7 +98,7 @@ func (s *snapshot) sweep(ctx context.Context, visit func(k, v []byte) error) err
 
 // sweepFrom visits some rows from a key on, and returns where the next ones begin, nil
 // if there is none.
-func (s *snapshot) sweepFrom(lo []byte, visit func(k, v []byte) error) (next []byte, err error) {
+func (s *Snapshot) sweepFrom(lo []byte, visit func(k, v []byte) error) (next []byte, err error) {
 	it, err := s.NewIter(&pebble.IterOptions{LowerBound: lo})
 	if err != nil {
 		return nil, readError(err)
@@ -126,9 +128,9 @@ func (s *snapshot) sweepFrom(lo []byte, visit func(k, v []byte) error) (next []b
 	return nil, nil
 }
 
-// damage returns an error of a read of the snapshot. Damage of the database's files is a
+// Damage returns an error of a read of the snapshot. Damage of the database's files is a
 // [*DamagedError].
-func (s *snapshot) damage(err error) error {
+func (s *Snapshot) Damage(err error) error {
 	if damaged := (*DamagedError)(nil); errors.As(s.d.fault.get(), &damaged) {
 		return damaged
 	}
@@ -136,20 +138,4 @@ func (s *snapshot) damage(err error) error {
 		return &DamagedError{Dir: s.d.fault.dir, Why: read.Err.Error()}
 	}
 	return err
-}
-
-// closeDB ends the use of the snapshots and closes the database.
-func (d *database) closeDB() error {
-	d.using.Lock() // waits for reads that run
-	d.closed.Store(true)
-	d.using.Unlock()
-	d.mu.Lock()
-	open := d.snapshots
-	d.snapshots = nil
-	d.mu.Unlock()
-	var errs []error
-	for s := range open {
-		errs = append(errs, s.Snapshot.Close())
-	}
-	return errors.Join(append(errs, d.DB.Close())...)
 }

@@ -1,4 +1,4 @@
-package projections
+package db
 
 import (
 	"errors"
@@ -39,5 +39,41 @@ func restrict[F io.Closer](name string) func(F, error) (F, error) {
 			}
 		}
 		return f, err
+	}
+}
+
+// unsynced is a disk whose files are not synced: nobody reads them after a crash.
+type unsynced struct{ vfs.FS }
+
+// Create implements [vfs.FS].
+func (u unsynced) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := u.FS.Create(name, c)
+	if err != nil {
+		return nil, err
+	}
+	return unsyncedFile{f}, nil
+}
+
+// Unwrap returns the file system below.
+func (u unsynced) Unwrap() vfs.FS { return u.FS }
+
+type unsyncedFile struct{ vfs.File }
+
+func (unsyncedFile) Sync() error                { return nil }
+func (unsyncedFile) SyncData() error            { return nil }
+func (unsyncedFile) SyncTo(int64) (bool, error) { return false, nil }
+
+// noteFile exists in the folder of projections that are known to be damaged.
+const noteFile = "DAMAGED"
+
+// note returns a function that makes [noteFile].
+func note(fs vfs.FS, dir string) func(why string) error {
+	return func(why string) error {
+		w, err := fs.Create(fs.PathJoin(dir, noteFile), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write([]byte(why + "\n"))
+		return errors.Join(err, w.Sync(), w.Close())
 	}
 }

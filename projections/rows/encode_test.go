@@ -1,4 +1,4 @@
-package projections
+package rows
 
 import (
 	"errors"
@@ -38,17 +38,17 @@ func drawTurn(t *rapid.T) Turn {
 func TestTurnRowsReadAsTheyWereWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawTurn(t)
-		b := want.encode()
-		got, err := decodeTurn(want.Ref, b)
+		b := want.Encode()
+		got, err := DecodeTurn(want.Ref, b)
 		if err != nil || got != want {
 			t.Fatalf("%+v, %v; want %+v", got, err, want)
 		}
 		for n := range b {
-			if _, err := decodeTurn(want.Ref, b[:n]); !errors.Is(err, ledger.ErrCorrupt) {
+			if _, err := DecodeTurn(want.Ref, b[:n]); !errors.Is(err, ledger.ErrCorrupt) {
 				t.Fatalf("the first %d of %d bytes: %v, want corrupt", n, len(b), err)
 			}
 		}
-		if _, err := decodeTurn(want.Ref, append(b, 0)); !errors.Is(err, ledger.ErrCorrupt) {
+		if _, err := DecodeTurn(want.Ref, append(b, 0)); !errors.Is(err, ledger.ErrCorrupt) {
 			t.Fatalf("with a byte more: %v, want corrupt", err)
 		}
 	})
@@ -58,7 +58,7 @@ func TestTurnRowsReadAsTheyWereWritten(t *testing.T) {
 func TestEachFieldOfATurnIsInItsRow(t *testing.T) {
 	var walk func(v reflect.Value)
 	base := Turn{Node: lineage.Node{Ref: turns.Ref{Session: turns.ID{1}, Turn: turns.ID{2}}}}
-	without := string(base.encode())
+	without := string(base.Encode())
 	walk = func(v reflect.Value) {
 		for i := range v.NumField() {
 			f, name := v.Field(i), v.Type().Field(i).Name
@@ -88,7 +88,7 @@ func TestEachFieldOfATurnIsInItsRow(t *testing.T) {
 					f.SetUint(9)
 				}
 			}
-			if string(base.encode()) == without {
+			if string(base.Encode()) == without {
 				t.Errorf("field %s is not in the row", name)
 			}
 			f.Set(was)
@@ -99,17 +99,17 @@ func TestEachFieldOfATurnIsInItsRow(t *testing.T) {
 
 func TestPlaceRowsReadAsTheyWereWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want := place{Session: drawID(t, "session"), Index: rapid.Uint64().Draw(t, "index")}
+		want := Place{Session: drawID(t, "session"), Index: rapid.Uint64().Draw(t, "index")}
 		if rapid.Bool().Draw(t, "record") {
-			want = place{Subject: rapid.StringN(1, 20, 60).Draw(t, "subject"), Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload")}
+			want = Place{Subject: rapid.StringN(1, 20, 60).Draw(t, "subject"), Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload")}
 		}
-		b := want.encode()
-		got, err := decodePlace(1, b)
+		b := want.Encode()
+		got, err := DecodePlace(1, b)
 		if err != nil || got.Session != want.Session || got.Index != want.Index || got.Subject != want.Subject || string(got.Payload) != string(want.Payload) {
 			t.Fatalf("%+v, %v; want %+v", got, err, want)
 		}
 		for n := range len(b) - len(want.Payload) {
-			if _, err := decodePlace(1, b[:n]); !errors.Is(err, ledger.ErrCorrupt) {
+			if _, err := DecodePlace(1, b[:n]); !errors.Is(err, ledger.ErrCorrupt) {
 				t.Fatalf("the first %d of %d bytes: %v, want corrupt", n, len(b), err)
 			}
 		}

@@ -1,10 +1,13 @@
-package projections
+package rows
 
 import (
 	"encoding/binary"
 
 	"nexus/turns"
 )
+
+// Prefix is the first letter of a key, which says of what kind its row is.
+type Prefix byte
 
 // The key space. Every key starts with one letter; IDs are their 16 bytes,
 // numbers 8 bytes big-endian, so that keys sort by (segment, position).
@@ -20,7 +23,7 @@ import (
 //	m session toSession toTurn index          move of a session's head to a turn
 //	k parentSession parent session turn       child of a turn
 //	f session turn child                      session forked at a turn
-//	o session turn                            compaction on a session's chain
+//	o session index                           compaction on a session's chain
 //	v throughSession through session turn     compaction, by the last turn it covers
 //	a tenant 0 agent 0 session                session of an agent
 //	I tenant 0 agent 0 id session             turn of a session of an agent, or session, by the beginning of its id
@@ -59,69 +62,97 @@ import (
 //	y o tenant 0 agent 0 seq                  version of the agent's document
 //	y c tenant 0 agent 0                      position of the newest compaction that the agent learned from
 const (
-	pCheckpoint = 'c'
-	pSession    = 's'
-	pEvent      = 'e'
-	pTurn       = 't'
-	pNode       = 'n'
-	pID         = 'i'
-	pSettings   = 'g'
-	pMove       = 'm'
-	pChild      = 'k'
-	pFork       = 'f'
-	pCompaction = 'o'
-	pCovered    = 'v'
-	pAgent      = 'a'
-	pByID       = 'I'
-	pByEnd      = 'E'
-	pUpdated    = 'U'
-	pLabel      = 'l'
-	pPolicies   = 'p'
-	pContent    = 'd'
-	pName       = 'b'
-	pVersion    = 'u'
-	pPoliciesBy = 'r'
-	pPolicyID   = 'w'
-	pTimed      = 'T'
-	pChannel    = 'H'
-	pChannelOf  = 'G'
-	pReceived   = 'Y'
-	pReceivedID = 'Z'
-	pExternal   = 'N'
-	pSeq        = 'q'
-	pAside      = 'x'
-	pMemory     = 'y'
-	pLoss       = 'L'
-	pAfter      = 'z'
-	pAfterChild = 'j'
+	Checkpoints        Prefix = 'c'
+	Sessions           Prefix = 's'
+	Events             Prefix = 'e'
+	Payloads           Prefix = 't'
+	Turns              Prefix = 'n'
+	EventIDs           Prefix = 'i'
+	Settings           Prefix = 'g'
+	Moves              Prefix = 'm'
+	Children           Prefix = 'k'
+	Forks              Prefix = 'f'
+	Compactions        Prefix = 'o'
+	Coverings          Prefix = 'v'
+	AgentSessions      Prefix = 'a'
+	ByID               Prefix = 'I'
+	ByEnd              Prefix = 'E'
+	ByTime             Prefix = 'U'
+	Labels             Prefix = 'l'
+	Policies           Prefix = 'p'
+	PolicyContents     Prefix = 'd'
+	PolicyNames        Prefix = 'b'
+	PolicyVersions     Prefix = 'u'
+	PoliciesBy         Prefix = 'r'
+	PolicyEvents       Prefix = 'w'
+	TimedSessions      Prefix = 'T'
+	Channels           Prefix = 'H'
+	AgentChannels      Prefix = 'G'
+	Received           Prefix = 'Y'
+	ReceivedIDs        Prefix = 'Z'
+	ExternalTurns      Prefix = 'N'
+	Records            Prefix = 'q'
+	AsideChains        Prefix = 'x'
+	Memories           Prefix = 'y'
+	Losses             Prefix = 'L'
+	AfterLoss          Prefix = 'z'
+	ContinuedAfterLoss Prefix = 'j'
 )
 
-func key(p byte, ids ...turns.ID) []byte {
-	k := make([]byte, 1, 1+16*len(ids)+8)
-	k[0] = p
+// Key returns the key of a row, or what the keys of several begin with. A number may follow.
+func (p Prefix) Key(ids ...turns.ID) []byte {
+	return p.AppendKey(make([]byte, 0, 1+16*len(ids)+8), ids...)
+}
+
+// AppendKey appends the key of a row.
+func (p Prefix) AppendKey(k []byte, ids ...turns.ID) []byte {
+	k = append(k, byte(p))
 	for _, id := range ids {
 		k = append(k, id[:]...)
 	}
 	return k
 }
 
-func num(k []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(k, n) }
-
-func textKey(p byte, parts ...string) []byte {
-	k := []byte{p}
+// TextKey returns the key of a row, or what the keys of several begin with.
+func (p Prefix) TextKey(parts ...string) []byte {
+	k := []byte{byte(p)}
 	for _, s := range parts {
 		k = append(append(k, s...), 0)
 	}
 	return k
 }
 
-// nameKey returns the key of a row of a policy's name.
-func nameKey(p byte, tenant string, name turns.Hash) []byte {
-	return append(textKey(p, tenant), name[:]...)
+// NameKey returns the key of a row of a policy's name, by the digest of that.
+func (p Prefix) NameKey(tenant string, name turns.Hash) []byte {
+	return append(p.TextKey(tenant), name[:]...)
 }
 
-// end returns the first key after all keys that start with k.
-func end(k []byte) []byte {
+// Begins reports whether a key is of p.
+func (p Prefix) Begins(k []byte) bool { return len(k) > 0 && k[0] == byte(p) }
+
+// ByTimeKey returns the start of the keys of sessions that changed last in the second of a time
+// in Unix ns, of an agent, "" of all.
+func ByTimeKey(tenant, agent string, ns int64) []byte {
+	return Number(ByTime.TextKey(tenant, agent), Second(ns))
+}
+
+// Second returns the second of a time in Unix ns, 0 for one before 1970.
+func Second(ns int64) uint64 { return uint64(max(0, ns) / 1e9) }
+
+// Number returns k with a number behind it.
+func Number(k []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(k, n) }
+
+// NumberAt returns the number at a place of a key or row.
+func NumberAt(b []byte, at int) uint64 { return binary.BigEndian.Uint64(b[at:]) }
+
+// IDAt returns the id at a place of a key or row.
+func IDAt(b []byte, at int) (id turns.ID) {
+	copy(id[:], b[at:at+16])
+	return id
+}
+
+// End returns the first key after all keys that start with k.
+func End(k []byte) []byte {
 	e := append([]byte(nil), k...)
 	for i := len(e) - 1; i >= 0; i-- {
 		if e[i]++; e[i] != 0 {
@@ -129,9 +160,4 @@ func end(k []byte) []byte {
 		}
 	}
 	return nil
-}
-
-func idAt(k []byte, at int) (id turns.ID) {
-	copy(id[:], k[at:at+16])
-	return id
 }

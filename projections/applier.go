@@ -1,0 +1,92 @@
+package projections
+
+import (
+	"errors"
+
+	"nexus/ledger"
+	"nexus/projections/db"
+	"nexus/projections/rows"
+	"nexus/turns"
+)
+
+// applier folds records into one batch. Its reads see what the batch has
+// written so far: changes has all that Admit and the applier can ask for of sessions,
+// labels and policies, and side has the rows of other chains.
+type applier struct {
+	view
+	batch       db.Batch
+	side        db.Batch          // indexed: memories, channels and losses, which are rare
+	keys        []byte            // for the key of the next row
+	aside       bool              // whether any chain was set aside before the batch
+	asideChains []rows.AsideChain // chains set aside by the batch
+	decided     *decided          // what became of the last record is put there; may be nil
+}
+
+// decided is what became of a record.
+type decided struct {
+	ledger.Admitted
+	refused error // why nothing follows from it; nil if something does
+}
+
+func newApplier(d *database, ledgerID turns.ID, aside int) *applier {
+	c := &changes{chains: make(map[turns.ID]*chain), turns: make(map[turns.Ref]*rows.Turn), rows: make(map[string][]byte)}
+	side := d.NewIndexedBatch()
+	return &applier{view: view{d, side, ledgerID, d.recent, c}, batch: d.NewBatch(), side: side, aside: aside > 0}
+}
+
+// close frees the batches.
+func (a *applier) close() error { return errors.Join(a.batch.Close(), a.side.Close()) }
+
+// setRow writes a row that later records of the batch may read.
+func (a *applier) setRow(k, v []byte) error {
+	a.changes.rows[string(k)] = v
+	return a.batch.Set(k, v)
+}
+
+// key returns a key. The next call uses its bytes again: a batch copies what it is given.
+func (a *applier) key(p rows.Prefix, ids ...turns.ID) []byte {
+	a.keys = p.AppendKey(a.keys[:0], ids...)
+	return a.keys
+}
+
+func (a *applier) numKey(n uint64, p rows.Prefix, ids ...turns.ID) []byte {
+	a.keys = rows.Number(a.key(p, ids...), n)
+	return a.keys
+}
+
+// keep stores a record that makes no row, so that every record of the
+// log has its copy here.
+func (a *applier) keep(r ledger.Record) error {
+	return a.place(r.Seq, rows.Place{Subject: r.Subject, Payload: r.Payload})
+}
+
+func (a *applier) place(seq uint64, p rows.Place) error {
+	return a.batch.Set(a.numKey(seq, rows.Records), p.Encode())
+}
+
+// commit writes the rows and the checkpoint, in one batch with everything else.
+func (a *applier) commit(cp rows.Checkpoint) error {
+	for id, c := range a.changes.chains {
+		v, err := rows.Encode(&c.session)
+		if err != nil {
+			return err
+		}
+		if err := a.batch.Set(rows.Sessions.Key(id), v); err != nil {
+			return err
+		}
+	}
+	if !a.side.Empty() {
+		if err := a.batch.Apply(a.side); err != nil {
+			return err
+		}
+	}
+	if err := a.batch.PutCheckpoint(cp); err != nil {
+		return err
+	}
+	a.recent.drop(a.changes)
+	if err := a.batch.Commit(); err != nil {
+		return err
+	}
+	a.recent.add(a.changes)
+	return nil
+}
