@@ -104,7 +104,7 @@ func inACopy(t *testing.T, script string, files map[string]string) {
 	}
 	t.Logf("%s", said)
 	if !strings.HasSuffix(string(said), "== passed\n") {
-		t.Error(err)
+		t.Errorf("%s did not pass: %v", script, err)
 	}
 }
 

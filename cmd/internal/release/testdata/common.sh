@@ -12,7 +12,7 @@ same() { [ "$1" = "$2" ] || { printf 'FAIL: %s is\n%s\nnot\n%s\n' "$3" "$1" "$2"
 
 # ready waits until nexusd can serve.
 ready() {
-	for _ in $(seq 150); do
+	for _ in $(seq 600); do
 		as ledgerctl doctor --quiet >/dev/null 2>&1 && return 0
 		sleep 0.2
 	done

@@ -10,7 +10,7 @@ podman() { command podman --log-level fatal --storage-driver vfs "$@"; }
 inside() { podman exec -i nexus ledgerctl "$@"; }
 start() { podman run -d --name nexus --network none --read-only --cap-drop all --security-opt no-new-privileges --stop-timeout 30 -v nexus:/var/lib/nexus --cgroups=disabled --health-interval=disable nexus:test; }
 healthy() {
-	for _ in $(seq 50); do
+	for _ in $(seq 600); do
 		podman healthcheck run nexus && return 0
 		sleep 0.2
 	done

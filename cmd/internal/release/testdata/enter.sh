@@ -39,7 +39,7 @@ mount -t cgroup2 cgroup sys/fs/cgroup
 mkdir -p old
 pivot_root . old
 umount -l old
-[ "$2" = systemd.sh ] || exec sh "/nexus-release/$2" 2>&1
+[ "$2" = systemd.sh ] || exec env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin sh "/nexus-release/$2" 2>&1
 cat >/etc/systemd/system/nexus-release.service <<END
 [Service]
 Type=oneshot

@@ -53,13 +53,13 @@ install -d -o alice -g alice -m 0700 "$run" $home/.claude $home/.claude/projects
 install -o alice -g alice transcript.jsonl $home/.claude/projects/p/
 systemd-run --quiet --unit=alice -p Delegate=yes -p User=alice -p Environment=XDG_RUNTIME_DIR="$run" /lib/systemd/systemd --user --unit=basic.target
 user="setpriv --reuid alice --regid alice --clear-groups env -i HOME=$home XDG_RUNTIME_DIR=$run PATH=/usr/bin:/bin"
-for _ in $(seq 50); do
+for _ in $(seq 600); do
 	[ -S "$run/systemd/private" ] && break
 	sleep 0.2
 done
 as systemctl --user start nexus-nexusd nexus-watch
 ready
-for _ in $(seq 100); do
+for _ in $(seq 600); do
 	[ -n "$(as ledgerctl sessions --json)" ] && break
 	sleep 0.2
 done
