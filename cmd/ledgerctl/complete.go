@@ -141,7 +141,7 @@ type completion struct {
 // source yields the values of a type, each with "\t" and a description if it has one.
 type source func(ctx context.Context, c *completion, yield func(string) bool)
 
-// completionTime bounds the connection, and the calls: a shell waits for them.
+// completionTime bounds the calls, and twice a try to connect: a shell waits for them.
 const completionTime = time.Second
 
 // offer completes a word of some types, joined by |: rows of [valueTypes], and lower-case words
@@ -150,7 +150,7 @@ const completionTime = time.Second
 func (e *env) offer(cmd *cobra.Command, args []string, begun, types string) (out []string, how cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTime)
 	defer cancel()
-	e.Options = append(e.Options, nats.Timeout(completionTime))
+	e.Options = append(e.Options, nats.Timeout(completionTime/2))
 	types, isList := strings.CutSuffix(types, ",…")
 	before := ""
 	if i := strings.LastIndexByte(begun, ','); isList {

@@ -17,7 +17,7 @@ func TestWithoutATerminalThereIsNoPicker(t *testing.T) {
 	}
 	defer in.Close()
 	var out, errw bytes.Buffer
-	if code := run(context.Background(), nil, in, &out, &errw); code != 0 || !strings.Contains(out.String(), "Begin\n") || errw.Len() > 0 {
+	if code := run(context.Background(), nil, in, &out, &errw); code != 0 || !strings.Contains(out.String(), "Start\n") || errw.Len() > 0 {
 		t.Errorf("%d: %s%s", code, out.String(), errw.String())
 	}
 }
