@@ -584,3 +584,18 @@ const (
 		"01 01 0002 00000020 0000000000000007 404142434445464748494a4b4c4d4e4f 0e11755e"
 	goldenBlock = "4e4558555345504b 01 0000000000000003 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f 750959d23be7e49a59dede1928a9440d35a384f01c7bfb6f80a1d946b95bded0"
 )
+
+// TestALogCutBeforeItsHeaderEndsIsDamage: a log gets its name with its header in it, so no crash leaves less of both copies. A
+// store that took it for an empty one would make other keys.
+func TestALogCutBeforeItsHeaderEndsIsDamage(t *testing.T) {
+	whole, s, _ := sample(t)
+	a, b := s.logName(copyA), s.logName(copyB)
+	for n := range headerSize {
+		d := whole.clone()
+		d.set(a, d.get(a)[:n])
+		d.set(b, d.get(b)[:n])
+		if _, err := openStore(s.dir, d); !errors.Is(err, turns.ErrCorrupt) {
+			t.Errorf("%d bytes of each copy: %v", n, err)
+		}
+	}
+}

@@ -383,7 +383,7 @@ func TestBodyOverTheLimitIsRefusedWhenDecompressed(t *testing.T) {
 		want error
 	}{
 		"one frame":     {w.EncodeAll(make([]byte, turns.MaxBody+1), nil), turns.ErrTooLarge},
-		"two frames":    {append(bytes.Clone(frame), frame...), turns.ErrTooLarge},
+		"two frames":    {append(bytes.Clone(frame), frame...), turns.ErrCorrupt},
 		"stream":        {stream.Bytes(), turns.ErrTooLarge},
 		"4 GiB claimed": {[]byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0xff, 0xff, 0xff, 0xff, 1, 0, 0}, turns.ErrTooLarge},
 		"garbage":       {[]byte("garbage"), turns.ErrCorrupt},
