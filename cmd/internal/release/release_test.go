@@ -73,7 +73,7 @@ func TestManualHasEveryHelpPage(t *testing.T) {
 	if pages[0].verb != "" || !strings.HasPrefix(pages[1].text, "ledgerctl "+pages[1].verb) {
 		t.Errorf("the first pages are %q and %q", pages[0].verb, pages[1].text)
 	}
-	for verb, want := range map[string]string{"watch": "bring them in while agents write; status, doctor", "fork": "a new session from the head of another, or any turn", "nats-context": ""} {
+	for verb, want := range map[string]string{"watch": "import transcripts as agents write; status, doctor", "fork": "a new session that starts at a turn of another", "nats-context": ""} {
 		if got := shortOf(pages[0].text, verb); got != want {
 			t.Errorf("%s is %q, not %q", verb, got, want)
 		}
