@@ -173,7 +173,7 @@ func commands(e *env) *cobra.Command {
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		e.ServerNamed = os.Getenv("NEXUS_URL") != "" || cmd.Flags().Changed("server")
-		if err := e.mayServe(); err != nil {
+		if err := e.mayServe(cmd); err != nil {
 			return err
 		}
 		if cmd.Name() == "hook" { // it never fails its agent

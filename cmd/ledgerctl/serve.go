@@ -30,7 +30,7 @@ func (e *env) localFlags(f *pflag.FlagSet) {
 }
 
 // mayServe has a command start a process that serves the ledger of this user, where no daemon answers.
-func (e *env) mayServe() error {
+func (e *env) mayServe(cmd *cobra.Command) error {
 	if e.idle < 0 {
 		return fault.Usage(fmt.Errorf("--idle takes a time, as 60s, or 0"))
 	}
@@ -47,6 +47,12 @@ func (e *env) mayServe() error {
 			e.Say("there is another ledger in %s: ledgerctl --data %s asks that one", other, other)
 		}
 	}}
+	e.Command = cmd.Context()
+	if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd { // a tab starts nothing
+		if !e.Local.IsServed() {
+			e.Local = nil
+		}
+	}
 	return nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"nexus/cmd/ledgerctl/internal/terminal"
 )
 
@@ -21,7 +23,7 @@ func TestAFirstCallSaysWhatThereIs(t *testing.T) {
 		var out bytes.Buffer
 		e := newEnv(&terminal.Terminal{Out: &out, Err: &out})
 		e.program, e.Server = os.Args[0], "nats://127.0.0.1:1" // nobody answers
-		if err := e.mayServe(); err != nil {
+		if err := e.mayServe(&cobra.Command{}); err != nil {
 			t.Fatal(err)
 		}
 		if !e.welcome() {

@@ -75,9 +75,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	cfg.Version = build.Version()
-	if cfg.Data == "" {
-		cfg.Data = localserver.DefaultFolder()
-	}
+	cfg.Data = localserver.Folder(cfg.Data)
 	if other := localserver.OtherLedger(cfg.Data); other != "" {
 		cfg.Logger.Warn("there is another ledger in the folder where nexusd was started; --data serves that one", "other", other, "serving", cfg.Data)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +55,7 @@ func repair(ctx context.Context, args, environ []string, stdout, stderr io.Write
 		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nexusd repair --help lists the flags\n", err)
 		return 2
 	}
-	c.Data = cmp.Or(cfg.Data, localserver.DefaultFolder())
+	c.Data = localserver.Folder(cfg.Data)
 	if cfg.NATS != "" {
 		return compareLog(ctx, daemon.CompareConfig{Data: c.Data, NATS: cfg.NATS, AcceptLoss: c.AcceptLoss}, stdout, stderr)
 	}

@@ -14,7 +14,7 @@
 // serving.json may be left by a process that was killed: only the lock says that there is one, and only the lock
 // decides between two that start at once. The loser says so, and its caller looks again.
 //
-// ledgerctl and nexusd import it. It imports the lock of the folder, and the build's version.
+// ledgerctl and nexusd import it. It imports the lock of the folder.
 //
 // Begin at [Find]; start.go has the child's parent, takeover.go the signal to a child.
 package localserver

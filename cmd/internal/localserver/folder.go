@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// DefaultFolder is the data folder where none is named: in the user's data folder, by XDG and its like on macOS.
+// defaultFolder is the data folder where none is named: in the user's data folder, by XDG and its like on macOS.
 // Where there is no home it is ./nexus-data.
-func DefaultFolder() string {
+func defaultFolder() string {
 	home, err := os.UserHomeDir()
 	if err != nil && !filepath.IsAbs(os.Getenv("XDG_DATA_HOME")) {
 		return workingFolder
@@ -20,7 +20,7 @@ func DefaultFolder() string {
 	return FolderBelow(home)
 }
 
-// FolderBelow is DefaultFolder for a home.
+// FolderBelow is the default folder for a home.
 func FolderBelow(home string) string {
 	switch dir := os.Getenv("XDG_DATA_HOME"); {
 	case filepath.IsAbs(dir):
@@ -33,10 +33,8 @@ func FolderBelow(home string) string {
 
 const workingFolder = "nexus-data"
 
-// Folder is the data folder: the one named, else that of NEXUS_DATA, else the default.
-func Folder(named string) string {
-	return cmp.Or(named, os.Getenv("NEXUS_DATA"), DefaultFolder())
-}
+// Folder is the data folder: the one named, else the default.
+func Folder(named string) string { return cmp.Or(named, defaultFolder()) }
 
 // OtherLedger names a ledger in the folder one stands in, where data is another one: earlier programs made it there.
 // "" if there is none.

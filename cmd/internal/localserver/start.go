@@ -77,6 +77,12 @@ func (st *Starter) Serving(ctx context.Context) (Serving, error) {
 	}
 }
 
+// IsServed reports whether a process serves the folder and answers. It starts none.
+func (st *Starter) IsServed() bool {
+	s, err := Find(st.Data)
+	return err == nil && Answers(s.URL)
+}
+
 // start starts a child, and returns what it says first. The child has a session of its own: a signal to this process's
 // group does not reach it, and it outlives this process.
 func (st *Starter) start(ctx context.Context) (said Ready, err error) {
@@ -127,12 +133,7 @@ const maxLog = 1 << 20
 
 // Answers reports whether a server greets at the first address of a URL.
 func Answers(list string) bool {
-	first, _, _ := strings.Cut(list, ",")
-	u, err := url.Parse(first)
-	if err != nil {
-		return false
-	}
-	conn, err := net.DialTimeout("tcp", u.Host, 2*time.Second)
+	conn, err := dialFirst("tcp", list)
 	if err != nil {
 		return false
 	}
@@ -151,7 +152,12 @@ func (st *Starter) Dial(network, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, _, _ := strings.Cut(s.URL, ",")
+	return dialFirst(network, s.URL)
+}
+
+// dialFirst connects to the first address of a list of URLs.
+func dialFirst(network, list string) (net.Conn, error) {
+	first, _, _ := strings.Cut(list, ",")
 	u, err := url.Parse(first)
 	if err != nil {
 		return nil, err

@@ -37,6 +37,8 @@ type Connection struct {
 
 	Data  string               // the folder of the ledger that is served where no daemon answers; "": the default
 	Local *localserver.Starter // nil: a ledger of this machine is not asked
+
+	Command context.Context // ends the wait for a process that starts; nil: nothing does
 }
 
 // Dial connects to the server. The credentials are those of --creds, of
@@ -58,7 +60,7 @@ func (conn *Connection) Dial() (*nats.Conn, error) {
 // dialLocal connects to the process that serves the folder of this user. The connection follows the folder: when that
 // process ends, it comes back at the next one.
 func (conn *Connection) dialLocal() (*nats.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(cmp.Or(conn.Command, context.Background()), Patience)
 	defer cancel()
 	for try := 0; ; try++ {
 		s, err := conn.Local.Serving(ctx)
