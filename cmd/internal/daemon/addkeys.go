@@ -52,8 +52,11 @@ func AddKeys(data, from string) (out AddedKeys, err error) {
 	var destroyed []turns.ID
 	for _, r := range rows {
 		_, missing := store.Key(r.ID)
-		if r.Erased && !errors.Is(missing, turns.ErrErased) { // also one that an older file put back
+		switch {
+		case r.Erased && errors.Is(missing, seal.ErrNoKey):
 			destroyed = append(destroyed, r.ID)
+		case r.Erased && missing == nil: // an older file may have put it back; no command that puts keys back destroys one
+			out.Refused = append(out.Refused, fmt.Sprintf("%s was destroyed there, and stays here", r.ID))
 		}
 		if len(r.Key) != len(seal.Key{}) {
 			continue // it was destroyed, or is missing there, too

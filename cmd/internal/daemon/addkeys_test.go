@@ -11,6 +11,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/embed"
 	"nexus/turns"
+	"nexus/turns/seal"
 	"nexus/turns/seal/sealtest"
 )
 
@@ -50,6 +51,40 @@ func TestLostKeysArePutBack(t *testing.T) {
 			must[*api.Context](t)(c.Context(t.Context(), a.ID, api.GetContext{}))
 			verified(t, c)
 		})
+	}
+}
+
+// A key that was destroyed elsewhere stays where it is, and the operator hears of it; where it is missing it is marked.
+func TestAKeyThatWasDestroyedElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	a, b := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{})), must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	stop(t, d, c)
+	keys, from := filepath.Join(dir, "keys"), filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(from, os.DirFS(keys)); err != nil {
+		t.Fatal(err)
+	}
+	store, err := seal.OpenStore(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(store.Destroy(a.ID, b.ID), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	sealtest.Forget(t, keys, b.ID)
+	out, err := AddKeys(dir, from)
+	if err != nil || out.Erased != 1 || len(out.Refused) != 1 || !strings.Contains(out.Refused[0], a.ID.String()) {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if store, err = seal.OpenStore(keys); err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := store.Key(a.ID); err != nil {
+		t.Errorf("the key that was there: %v", err)
+	}
+	if _, err := store.Key(b.ID); !errors.Is(err, turns.ErrErased) {
+		t.Errorf("the key that was missing: %v", err)
 	}
 }
 
