@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,8 +15,8 @@ import (
 	"nexus/turns/seal"
 )
 
-// TestAnImportByAnAttacker: an agent may bring in events that it made by hand. Neither breaks the lists of its tenant, nor
-// the next start.
+// TestAnImportByAnAttacker: an agent may bring in events that it made by hand. None breaks the lists of its tenant or the
+// next start, or has this ledger act for another user.
 func TestAnImportByAnAttacker(t *testing.T) {
 	dir := t.TempDir()
 	d, c := start(t, dir)
@@ -76,6 +77,30 @@ func TestAnImportByAnAttacker(t *testing.T) {
 	}
 	if _, err := c.Import(t.Context(), append([]api.ExportRecord{otherKey}, append(first, record(turn))...)); !hasCode(err, api.Conflict) {
 		t.Errorf("a turn under the key of no session: %v", err)
+	}
+
+	// A reset to the id that this ledger would give the successor: it would open that in the name of whoever the event says.
+	id, first = opened("{}")
+	k, err := ring.Key(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := d.ledgerID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := seal.SuccessorMark(k, ledger, id)
+	successor, err := turns.NewID(time.Now(), bytes.NewReader(mark[:10]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reset := &turns.Event{Version: 1, Kind: turns.KindState, ID: newID(), Chain: turns.SessionChain(id), Recorded: 2, Index: 1, Prev: first[1].Event.Hash,
+		State: turns.Reset, Successor: successor}
+	if _, err := c.Import(t.Context(), append(first, record(reset))); !hasCode(err, api.Denied) {
+		t.Errorf("a reset to a successor of this ledger: %v", err)
+	}
+	if _, err := c.Session(t.Context(), successor); !hasCode(err, api.NotFound) {
+		t.Errorf("the successor was opened: %v", err)
 	}
 
 	for _, agent := range []string{"main", api.Operator} {
