@@ -485,6 +485,7 @@ func (e *env) hook(ctx context.Context, event string, code bool) error {
 		return errors.New("what the agent wrote is no JSON object")
 	}
 	e.Options = append(e.Options, nats.Timeout(500*time.Millisecond), nats.NoReconnect())
+	e.Command = ctx // an agent waits for no process that starts
 	nc, err := e.Dial()
 	if err != nil {
 		return err

@@ -42,6 +42,35 @@ func TestCommandsServeTheLedgerThemselves(t *testing.T) {
 	}
 	// The default address belongs to whoever runs a daemon on this machine: --data asks the folder in any case.
 	folder := "--data=" + data
+	await := func(what string, is func(localserver.Serving, error) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if s, err := localserver.Find(data); is(s, err) {
+				return
+			} else if time.Now().After(deadline) {
+				t.Fatalf("%s: %+v, %v", what, s, err)
+			}
+		}
+	}
+	answers := func(s localserver.Serving, err error) bool { return err == nil && localserver.Answers(s.URL) }
+
+	// A command that was interrupted while its child started reads nothing of what that says: the child serves who comes next.
+	orphan, orphanErrs := command("serve", folder, "--idle=300ms")
+	out, err := orphan.StdoutPipe()
+	if err == nil {
+		err = orphan.Start()
+	}
+	if err == nil {
+		err = out.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	await("a child whose command has gone serves", answers)
+	if err := orphan.Wait(); err != nil { // when it is idle
+		t.Errorf("a child whose command has gone: %v: %s", err, orphanErrs)
+	}
+
 	random := rand.New(rand.NewPCG(1, 2))
 	acknowledged := make(map[string]bool)
 	var slowest time.Duration
@@ -103,17 +132,7 @@ func TestCommandsServeTheLedgerThemselves(t *testing.T) {
 	if err := busy.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await := func(what string, is func(localserver.Serving, error) bool) {
-		t.Helper()
-		for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			if s, err := localserver.Find(data); is(s, err) {
-				return
-			} else if time.Now().After(deadline) {
-				t.Fatalf("%s: %+v, %v", what, s, err)
-			}
-		}
-	}
-	await("a child serves", func(s localserver.Serving, err error) bool { return err == nil && localserver.Answers(s.URL) })
+	await("a child serves", answers)
 	daemon := exec.Command(nexusd, "--data", data, "--listen", "127.0.0.1:0", "--http", "off")
 	daemon.Env = environ
 	daemonErrs := new(bytes.Buffer)
@@ -139,12 +158,12 @@ func TestCommandsServeTheLedgerThemselves(t *testing.T) {
 	}
 
 	cmd, errs = command("sessions", "-n", "0", "--json", folder)
-	out, err := cmd.Output()
+	listed, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("sessions: %v: %s", err, errs)
 	}
 	found := make(map[string]int)
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(string(listed)) {
 		var s struct {
 			Title string `json:"title"`
 		}

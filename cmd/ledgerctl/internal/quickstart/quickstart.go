@@ -145,12 +145,12 @@ func next(term *terminal.Terminal, dir, file string, s turns.ID, kept bool) {
 		lines = append(lines, [2]string{"build the programs:", "go build -o . ./cmd/..."})
 	}
 	if kept {
-		lines = append(lines, [2]string{"start the daemon:", "./nexusd --data " + dir + "/first"}, [2]string{"and from another terminal:", "./ledgerctl log " + prose.Short(s)})
+		lines = append(lines, [2]string{"see it:", "./ledgerctl --data " + dir + "/first log " + prose.Short(s)})
 	} else {
 		if file == "" {
 			lines = append(lines, [2]string{"the same on a file of yours:", "./ledgerctl quickstart FILE"})
 		}
-		lines = append(lines, [2]string{"start the daemon:", "./nexusd"}, [2]string{"and from another terminal:", "./ledgerctl import ~/.claude/projects"},
+		lines = append(lines, [2]string{"what your agents left:", "./ledgerctl import ~/.claude/projects"},
 			[2]string{"", "./ledgerctl sessions"}, [2]string{"", "./ledgerctl log SESSION"})
 	}
 	fmt.Fprintln(term.Out, "\nnext:")

@@ -7,8 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -48,6 +50,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	signal.Ignore(syscall.SIGPIPE) // the command that started it may be gone before it can serve; the next one finds it
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(cacheBytes + 128<<20))
 	d, err := daemon.Open(ctx, config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "off", Scrub: "off", CollectAfter: "off", CacheBytes: cacheBytes,
 		Version: o.Version, Logger: slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
@@ -69,9 +72,7 @@ func serve(ctx context.Context, d *daemon.Daemon, data string, o Options) error 
 	if err := localserver.Save(data, s); err != nil {
 		return errors.Join(err, say(o.Out, localserver.Ready{Error: err.Error()}))
 	}
-	if err := say(o.Out, localserver.Ready{Ready: true, Sessions: n}); err != nil {
-		return err
-	}
+	_ = say(o.Out, localserver.Ready{Ready: true, Sessions: n})
 	return untilIdle(ctx, d, o.Idle)
 }
 
