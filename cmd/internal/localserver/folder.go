@@ -40,13 +40,16 @@ func Folder(named string) string { return cmp.Or(named, defaultFolder()) }
 // "" if there is none.
 func OtherLedger(data string) string {
 	here, err := filepath.Abs(workingFolder)
-	if err != nil || here == data {
-		return ""
-	}
-	if _, err := os.Stat(filepath.Join(here, "ledger.json")); err != nil {
+	if err != nil || here == data || !HasLedger(here) {
 		return ""
 	}
 	return "./" + workingFolder
+}
+
+// HasLedger reports whether a folder is the data folder of a ledger.
+func HasLedger(data string) bool {
+	_, err := os.Stat(filepath.Join(data, "ledger.json"))
+	return err == nil
 }
 
 // ErrFolder: a process of this user shall not serve the folder.

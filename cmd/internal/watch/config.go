@@ -100,6 +100,9 @@ func (s Source) takes(rel string) bool {
 	return strings.HasSuffix(base, ".jsonl")
 }
 
+// Each calls found with each transcript of the source. What can't be read is left out.
+func (s Source) Each(found func(path string, info fs.FileInfo)) { _ = s.find(func(string) {}, found) }
+
 // find calls found with each transcript of the source, and folder with each folder. A
 // source that is not there has none.
 func (s Source) find(folder func(string), found func(path string, info fs.FileInfo)) error {
