@@ -166,6 +166,8 @@ func admitSession(h History, tenant, subject string, seq uint64, hash turns.Hash
 		err = admitFork(h, &s, e)
 	case turns.KindMoved:
 		err = admitHead(h, &s, e.To)
+	case turns.KindNoted:
+		err = admitHead(h, &s, e.To)
 	case turns.KindFlush:
 		err = admitFlush(h, &s, e.Flush)
 	case turns.KindTurn, turns.KindCompaction:
@@ -228,10 +230,11 @@ func admitFork(h History, s *Session, e *turns.Event) error {
 }
 
 // admitHead checks that a head goes to a turn that is the session's own, on any
-// branch, or inherited; or, where nothing is inherited, to before the first.
+// branch, or inherited; or, where nothing is inherited, to before the first. A note is on such
+// a turn too.
 func admitHead(h History, s *Session, to turns.Ref) error {
 	bad := func(why string) error {
-		return fmt.Errorf("%w: the head of session %s goes to %s, %s", ErrCorrupt, s.ID, to, why)
+		return fmt.Errorf("%w: an event of session %s names %s, %s", ErrCorrupt, s.ID, to, why)
 	}
 	if to.IsZero() {
 		if s.ForkOf != nil {

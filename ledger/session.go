@@ -46,6 +46,11 @@ type Session struct {
 
 	Uncounted Uncounted `cbor:"25,keyasint,omitzero"` // estimates of the calls without usage on this chain
 
+	Ended     uint64 `cbor:"26,keyasint,omitzero"` // chain index of the event that put the session in its state; 0: it is open
+	Described uint64 `cbor:"27,keyasint,omitzero"` // chain index of the event that holds the description in force; 0: none
+	Notes     uint64 `cbor:"28,keyasint,omitzero"` // events that noted something on a turn
+	Hidden    bool   `cbor:"29,keyasint,omitempty"`
+
 	Timed  bool  `cbor:"22,keyasint,omitempty"` // the settings in force reset the session by time
 	First  int64 `cbor:"23,keyasint,omitzero"`  // recorded time of the first normal turn on this chain, Unix ns
 	Latest int64 `cbor:"24,keyasint,omitzero"`  // the same of the newest
@@ -69,7 +74,7 @@ const keptFlushes = 8
 // Apply folds in the chain's next event, stored at seq under hash.
 //
 // It checks what the chain alone can tell: ordinal, previous hash, that a turn
-// continues the head, that nothing but an erasure follows a close, and nothing an
+// continues the head, that nothing but a remark or an erasure follows a close, and nothing an
 // erasure. A chain that breaks one of these was not written by this code:
 // [ErrCorrupt].
 func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Event) error {
@@ -100,7 +105,7 @@ func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Eve
 	case seq <= s.Tail.Seq:
 		return fmt.Errorf("%w: event %s of chain %s is at %d, its predecessor at %d", ErrCorrupt, e.ID, e.Chain, seq, s.Tail.Seq)
 	}
-	if s.Final() && (e.State != turns.Erased || s.State == turns.Erased) {
+	if s.State == turns.Erased || s.Final() && e.State != turns.Erased && !e.Kind.IsRemark() {
 		return fmt.Errorf("%w: event %s (%s) of chain %s follows its end", ErrCorrupt, e.ID, e.Kind, e.Chain)
 	}
 	switch e.Kind {
@@ -126,7 +131,13 @@ func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Eve
 	case turns.KindChanged:
 		s.Settings, s.Timed = e.Index, e.Timed
 	case turns.KindState:
-		s.State, s.Successor = e.State, e.Successor
+		s.State, s.Successor, s.Ended = e.State, e.Successor, e.Index
+	case turns.KindHidden:
+		s.Hidden = e.Hidden
+	case turns.KindDescribed:
+		s.Described = e.Index
+	case turns.KindNoted:
+		s.Notes++
 	case turns.KindFlush:
 		if err := s.applyFlush(e); err != nil {
 			return err

@@ -348,6 +348,20 @@ func (s *Store) NextMove(session turns.ID, to turns.Ref, from uint64) (index uin
 	return 0, false, nil
 }
 
+// NoteOn returns the ordinal of the newest event of a session that noted something on a turn.
+// Errors: [ledger.ErrNotFound].
+func (s *Store) NoteOn(session turns.ID, on turns.Ref) (uint64, error) {
+	k := rows.Notes.Key(session, on.Session, on.Turn)
+	last, ok, err := db.Last(s.db(), k, rows.End(k))
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: a note of session %s on turn %s", ledger.ErrNotFound, session, on)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return rows.NumberAt(last.Key, len(k)), nil
+}
+
 // Children returns the turns whose parent is ref, those of forks included, in no
 // order that means anything.
 func (s *Store) Children(ref turns.Ref) ([]turns.Ref, error) {

@@ -124,6 +124,24 @@ type StateBody struct {
 	Due   int64  `cbor:"2,keyasint,omitzero"`  // of a reset by time: when it was due, Unix ns
 }
 
+// HiddenBody is the body of a hidden event.
+type HiddenBody struct {
+	Cause string `cbor:"1,keyasint,omitempty"` // as the request says: an import that was undone
+}
+
+// DescribedBody is the body of a described event: all that a person says of the session, so that
+// what is in force is read from one event. Nothing in it stands in a context.
+type DescribedBody struct {
+	Title   string   `cbor:"1,keyasint,omitempty"` // in place of the one that the session has without it
+	Tags    []string `cbor:"2,keyasint,omitempty"` // sorted, each once
+	Project string   `cbor:"3,keyasint,omitempty"` // in place of the one that follows from its folder
+}
+
+// NotedBody is the body of a noted event.
+type NotedBody struct {
+	Text string `cbor:"1,keyasint"` // "": what was noted on the turn before is taken back
+}
+
 // FlushBody is the body of a flush event: what the agent reported at its end.
 // One that begins a flush has no body.
 type FlushBody struct {

@@ -9,7 +9,7 @@ import (
 // drawEvent draws a valid event of any kind, and a body of its kind or none.
 func drawEvent(t *rapid.T) (*Event, any) {
 	kind := rapid.SampledFrom([]Kind{KindOpened, KindTurn, KindCompaction, KindMoved, KindChanged, KindState, KindFlush, KindClaimed, KindPolicy,
-		KindMemory, KindMemoryChanged, KindDocument, KindReceived}).Draw(t, "kind")
+		KindMemory, KindMemoryChanged, KindDocument, KindReceived, KindHidden, KindDescribed, KindNoted}).Draw(t, "kind")
 	self := drawID(t)
 	e := &Event{Version: 1, Kind: kind, ID: drawID(t), Chain: SessionChain(self), Recorded: rapid.Int64Range(1, 1<<63-1).Draw(t, "recorded"),
 		Claimed: rapid.Int64().Draw(t, "claimed"), Actor: rapid.StringN(0, 20, 200).Draw(t, "actor"), Digest: drawHash(t)}
@@ -87,6 +87,18 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 			e.To = drawRef(t)
 		}
 		return &MovedBody{Note: drawText(t)}
+	case KindHidden:
+		e.Hidden = rapid.Bool().Draw(t, "hidden")
+		return &HiddenBody{Cause: drawText(t)}
+	case KindDescribed:
+		b := &DescribedBody{Title: drawText(t), Project: drawText(t)}
+		if n := rapid.IntRange(0, 3).Draw(t, "tags"); n > 0 {
+			b.Tags = rapid.SliceOfN(rapid.Custom(drawText), n, n).Draw(t, "the tags")
+		}
+		return b
+	case KindNoted:
+		e.To = drawRef(t)
+		return &NotedBody{Text: drawText(t)}
 	case KindChanged:
 		return &ChangedBody{Label: drawText(t), Settings: drawSettings(t)}
 	case KindState:

@@ -18,6 +18,9 @@ const (
 	KindChanged    Kind = 5  // settings
 	KindState      Kind = 6  // closed, and later paused, reset, erased
 	KindFlush      Kind = 7  // a memory flush before a compaction was begun or ended
+	KindHidden     Kind = 8  // lists leave the session out, or show it again
+	KindDescribed  Kind = 9  // a title, tags and a project that a person gave the session
+	KindNoted      Kind = 10 // a person's note on a turn
 	KindClaimed    Kind = 16 // on a label's chain: the session that the label resolves to
 	KindPolicy     Kind = 17 // on a tenant's chain: the content of a compaction policy
 
@@ -32,7 +35,7 @@ var kindNames = map[Kind]string{
 	KindOpened: "opened", KindTurn: "turn", KindCompaction: "compaction", KindMoved: "moved",
 	KindChanged: "changed", KindState: "state", KindFlush: "flush", KindClaimed: "claimed", KindPolicy: "policy",
 	KindMemory: "memory", KindMemoryChanged: "memory changed", KindDocument: "document",
-	KindReceived: "received",
+	KindReceived: "received", KindHidden: "hidden", KindDescribed: "described", KindNoted: "noted",
 }
 
 // String is the kind's word, or "kind(N)" for one this build does not know.
@@ -48,6 +51,10 @@ func (k Kind) defined() bool {
 	_, named := kindNames[k]
 	return named
 }
+
+// IsRemark reports whether the event says something of the session that no context shows. It
+// may follow the end of a session, except an erasure.
+func (k Kind) IsRemark() bool { return k >= KindHidden && k <= KindNoted }
 
 // IsTurn reports whether the event is a node of the lineage.
 func (k Kind) IsTurn() bool { return k == KindTurn || k == KindCompaction }
@@ -154,7 +161,7 @@ type Event struct {
 	SpawnedBy Ref         `cbor:"25,keyasint,omitzero"`
 
 	// Moved, state, claimed.
-	To        Ref    `cbor:"30,keyasint,omitzero"` // moved: the new head (none: before the first turn); claimed: the session, Turn zero
+	To        Ref    `cbor:"30,keyasint,omitzero"` // moved: the new head (none: before the first turn); claimed: the session, Turn zero; noted: the turn
 	State     State  `cbor:"31,keyasint,omitzero"`
 	Successor ID     `cbor:"32,keyasint,omitzero"`
 	Flush     *Flush `cbor:"33,keyasint,omitempty"` // flush events only
@@ -173,6 +180,8 @@ type Event struct {
 	Keys       []ID       `cbor:"42,keyasint,omitempty"` // content keys: that of the chain, then others, sorted; more than one: a key derived from all
 	Commitment Hash       `cbor:"43,keyasint,omitzero"`  // to the body and each of its parts; see package seal
 	Sender     string     `cbor:"44,keyasint,omitempty"` // public NKey of the user whose request it follows from; "": not known
+
+	Hidden bool `cbor:"45,keyasint,omitempty"` // hidden: true, lists leave the session out; absent, they show it again
 
 	Body []byte `cbor:"-"` // beside the header in the payload
 }

@@ -93,7 +93,8 @@ func (e *Event) fields(c *coder) {
 	ids(c, 42, &e.Keys)
 	c.hash(43, &e.Commitment)
 	str(c, 44, &e.Sender)
-	c.end(m, 44)
+	c.bool(45, &e.Hidden)
+	c.end(m, 45)
 }
 
 // some is v, or a new value to read into.
@@ -422,6 +423,31 @@ func (b *StateBody) fields(c *coder) {
 	str(c, 1, &b.Cause)
 	c.time(2, &b.Due)
 	c.end(m, 2)
+}
+
+func (b *HiddenBody) fields(c *coder) {
+	m := c.begin()
+	str(c, 1, &b.Cause)
+	c.end(m, 1)
+}
+
+func (b *DescribedBody) fields(c *coder) {
+	m := c.begin()
+	str(c, 1, &b.Title)
+	tags := list(c, 2, &b.Tags, 1)
+	for i := range tags {
+		text(c, &tags[i])
+	}
+	str(c, 3, &b.Project)
+	c.end(m, 3)
+}
+
+func (b *NotedBody) fields(c *coder) {
+	m := c.begin()
+	if c.must(1) {
+		text(c, &b.Text)
+	}
+	c.end(m, 1)
 }
 
 func (b *FlushBody) fields(c *coder) {

@@ -92,6 +92,12 @@ func samples() []sample {
 	moved := head(KindMoved, 7)
 	moved.To = sampleRef(1, 3)
 	back := head(KindMoved, 8)
+	hidden := head(KindHidden, 31)
+	hidden.Hidden = true
+	shown := head(KindHidden, 32)
+	described := head(KindDescribed, 33)
+	noted := head(KindNoted, 34)
+	noted.To = sampleRef(1, 3)
 	changed := head(KindChanged, 9)
 	reset := head(KindState, 10)
 	reset.State, reset.Successor = Reset, sampleID(20)
@@ -183,6 +189,11 @@ func samples() []sample {
 			Policy: PolicyRef{Name: "wolffish"}, Trigger: Trigger{Kind: "overflow"}, Mode: "before_call", Tier: "llm", Summary: "x",
 			Elided: []ElidedPart{{Method: "trimmed", Show: "a…b", Before: 5000, After: 3, Tool: "read_file"}}, Nudge: []Message{TextMessage(User, "x, go on")}}},
 		{"turn-said", said, &TurnBody{Messages: []Message{TextMessage(User, "hi")}}},
+		{"hidden", hidden, &HiddenBody{Cause: "import 01K8000003041061050R3GG281 is undone"}},
+		{"shown-again", shown, nil},
+		{"described", described, &DescribedBody{Title: "The slow import", Tags: []string{"import", "Zürich"}, Project: "github.com/acme/shelf"}},
+		{"described-no-more", described, &DescribedBody{}},
+		{"noted", noted, &NotedBody{Text: "Here the lock was chosen."}},
 		{"moved", moved, &MovedBody{Note: "undo"}},
 		{"moved-to-start", back, &MovedBody{}},
 		{"changed", changed, &ChangedBody{Label: "coder/telegram", Settings: settings}},

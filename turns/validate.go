@@ -241,6 +241,39 @@ func word(field, member, s string) error {
 	return nil
 }
 
+// What a person says of a session, at most.
+const (
+	MaxTitle = 1024 // bytes
+	MaxTags  = 64
+)
+
+// ValidateDescription checks what a person says of a session: a title of at most [MaxTitle]
+// bytes, tags as [ValidateWord] wants them, not empty, sorted and each once, and a project.
+func ValidateDescription(b *DescribedBody) error {
+	switch {
+	case len(b.Title) > MaxTitle:
+		return tooLarge("/title", "%d bytes, the limit is %d", len(b.Title), MaxTitle)
+	case len(b.Tags) > MaxTags:
+		return tooLarge("/tags", "%d tags, the limit is %d", len(b.Tags), MaxTags)
+	case !ascending(b.Tags, strings.Compare):
+		return malformed("/tags", "not sorted, or one is there twice")
+	case !utf8.ValidString(b.Title):
+		return malformed("/title", "not UTF-8")
+	case strings.ContainsFunc(b.Title, isControl):
+		return malformed("/title", "holds a control character or a line break")
+	}
+	for i, tag := range b.Tags {
+		f := "/tags/" + strconv.Itoa(i)
+		if tag == "" {
+			return malformed(f, "empty")
+		}
+		if err := ValidateWord(f, tag); err != nil {
+			return err
+		}
+	}
+	return ValidateWord("/project", b.Project)
+}
+
 // ValidateLabel checks a session's label: at most [MaxLabel] bytes of UTF-8
 // without control or invisible characters ([IsHidden]) and noncharacters, not empty,
 // and not the form of an ID, which a label would then hide.

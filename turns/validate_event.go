@@ -125,7 +125,7 @@ func (e *Event) checkFields(bad refusal) error {
 		{"agent", e.Agent != "", 1<<KindOpened | 1<<KindClaimed | 1<<KindPolicy | 1<<KindReceived},
 		{"role", e.Role != "", 1 << KindOpened},
 		{"spawned_by", !e.SpawnedBy.IsZero(), 1 << KindOpened},
-		{"to", !e.To.IsZero(), 1<<KindMoved | 1<<KindClaimed},
+		{"to", !e.To.IsZero(), 1<<KindMoved | 1<<KindClaimed | 1<<KindNoted},
 		{"state", e.State != 0, 1 << KindState},
 		{"successor", !e.Successor.IsZero(), 1 << KindState},
 		{"flush", e.Flush != nil, 1 << KindFlush},
@@ -135,6 +135,7 @@ func (e *Event) checkFields(bad refusal) error {
 		{"memory", e.Memory != nil, 1<<KindMemory | 1<<KindMemoryChanged},
 		{"document", e.Document != nil, 1 << KindDocument},
 		{"learned", e.Learned != nil, 1 << KindCompaction},
+		{"hidden", e.Hidden, 1 << KindHidden},
 	} {
 		if f.set && f.on&(1<<e.Kind) == 0 {
 			return bad("has a %s", f.name)
@@ -192,6 +193,10 @@ func (e *Event) checkKind(bad refusal) error {
 	case KindMoved:
 		if !e.To.IsZero() && !e.To.whole() {
 			return bad("moves to %s", e.To)
+		}
+	case KindNoted:
+		if !e.To.whole() {
+			return bad("is on turn %s", e.To)
 		}
 	case KindState:
 		if e.State < Paused || e.State > Erased {

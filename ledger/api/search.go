@@ -11,19 +11,22 @@ type Search struct {
 	// Session: the turns of this session and of its path, and the memories that it sees.
 	Session    turns.ID `json:"session,omitzero"`
 	BranchOnly bool     `json:"branch_only,omitempty,omitzero"` // only the path of the session's head
-	Kinds      []string `json:"kinds,omitempty,omitzero"`       // turn, memory, event; none: all, but with a session no events
+	Kinds      []string `json:"kinds,omitempty,omitzero"`       // turn, memory, event, note (of a person, on a turn), session (what a person says of one); none: all, but with a session no events
 	Model      string   `json:"model,omitempty,omitzero"`       // turns of this model
 	Tool       string   `json:"tool,omitempty,omitzero"`        // turns that call this tool
 	Role       string   `json:"role,omitempty,omitzero"`        // what a message of this role says
 	Source     string   `json:"source,omitempty,omitzero"`      // turns of this program, as the importer names it
 	Cwd        string   `json:"cwd,omitempty,omitzero"`         // turns in this folder, and in those below
 	Branch     string   `json:"branch,omitempty,omitzero"`      // turns on this branch of git
+	Project    string   `json:"project,omitempty,omitzero"`     // turns of sessions of this project
 	Covered    bool     `json:"covered,omitempty,omitzero"`     // only what is compacted or elided
 	AsOf       string   `json:"as_of,omitempty,omitzero"`       // a position: only what was stored then
 	// ShowSecrets shows credentials of known shapes in snippets; else they are asterisks.
-	ShowSecrets bool  `json:"show_secrets,omitempty,omitzero"`
-	From        *Time `json:"from,omitempty,omitzero"` // [from, to)
-	To          *Time `json:"to,omitempty,omitzero"`
+	ShowSecrets bool `json:"show_secrets,omitempty,omitzero"`
+	// Hidden searches hidden sessions too.
+	Hidden bool  `json:"hidden,omitempty,omitzero"`
+	From   *Time `json:"from,omitempty,omitzero"` // [from, to)
+	To     *Time `json:"to,omitempty,omitzero"`
 }
 
 // SearchHits is search.query's reply, best first.
@@ -36,9 +39,9 @@ type SearchHits struct {
 }
 
 // SearchHit is something that a search found. Session, Turn and what follows them are of
-// turns; Memory is of memories; Channel and Event are of external events.
+// turns; a note has a session, a turn and its depth, and a session itself alone; Memory is of memories; Channel and Event are of external events.
 type SearchHit struct {
-	Kind  string  `json:"kind"` // turn, memory, event
+	Kind  string  `json:"kind"` // turn, memory, event, note, session
 	Agent string  `json:"agent"`
 	Score float64 `json:"score"`
 	Some  bool    `json:"some,omitempty,omitzero"` // it has some of the words, not all

@@ -89,8 +89,14 @@ type Session struct {
 	Updated     Time              `json:"updated"`
 	Hash        turns.Hash        `json:"hash"` // of the chain's last event
 	Position    string            `json:"position"`
-	Title       string            `json:"title,omitempty,omitzero"` // with about only: meta.title, else the first words of a user
-	HeadTime    *Time             `json:"head_time,omitempty"`      // with about only: when the newest turn on the path of the head was said
+	// Title is what session.describe gave; else, with about only, meta.title or the first words of
+	// a user.
+	Title    string   `json:"title,omitempty,omitzero"`
+	Tags     []string `json:"tags,omitempty,omitzero"`
+	Project  string   `json:"project,omitempty,omitzero"`
+	Hidden   bool     `json:"hidden,omitempty,omitzero"` // lists leave it out
+	Notes    uint64   `json:"notes,omitempty,omitzero"`  // events that noted something on a turn of it
+	HeadTime *Time    `json:"head_time,omitempty"`       // with about only: when the newest turn on the path of the head was said
 	// HeadTimeBound is "not_after" or "not_before" where the source of that turn does not
 	// state the time, and HeadTime is a bound of it.
 	HeadTimeBound turns.TimeBound `json:"head_time_bound,omitempty,omitzero"`
@@ -128,6 +134,12 @@ type ListSessions struct {
 	Order string `json:"order,omitempty,omitzero"` // id (default), updated: the one that changed last first
 	// Superseded lists the sessions too that another one supersedes.
 	Superseded bool `json:"superseded,omitzero"`
+	// Hidden lists the sessions too that were hidden.
+	Hidden bool `json:"hidden,omitzero"`
+	// Tag lists those with a tag.
+	Tag string `json:"tag,omitempty,omitzero"`
+	// Project lists those of a project: see [turns.Project.Has].
+	Project string `json:"project,omitempty,omitzero"`
 	Read
 }
 
@@ -155,6 +167,23 @@ type MoveSession struct {
 type CloseSession struct {
 	ID    turns.ID `json:"id,omitzero"`
 	Cause string   `json:"cause,omitempty,omitzero"`
+}
+
+// HideSession is session.hide and session.unhide.
+type HideSession struct {
+	ID    turns.ID `json:"id,omitzero"`
+	Cause string   `json:"cause,omitempty,omitzero"`
+}
+
+// DescribeSession is session.describe: what a person says of a session. A nil field is left as it
+// is; an empty value takes it away. Tags are all tags; Tag adds some and Untag takes some away.
+type DescribeSession struct {
+	ID      turns.ID  `json:"id,omitzero"`
+	Title   *string   `json:"title,omitzero"`
+	Tags    *[]string `json:"tags,omitzero"`
+	Tag     []string  `json:"tag,omitempty,omitzero"`
+	Untag   []string  `json:"untag,omitempty,omitzero"`
+	Project *string   `json:"project,omitzero"`
 }
 
 // ResetSession is session.reset.

@@ -93,6 +93,7 @@ type Turn struct {
 	PrevHash      turns.Hash      `json:"prev_hash"`
 	Position      string          `json:"position"`
 	Compaction    *Compaction     `json:"compaction" jsonschema:"nullable"`
+	Note          *Note           `json:"note,omitempty,omitzero"`      // of a person, in the session that was asked
 	Duplicate     bool            `json:"duplicate,omitempty,omitzero"` // compaction.record: the id was stored before; nothing was stored now
 	Error         Code            `json:"error,omitempty,omitzero"`     // lists only: why the turn's content can't be read
 
@@ -100,6 +101,20 @@ type Turn struct {
 	// AfterLoss says that an event before it on its chain is lost: the turn is as it was
 	// stored, but what led to it is not known. turn.get only.
 	AfterLoss bool `json:"after_loss,omitempty,omitzero"`
+}
+
+// Note is what a person noted on a turn.
+type Note struct {
+	Text string `json:"text"`
+	Time Time   `json:"time"` // when it was stored
+}
+
+// NoteTurn is turn.note. The turn is one of the session's own, on any branch, or inherited. An
+// empty text takes the note back.
+type NoteTurn struct {
+	ID   turns.ID `json:"id,omitzero"`
+	Turn turns.ID `json:"turn"`
+	Text string   `json:"text"`
 }
 
 // TurnList is turn.list's and compaction.list's reply.

@@ -21,6 +21,7 @@ type Prefix byte
 //	i session event                           ordinal of an event that is no turn, by its id
 //	g session index                           event that holds settings
 //	m session toSession toTurn index          move of a session's head to a turn
+//	R session toSession toTurn index          note on a turn, by a person
 //	k parentSession parent session turn       child of a turn
 //	f session turn child                      session forked at a turn
 //	o session index                           compaction on a session's chain
@@ -70,6 +71,7 @@ const (
 	EventIDs           Prefix = 'i'
 	Settings           Prefix = 'g'
 	Moves              Prefix = 'm'
+	Notes              Prefix = 'R'
 	Children           Prefix = 'k'
 	Forks              Prefix = 'f'
 	Compactions        Prefix = 'o'

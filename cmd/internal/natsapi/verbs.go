@@ -143,6 +143,15 @@ var verbs = []verb{
 	inOrder(change("session.reset", true, "close, and go on in a fresh successor", func(ctx context.Context, c *call, r api.ResetSession) (*api.Session, error) {
 		return c.engine.Sessions.Reset(ctx, c.caller, c.session, r, c.canonical)
 	})),
+	inOrder(change("session.hide", true, "leave it out of lists", func(ctx context.Context, c *call, r api.HideSession) (*api.Session, error) {
+		return c.engine.Sessions.Hide(ctx, c.caller, c.session, true, r, c.canonical)
+	})),
+	inOrder(change("session.unhide", true, "show it in lists again", func(ctx context.Context, c *call, r api.HideSession) (*api.Session, error) {
+		return c.engine.Sessions.Hide(ctx, c.caller, c.session, false, r, c.canonical)
+	})),
+	inOrder(change("session.describe", true, "a title, tags and a project of one's own", func(ctx context.Context, c *call, r api.DescribeSession) (*api.Session, error) {
+		return c.engine.Sessions.Describe(ctx, c.caller, c.session, r, c.canonical)
+	})),
 	requiring(inOrder(change("session.move", true, "move the head to another turn", func(ctx context.Context, c *call, r api.MoveSession) (*api.Session, error) {
 		return c.engine.Sessions.Move(ctx, c.caller, c.session, r, c.canonical)
 	})), "to"),
@@ -158,6 +167,9 @@ var verbs = []verb{
 	endpoint("turn.get", true, "a turn by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
 		return c.engine.Reader.GetTurn(ctx, c.caller, c.session, r)
 	}),
+	requiring(inOrder(change("turn.note", true, "a person's note on a turn", func(ctx context.Context, c *call, r api.NoteTurn) (*api.Turn, error) {
+		return c.engine.Sessions.Note(ctx, c.caller, c.session, r, c.canonical)
+	})), "turn", "text"),
 	endpoint("turn.list", true, "the path of the head", func(ctx context.Context, c *call, r api.ListTurns) (*api.TurnList, error) {
 		return c.engine.History.ListTurns(ctx, c.caller, c.session, r)
 	}),

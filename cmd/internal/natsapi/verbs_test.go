@@ -14,7 +14,7 @@ import (
 // stored are the verbs whose request is stored with its digest. The digest tells a
 // retry with the same id from another request.
 var stored = []string{
-	"session.create", "session.set", "session.close", "session.reset", "session.move", "turn.append", "context.overflow",
+	"session.create", "session.set", "session.close", "session.reset", "session.move", "session.hide", "session.unhide", "session.describe", "turn.note", "turn.append", "context.overflow",
 	"compaction.run", "compaction.submit", "compaction.record", "flush.begin", "flush.done", "fork.create", "policy.put", "event.append",
 	"memory.save", "memory.withdraw", "memory.promote",
 }
@@ -22,7 +22,7 @@ var stored = []string{
 // The canonical form costs twice what reading the request does.
 func TestOnlyStoredRequestsAreMadeCanonical(t *testing.T) {
 	for _, v := range verbs {
-		c := &call{data: []byte(cmp.Or(map[string]string{"session.move": `{"to":null}`, "flush.done": `{"cycle":1,"saved":0}`}[v.name], `{}`))}
+		c := &call{data: []byte(cmp.Or(map[string]string{"session.move": `{"to":null}`, "turn.note": `{"turn":"01K8000003041061050R3GG281","text":""}`, "flush.done": `{"cycle":1,"saved":0}`}[v.name], `{}`))}
 		func() {
 			defer func() { _ = recover() }() // the engine is not there
 			_, _ = v.serve(t.Context(), c)   // an error of the engine comes after the form

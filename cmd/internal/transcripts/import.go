@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"nexus/cmd/internal/handover"
+	"nexus/cmd/internal/repository"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -157,6 +158,10 @@ type Importer struct {
 	Read   func(int)     // called with the number of bytes that were read; nil: not called
 	// Refresh makes successors of sessions that read differently now: see refresh.go.
 	Refresh bool
+	// Unit is the id of the import, which stands in the meta of the sessions that it opens; zero: none.
+	Unit turns.ID
+	// Projects finds the repositories of folders; nil: it asks git for each session.
+	Projects *repository.Cache
 
 	acked  string             // the position of the newest turn that it stored; "": none
 	stop   context.CancelFunc // of Files
@@ -720,7 +725,7 @@ func (im *Importer) open(ctx context.Context, o *transcript.Open, rep *Report) (
 // create creates the session of a step.
 func (im *Importer) create(ctx context.Context, o *transcript.Open, rep *Report) (*api.Session, error) {
 	r := api.CreateSession{ID: o.ID, SpawnedBy: spawnedBy(o.SpawnedBy)}
-	r.Meta, r.Model = im.ofRenewal(o.ID, withReader(o.Meta, rep.Format)), &o.Model
+	r.Meta, r.Model = im.ofRenewal(o.ID, im.opening(ctx, o.ID, o.Meta, rep.Format)), &o.Model
 	if len(o.System) > 0 {
 		r.System = (*api.System)(&o.System)
 	}
@@ -731,6 +736,7 @@ func (im *Importer) create(ctx context.Context, o *transcript.Open, rep *Report)
 		r.Limits = &turns.Limits{ContextWindow: im.Window}
 	}
 	s, err := im.Client.Create(ctx, r)
+	s, err = im.unlessOpened(ctx, o.ID, r.Meta, s, err)
 	return s, im.ownID(ctx, o.ID, err)
 }
 

@@ -162,8 +162,9 @@ func (im *Importer) openJoined(ctx context.Context, session turns.ID, rep *Repor
 		l.had, err = im.create(ctx, j.open, rep)
 		return err
 	}
-	r := api.CreateFork{ID: session, Turn: im.splits.last(j.at.Turn), Meta: withReader(j.open.Meta, rep.Format), SpawnedBy: spawnedBy(j.open.SpawnedBy)}
+	r := api.CreateFork{ID: session, Turn: im.splits.last(j.at.Turn), Meta: im.opening(ctx, session, j.open.Meta, rep.Format), SpawnedBy: spawnedBy(j.open.SpawnedBy)}
 	l.had, err = im.Client.Fork(ctx, j.at.Session, r)
+	l.had, err = im.unlessOpened(ctx, session, r.Meta, l.had, err)
 	return im.ownID(ctx, session, err)
 }
 

@@ -78,7 +78,7 @@ func (im *Importer) olderPlace(ctx context.Context, session, id turns.ID, at tim
 			if err != nil {
 				return session, err
 			}
-			m := withMember(withReader(branchMeta(meta.Meta), rep.Format), "continued_by", turns.RawText(session.String()))
+			m := withMember(im.opening(ctx, to, branchMeta(meta.Meta), rep.Format), "continued_by", turns.RawText(session.String()))
 			if _, err := im.Client.Create(ctx, api.CreateSession{ID: to, SessionSettings: api.SessionSettings{Meta: m}}); err != nil {
 				return session, err
 			}
@@ -94,7 +94,7 @@ func (im *Importer) olderPlace(ctx context.Context, session, id turns.ID, at tim
 		case compaction && !newer: // it follows all that an older copy had
 			return im.noteOlder(session, to, rep), nil
 		case compaction && !point.IsZero():
-			m := withReader(branchMeta(s.Meta), rep.Format)
+			m := im.opening(ctx, branch, branchMeta(s.Meta), rep.Format)
 			if _, err := im.Client.Fork(ctx, point.Session, api.CreateFork{ID: branch, Turn: point.Turn, Meta: m}); err != nil {
 				return session, err
 			}

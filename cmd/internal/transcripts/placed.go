@@ -64,9 +64,9 @@ func (im *Importer) place(ctx context.Context, a *transcript.Append, rep *Report
 		if _, lookup := im.Client.Turn(ctx, b.Session, parent); lookup != nil {
 			return false, err
 		}
-		_, lookup = im.Client.Fork(ctx, b.Session, api.CreateFork{ID: a.Branch, Turn: parent, Meta: withReader(branchMeta(s.Meta), rep.Format)})
+		_, lookup = im.Client.Fork(ctx, b.Session, api.CreateFork{ID: a.Branch, Turn: parent, Meta: im.opening(ctx, a.Branch, branchMeta(s.Meta), rep.Format)})
 	} else {
-		_, lookup = im.Client.Create(ctx, api.CreateSession{ID: a.Branch, SessionSettings: api.SessionSettings{Meta: withReader(branchMeta(s.Meta), rep.Format)}})
+		_, lookup = im.Client.Create(ctx, api.CreateSession{ID: a.Branch, SessionSettings: api.SessionSettings{Meta: im.opening(ctx, a.Branch, branchMeta(s.Meta), rep.Format)}})
 	}
 	if lookup != nil && !coded(lookup, api.IDReused) {
 		return false, err
@@ -150,7 +150,7 @@ func (im *Importer) fork(ctx context.Context, f *transcript.Fork, rep *Report) (
 	rep.Sessions = append(rep.Sessions, f.ID)
 	var s *api.Session
 	for _, at := range append([]turns.Ref{at}, f.Else...) {
-		s, err = im.Client.Fork(ctx, at.Session, api.CreateFork{ID: f.ID, Turn: im.splits.last(at.Turn), Meta: im.ofRenewal(f.ID, withReader(f.Meta, rep.Format)), SpawnedBy: spawnedBy(f.SpawnedBy)})
+		s, err = im.Client.Fork(ctx, at.Session, api.CreateFork{ID: f.ID, Turn: im.splits.last(at.Turn), Meta: im.ofRenewal(f.ID, im.opening(ctx, f.ID, f.Meta, rep.Format)), SpawnedBy: spawnedBy(f.SpawnedBy)})
 		if !coded(err, api.NotFound) {
 			break
 		}
@@ -193,7 +193,11 @@ func (im *Importer) openStandIn(ctx context.Context, o *transcript.Open, format 
 		return false, nil
 	}
 	r := api.SetSession{ID: turns.DeriveID(o.ID.Time(), "import", "own transcript", o.ID.String())}
-	r.Meta = withReader(o.Meta, format)
+	again := Importer{Projects: im.Projects} // the import that opened it stays the one
+	r.Meta = again.opening(ctx, o.ID, o.Meta, format)
+	if v, ok := membersOf(s.Meta)["import"]; ok {
+		r.Meta = withMember(r.Meta, "import", v)
+	}
 	if _, err = im.Client.Set(ctx, o.ID, r); coded(err, api.IDReused) {
 		err = nil
 	}

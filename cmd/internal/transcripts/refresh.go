@@ -774,7 +774,7 @@ func (im *Importer) openRenewed(ctx context.Context, o *transcript.Open, format 
 		if l != nil && l.had != nil {
 			return true, true, nil
 		}
-		meta := withMember(withReader(o.Meta, format), "continues", turns.RawText(r.old.ID.String()))
+		meta := withMember(im.opening(ctx, r.id, o.Meta, format), "continues", turns.RawText(r.old.ID.String()))
 		s, err := im.Client.Fork(ctx, r.point.Session, api.CreateFork{ID: r.id, Turn: r.point.Turn, Meta: meta})
 		if err == nil && l != nil {
 			l.had = s

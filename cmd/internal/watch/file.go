@@ -140,7 +140,7 @@ func (w *Watcher) whole(ctx context.Context, f *file, st FileState, in *os.File,
 		w.commit(f, st)
 		return nil
 	}
-	im := transcripts.Importer{Client: w.client, Format: "auto", Final: ended}
+	im := transcripts.Importer{Client: w.client, Format: "auto", Final: ended, Projects: &w.projects}
 	r, err := im.File(ctx, f.path)
 	if err != nil {
 		st.note(info)
@@ -321,7 +321,7 @@ func rewrittenError(n int) error {
 // are read and not done: the ledger has them.
 func (w *Watcher) begin(ctx context.Context, f *file, st *FileState, in *os.File, format transcript.Format, all, everything bool) (*live, error) {
 	l := &live{format: format, sum: sha256.New(), follower: format.Follow(transcripts.ReadOptions(f.path, format.Name, transcript.Options{Copied: st.Copied}))}
-	l.intake = transcripts.Intake{Importer: &transcripts.Importer{Client: w.client, Format: "auto"}, Report: &transcripts.Report{Format: format.Name}, All: everything}
+	l.intake = transcripts.Intake{Importer: &transcripts.Importer{Client: w.client, Format: "auto", Projects: &w.projects}, Report: &transcripts.Report{Format: format.Name}, All: everything}
 	if all || st.Offset == 0 {
 		return l, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/fsnotify/fsnotify"
 
+	"nexus/cmd/internal/repository"
 	"nexus/cmd/internal/transcripts"
 	"nexus/ledger/api/client"
 )
@@ -41,6 +42,8 @@ type Watcher struct {
 	client *client.Client
 	step   func(string)
 	look   bool // read a file also if all of it is in the ledger
+
+	projects repository.Cache
 
 	saving sync.Mutex // one save at a time; locked before mu
 

@@ -130,6 +130,26 @@ func (c *Client) Close(ctx context.Context, id turns.ID, r api.CloseSession) (*a
 	return write[api.Session](ctx, c, "session.close", id, &r.ID, &r)
 }
 
+// Hide is session.hide.
+func (c *Client) Hide(ctx context.Context, id turns.ID, r api.HideSession) (*api.Session, error) {
+	return write[api.Session](ctx, c, "session.hide", id, &r.ID, &r)
+}
+
+// Unhide is session.unhide.
+func (c *Client) Unhide(ctx context.Context, id turns.ID, r api.HideSession) (*api.Session, error) {
+	return write[api.Session](ctx, c, "session.unhide", id, &r.ID, &r)
+}
+
+// Describe is session.describe.
+func (c *Client) Describe(ctx context.Context, id turns.ID, r api.DescribeSession) (*api.Session, error) {
+	return write[api.Session](ctx, c, "session.describe", id, &r.ID, &r)
+}
+
+// Note is turn.note.
+func (c *Client) Note(ctx context.Context, session turns.ID, r api.NoteTurn) (*api.Turn, error) {
+	return write[api.Turn](ctx, c, "turn.note", session, &r.ID, &r)
+}
+
 // Reset is session.reset; it returns the successor.
 func (c *Client) Reset(ctx context.Context, id turns.ID, r api.ResetSession) (*api.Session, error) {
 	return write[api.Session](ctx, c, "session.reset", id, &r.ID, &r)

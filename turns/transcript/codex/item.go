@@ -102,7 +102,22 @@ func (m *codexMeta) raw() turns.Raw {
 		Role       string    `json:"agent_role,omitzero"`
 		Git        turns.Raw `json:"git,omitzero"`
 		Header     turns.Raw `json:"header,omitzero"`
-	}{"codex", m.ID, m.ForkedFrom, m.spawner(), m.Cwd, m.Version, m.Nickname, m.AgentRole, turns.Raw(m.Git), m.rest})
+	}{"codex", m.ID, m.ForkedFrom, m.spawner(), m.Cwd, m.Version, m.Nickname, m.AgentRole, withoutCredentials(turns.Raw(m.Git)), m.rest})
+}
+
+// withoutCredentials returns what a transcript says of the repository without the password that the
+// URL of its remote may hold.
+func withoutCredentials(git turns.Raw) turns.Raw {
+	var m map[string]turns.Raw
+	if git.Kind() != '{' || values.Decode(jsontext.Value(git), &m) != nil {
+		return git
+	}
+	url, ok := m["repository_url"].Text()
+	if clean := turns.WithoutCredentials(url); ok && clean != url {
+		m["repository_url"] = turns.RawText(clean)
+		return values.Encoded(m)
+	}
+	return git
 }
 
 type codexEvent struct {

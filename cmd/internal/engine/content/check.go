@@ -38,6 +38,12 @@ func CheckBody(ring seal.Keyring, ev *turns.Event, node lineage.Node, open *ledg
 		body = new(turns.StateBody)
 	case turns.KindFlush:
 		body = new(turns.FlushBody)
+	case turns.KindHidden:
+		body = new(turns.HiddenBody)
+	case turns.KindDescribed:
+		body = new(turns.DescribedBody)
+	case turns.KindNoted:
+		body = new(turns.NotedBody)
 	default:
 		return nil, nil, fmt.Errorf("%w: a body of kind %s", ledger.ErrUnsupported, ev.Kind)
 	}
@@ -64,6 +70,10 @@ func CheckBody(ring seal.Keyring, ev *turns.Event, node lineage.Node, open *ledg
 		after, err = checkTurn(ev, node, b, open)
 	case *turns.CompactionBody:
 		after, err = open, checkCompaction(ev, b, open)
+	case *turns.DescribedBody:
+		if err = turns.ValidateDescription(b); err != nil {
+			err = fmt.Errorf("%w: its body: %v", ledger.ErrCorrupt, err)
+		}
 	}
 	return body, after, err
 }

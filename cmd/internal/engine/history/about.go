@@ -27,11 +27,12 @@ const (
 // fillAbout fills in a title and the time of the newest turn, which tell
 // conversations apart. It leaves out what it can't read.
 func (hs *History) fillAbout(ctx context.Context, s *ledger.Session, out *api.Session) {
+	said := out.Title != "" // by a person
 	var meta struct {
 		Title turns.Raw `json:"title"`
 	}
 	_ = json.Unmarshal(out.Meta, &meta) // meta belongs to the client and may be anything
-	if t, ok := meta.Title.Text(); ok {
+	if t, ok := meta.Title.Text(); ok && !said {
 		out.Title = oneLine(t)
 	}
 	head, err := hs.reader.HeadNode(s)

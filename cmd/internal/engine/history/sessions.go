@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,8 +66,11 @@ func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessio
 			out.Next = next(out.Sessions[limit-1].ID)
 			break
 		}
+		if s.Hidden && !req.Hidden {
+			continue
+		}
 		v := hs.reader.DescribeListed(ctx, &s)
-		if !v.SupersededBy.IsZero() && !req.Superseded {
+		if !v.SupersededBy.IsZero() && !req.Superseded || req.Tag != "" && !slices.Contains(v.Tags, req.Tag) || req.Project != "" && !turns.ProjectOf(v.Meta).Has(v.Project, req.Project) {
 			continue
 		}
 		if req.About.About && v.Error == "" {

@@ -41,6 +41,14 @@ func (hs *History) ListTurns(ctx context.Context, c reader.Caller, session turns
 		if err != nil {
 			return false, err
 		}
+		if s.Notes > 0 {
+			if err := hs.reader.AddNote(s, v); err != nil {
+				return false, err
+			}
+			if v.Note != nil {
+				n += 2*len(v.Note.Text) + 128
+			}
+		}
 		if len(out.Turns) > 0 && size+n > hs.page.PageBytes() {
 			out.Next = cur.Next(out.Turns[len(out.Turns)-1].Depth)
 			return false, nil

@@ -26,6 +26,12 @@ func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session
 	}
 	out.Label, out.Depth, out.Model, out.Limits, out.User, out.Meta = label, head.Depth, set.Model, set.Limits, set.User, set.Meta
 	out.Reset, out.SupersededBy = set.Reset, rd.SupersededBy(s, &set)
+	said, err := rd.Description(s)
+	if err != nil && !errors.Is(err, turns.ErrErased) {
+		return nil, err
+	}
+	out.Title, out.Tags = said.Title, said.Tags
+	_, out.Project = rd.ProjectOf(s, &set, said.Project)
 	out.SpawnedBy = rd.spawnedBy(s, SpawnerOf(s, &set))
 	if out.Ended, err = rd.ended(s); err != nil && !errors.Is(err, turns.ErrErased) {
 		return nil, err
@@ -59,7 +65,7 @@ func (rd *Reader) ended(s *ledger.Session) (*api.Ended, error) {
 	if s.State != turns.Reset && s.State != turns.Closed {
 		return nil, nil
 	}
-	payload, err := rd.Projections.EventAt(s.ID, s.Tail.Index) // only an erasure may follow the end
+	payload, err := rd.Projections.EventAt(s.ID, s.Ended)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +91,7 @@ func Outline(s *ledger.Session) *api.Session {
 	out := &api.Session{
 		ID: s.ID, Agent: s.Agent, Kind: s.Kind, State: s.State.String(), Turns: s.Turns, Compactions: s.Compactions,
 		Successor: s.Successor, Usage: s.Usage, Uncounted: api.Uncounted{Calls: s.Uncounted.Calls, InputTokens: s.Uncounted.Input, OutputTokens: s.Uncounted.Output}, Created: api.UnixTime(s.Recorded), Updated: api.UnixTime(s.Updated),
-		Hash: s.Tail.Hash, Position: page.FormatPosition(s.Tail.Seq),
+		Hash: s.Tail.Hash, Position: page.FormatPosition(s.Tail.Seq), Hidden: s.Hidden, Notes: s.Notes,
 	}
 	if !s.Head.IsZero() {
 		out.Head = &s.Head.Turn

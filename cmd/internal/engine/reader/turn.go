@@ -30,7 +30,15 @@ func (rd *Reader) GetTurn(ctx context.Context, c Caller, session turns.ID, req a
 	if err != nil {
 		return nil, err
 	}
-	return rd.describeTurn(t, ev, true)
+	out, err := rd.describeTurn(t, ev, true)
+	if err != nil {
+		return out, err
+	}
+	s, err := rd.Projections.Session(session)
+	if err != nil {
+		return nil, err
+	}
+	return out, rd.AddNote(&s, out)
 }
 
 // TurnEvent returns the row and the event of a turn.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"nexus/compactor/summary"
@@ -116,6 +117,17 @@ func (se *Search) documents(ctx context.Context, seq uint64) (docs []search.Docu
 	case ev.Kind == turns.KindMemory:
 		base.Agent = chain.ID
 		return se.memoryDocuments(ev, seq, base)
+	case ev.Kind == turns.KindDescribed, ev.Kind == turns.KindNoted:
+		s, texts, err := se.remarkTexts(ev)
+		if err != nil || len(texts) == 0 {
+			return nil, err
+		}
+		base.Agent, base.Session, base.Kind, base.ID = s.Agent, s.ID.String(), "session", search.DocumentID(seq, 0)
+		if ev.Kind == turns.KindNoted {
+			base.Kind = "note"
+		}
+		fill(&base, texts)
+		return []search.Document{base}, nil
 	case ev.Kind == turns.KindReceived:
 		row, err := se.reader.Projections.Channel(tenant, chain.ID)
 		if err != nil || row.Agent == "" {
@@ -130,6 +142,32 @@ func (se *Search) documents(ctx context.Context, seq uint64) (docs []search.Docu
 		return []search.Document{base}, nil
 	}
 	return nil, nil
+}
+
+// remarkTexts returns what a person said of a session or a turn, with the session; no text where that
+// was taken back.
+func (se *Search) remarkTexts(ev *turns.Event) (s ledger.Session, out []part, err error) {
+	id, _ := ev.Chain.Session()
+	if s, err = se.reader.Projections.Session(id); err != nil {
+		return s, nil, err
+	}
+	if ev.Kind == turns.KindNoted {
+		var b turns.NotedBody
+		if err := se.content.Open(ev, &b); err != nil {
+			return s, nil, err
+		}
+		out = []part{{text: clip(b.Text, maxSaid)}}
+	} else {
+		var b turns.DescribedBody
+		if err := se.content.Open(ev, &b); err != nil {
+			return s, nil, err
+		}
+		out = []part{{text: strings.TrimSpace(b.Title + "\n" + strings.Join(b.Tags, " ") + "\n" + b.Project)}}
+	}
+	if out[0].text == "" {
+		out = nil
+	}
+	return s, out, nil
 }
 
 // turnDocuments returns the documents of a turn, and of the memories of a compaction.

@@ -22,10 +22,12 @@ type resolver struct {
 	query    search.Query
 	loose    search.Query // for hits that have some of the words
 	filter   search.Filter
-	covered  bool  // only what the model does not see, or not whole
-	onPath   bool  // turns of the session's path only
-	secrets  bool  // are shown
-	view     *view // of the session that was named; nil: that of each turn
+	covered  bool   // only what the model does not see, or not whole
+	onPath   bool   // turns of the session's path only
+	secrets  bool   // are shown
+	hidden   bool   // turns of hidden sessions too
+	project  string // turns of its sessions only
+	view     *view  // of the session that was named; nil: that of each turn
 	memories *memories.View
 	views    map[turns.ID]*view // by session
 	looked   int                // bytes of text in which words were looked for
@@ -68,6 +70,8 @@ func (r *resolver) hit(ctx context.Context, found search.Hit, some bool) (h api.
 		ok, err = r.memory(&h, s.Agent, turns.LearnedID(ev.Ref(), int(item-1)))
 	case ev.Kind == turns.KindMemory:
 		ok, err = r.memory(&h, chain.ID, ev.ID)
+	case ev.Kind == turns.KindDescribed, ev.Kind == turns.KindNoted:
+		ok, err = r.remark(&h, ev)
 	case ev.Kind == turns.KindReceived:
 		ok, err = r.received(ctx, &h, ev, chain, seq)
 	}
@@ -107,7 +111,7 @@ func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, 
 			return false, err
 		}
 	}
-	if r.view == nil && r.isSuperseded(own.session) {
+	if r.view == nil && (own.session.Hidden && !r.hidden || r.isSuperseded(own.session)) || !r.inProject(own) {
 		return false, nil
 	}
 	texts, err := r.se.textsOf(ctx, own.session, ev)
@@ -132,6 +136,57 @@ func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, 
 		h.Half = p.half.String()
 	}
 	return true, nil
+}
+
+// remark fills in a hit that is what a person says of a session, or noted on a turn. What was said
+// before that is no hit.
+func (r *resolver) remark(h *api.SearchHit, ev *turns.Event) (bool, error) {
+	s, texts, err := r.se.remarkTexts(ev)
+	if err != nil || s.Tenant != r.caller.Tenant || !r.mine(s.Agent) || s.Hidden && !r.hidden && r.view == nil || r.filter.Role != "" {
+		return false, err
+	}
+	newest := s.Described
+	if ev.Kind == turns.KindNoted {
+		if newest, err = r.se.reader.Projections.NoteOn(s.ID, ev.To); err != nil {
+			return false, err
+		}
+	}
+	if newest != ev.Index {
+		return false, nil
+	}
+	if _, ok := r.best(h, texts, false); !ok {
+		return false, nil
+	}
+	h.Kind, h.Agent, h.State, h.Session = "session", s.Agent, live, s.ID
+	if ev.Kind == turns.KindNoted {
+		h.Kind, h.Turn = "note", ev.To.Turn
+		n, err := r.se.reader.Projections.Node(ev.To)
+		if err != nil {
+			return false, err
+		}
+		h.Depth = n.Depth
+	}
+	return true, nil
+}
+
+// inProject reports whether a session is of the project that was asked for.
+func (r *resolver) inProject(v *view) bool {
+	if r.project == "" {
+		return true
+	}
+	if v.inProject == nil {
+		in := false
+		_, _, set, err := r.se.reader.StoredSettings(v.session)
+		if err == nil {
+			var said turns.DescribedBody
+			if said, err = r.se.reader.Description(v.session); err == nil {
+				p, name := r.se.reader.ProjectOf(v.session, &set, said.Project)
+				in = p.Has(name, r.project)
+			}
+		}
+		v.inProject = &in
+	}
+	return *v.inProject
 }
 
 // isSuperseded reports whether an import made another session in place of s, which has its

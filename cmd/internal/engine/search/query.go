@@ -3,6 +3,7 @@ package search
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"nexus/cmd/internal/engine/cache"
@@ -90,7 +91,7 @@ func (se *Search) Query(ctx context.Context, c reader.Caller, req api.Search) (*
 	if err != nil {
 		return nil, err
 	}
-	res := &resolver{se: se, caller: c, query: q, loose: q.Loose(), filter: f, covered: req.Covered, secrets: req.ShowSecrets, onPath: req.BranchOnly, views: make(map[turns.ID]*view)}
+	res := &resolver{se: se, caller: c, query: q, loose: q.Loose(), filter: f, covered: req.Covered, secrets: req.ShowSecrets, onPath: req.BranchOnly, hidden: req.Hidden, project: req.Project, views: make(map[turns.ID]*view)}
 	cut, err := se.scope(ctx, c, req, &f, res)
 	if err != nil {
 		return nil, err
@@ -110,6 +111,9 @@ func (se *Search) Query(ctx context.Context, c reader.Caller, req api.Search) (*
 	w.out.Any = first && len(w.out.Hits) > 0 && w.out.Hits[0].Some
 	return w.out, nil
 }
+
+// kinds are what a search can find.
+var kinds = []string{"turn", "memory", "event", "note", "session"}
 
 // filterOf returns the filter of a request, but for its session.
 func filterOf(c reader.Caller, req api.Search) (f search.Filter, err error) {
@@ -138,12 +142,12 @@ func filterOf(c reader.Caller, req api.Search) (f search.Filter, err error) {
 	if len(req.Cwd) > maxCwd {
 		return f, api.FieldErrorf("/cwd", "%d bytes, the limit is %d", len(req.Cwd), maxCwd)
 	}
-	if len(req.Kinds) > 3 {
-		return f, api.FieldErrorf("/kinds", "%d kinds; there are three", len(req.Kinds))
+	if len(req.Kinds) > len(kinds) {
+		return f, api.FieldErrorf("/kinds", "%d kinds; there are %d", len(req.Kinds), len(kinds))
 	}
 	for _, k := range req.Kinds {
-		if !slices.Contains([]string{"turn", "memory", "event"}, k) {
-			return f, api.FieldErrorf("/kinds", "%.40q is not one of turn, memory, event", k)
+		if !slices.Contains(kinds, k) {
+			return f, api.FieldErrorf("/kinds", "%.40q is not one of %s", k, strings.Join(kinds, ", "))
 		}
 	}
 	for _, x := range []struct {
@@ -182,7 +186,7 @@ func (se *Search) scope(ctx context.Context, c reader.Caller, req api.Search, f 
 	res.views[s.ID] = res.view
 	res.memories, f.Agent = se.memories.View(s, head), s.Agent
 	if len(f.Kinds) == 0 {
-		f.Kinds = []string{"turn", "memory"} // an external event is of no session
+		f.Kinds = []string{"turn", "memory", "note", "session"} // an external event is of no session
 	}
 	f.In, cut, err = se.places(s, head, req.BranchOnly)
 	return cut, err

@@ -23,6 +23,7 @@ type view struct {
 	session   *ledger.Session
 	head      lineage.Node // zero: no turn
 	inForce   lineage.Node // the compaction; zero: none
+	inProject *bool        // that a search names; nil: not asked yet
 	elided    map[turns.Elision]bool
 	shortened map[turns.Ref]bool // turns that have an elided part
 }

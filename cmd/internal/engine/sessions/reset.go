@@ -100,7 +100,7 @@ func (ss *Sessions) openSuccessor(ctx context.Context, old *ledger.Session) (*ap
 // resetter returns the caller of the successor's opening: the session's own agent, with
 // the key of the user who asked for the reset, whoever's request opens the successor.
 func (ss *Sessions) resetter(old *ledger.Session) (reader.Caller, error) {
-	payload, err := ss.reader.Projections.EventAt(old.ID, old.Tail.Index) // only an erasure may follow a reset
+	payload, err := ss.reader.Projections.EventAt(old.ID, old.Ended)
 	if err != nil {
 		return reader.Caller{}, err
 	}

@@ -115,8 +115,10 @@ func Print(term *terminal.Terminal, hits []api.SearchHit) error {
 	for i, h := range hits {
 		where := ""
 		switch h.Kind {
-		case "turn":
+		case "turn", "note":
 			where = fmt.Sprintf("%s@%d", prose.Short(h.Session), h.Depth)
+		case "session":
+			where = prose.Short(h.Session)
 		case "memory":
 			where = prose.Short(h.Memory)
 		default:
