@@ -2,6 +2,7 @@ package main
 
 // manualCost is the page of cost.
 const manualCost = `ledgerctl cost [SESSION|TURN…] [--by …] [--since DAY] …
+ledgerctl cost --budget DOLLARS [--per day|week|month|block] …
 
 Shows the tokens of model calls by kind, and their cost in dollars. Of a
 session: its calls and those of the sub-agents that it started. Without
@@ -30,12 +31,25 @@ program: it is listed below the table, and in no row.
 The kinds of tokens do not overlap: input is neither read from the cache nor
 written to it. Reasoning is a part of the output, if the source reports it.
 
-  --by turn|session|day|model|project|agent|source|kind,…
+  --by turn|session|day|week|month|block|model|project|folder|branch|agent|
+       source|kind,…
                  a row for each (default: session); several with commas:
-                 day,model. project is the working folder, agent the agent of
-                 the ledger, source the program. Rows by day or turn are in
-                 order of time, the newest last, as in ledgerctl sessions;
-                 others have the highest cost first
+                 day,model. A week begins on Monday. A block is five hours from
+                 the full hour of its first call on, as limits of subscriptions
+                 are counted. project is the repository, folder the working
+                 folder, branch that of git, agent the agent of the ledger,
+                 source the program. Rows by a time or by turn are in order of
+                 time, the newest last, as in ledgerctl sessions; others have
+                 the highest cost first
+  --cwd DIR, --project PROJECT, --branch BRANCH, --tag TAG, --source SOURCE
+                 only sessions that these filters keep, as in ledgerctl sessions
+  --model MODEL  only calls of this model
+  --hidden       hidden sessions too
+  --budget DOLLARS
+                 compare the cost of the period that is running with this
+                 amount, on one line; the exit status is 10 if it is higher
+  --per day|week|month|block
+                 the period (week), in the time zone of --zone
   --since DAY    calls from a day (2026-11-22, today, yesterday), a time or an
                  age (3d, 12h, 2w) on
   --until DAY    calls before it
@@ -54,6 +68,8 @@ Examples
   ledgerctl cost
   ledgerctl cost --by day,model --since 30d
   ledgerctl cost --by project --zone Europe/Paris
+  ledgerctl cost --by week --project .
+  ledgerctl cost --budget 50 --per week
   ledgerctl cost support-42 --by turn
   ledgerctl cost --by model --json | jq '.total.cost_micros / 1e6'
 `

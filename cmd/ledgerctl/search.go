@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +40,7 @@ func searchCmd(e *env) *cobra.Command {
 		if r.Cwd, err = names.Folder(r.Cwd); err != nil {
 			return err
 		}
-		r.Text = strings.Join(args, " ")
+		r.Text, r.Project = strings.Join(args, " "), names.Project(r.Project)
 		e.sayTimes(r.From, r.To)
 		hits, more, err := searchview.Find(cmd.Context(), e.Terminal, c.Search, r, false)
 		if err != nil {
@@ -70,6 +71,8 @@ func searchCmd(e *env) *cobra.Command {
 	f.StringVar(&until, "until", "", "before this day, time or age")
 	f.StringVar(&r.Cwd, "cwd", "", "turns in this folder or below; one without a / before it is below the current folder")
 	f.StringVar(&r.Branch, "branch", "", "turns on this branch of git")
+	f.StringVar(&r.Project, "project", "", "turns of sessions of this repository: its name, or a folder of it")
+	f.BoolVar(&r.Hidden, "hidden", false, "turns of hidden sessions too")
 	f.StringVar(&r.Source, "source", "", "turns of this program, such as claude-code or codex")
 	f.StringVar(&r.Model, "model", "", "turns of this model")
 	f.StringVar(&r.Tool, "tool", "", "turns that call this tool")
@@ -107,7 +110,7 @@ func (e *env) grepSessions(ctx context.Context, g *searchview.Filter) error {
 	if err != nil {
 		return err
 	}
-	r := api.Search{From: since, Text: g.Text, Kinds: []string{"turn"}, Cwd: g.Cwd, Branch: g.Branch, Model: g.Model, Source: g.Source, Page: api.Page{Limit: 100}}
+	r := api.Search{From: since, Text: g.Text, Kinds: []string{"turn", "note", "session"}, Cwd: g.Cwd, Branch: g.Branch, Project: g.Project, Hidden: g.Hidden, Model: g.Model, Source: g.Source, Page: api.Page{Limit: 100}}
 	e.sayTimes(since, nil)
 	type match struct {
 		Session api.Session   `json:"session"`
@@ -121,12 +124,24 @@ func (e *env) grepSessions(ctx context.Context, g *searchview.Filter) error {
 		return err
 	}
 	for _, h := range hits {
-		if m := by[h.Session]; m != nil {
-			m.Hits++
-			continue
+		m := by[h.Session]
+		if m == nil {
+			m = &match{Best: h}
+			by[h.Session], list = m, append(list, m)
 		}
-		m := &match{Hits: 1, Best: h}
-		by[h.Session], list = m, append(list, m)
+		if h.Kind == "turn" {
+			m.Hits++
+		}
+	}
+	if g.Tag != "" {
+		tagged := make(map[turns.ID]bool)
+		for s, err := range c.ListSessions(ctx, api.ListSessions{Tag: g.Tag, Hidden: g.Hidden}) {
+			if err != nil {
+				return err
+			}
+			tagged[s.ID] = true
+		}
+		list = slices.DeleteFunc(list, func(m *match) bool { return !tagged[m.Best.Session] })
 	}
 	if n := len(list) - g.Limit; g.Limit > 0 && n > 0 {
 		list = list[:g.Limit]
@@ -155,7 +170,11 @@ func (e *env) grepSessions(ctx context.Context, g *searchview.Filter) error {
 	}
 	var rows [][]string
 	for _, m := range list {
-		rows = append(rows, []string{terminal.ID.Render(fmt.Sprintf("%s@%d", prose.Short(m.Best.Session), m.Best.Depth)), prose.At(time.Time(m.Best.Time), m.Best.TimeBound, time.DateOnly), prose.Grouped(uint64(m.Hits)),
+		where := prose.Short(m.Best.Session)
+		if m.Best.Depth > 0 { // else it is what a person says of the session
+			where = fmt.Sprintf("%s@%d", where, m.Best.Depth)
+		}
+		rows = append(rows, []string{terminal.ID.Render(where), prose.At(time.Time(m.Best.Time), m.Best.TimeBound, time.DateOnly), prose.Grouped(uint64(m.Hits)),
 			prose.Source(m.Session.Meta), terminal.Cut(sessionview.Title(e.Terminal, &m.Session), 40), searchview.Snippet(m.Best)})
 	}
 	cols := []terminal.Column{{Head: "where"}, {Head: "day", Drop: 2}, {Head: "hits", Right: true, Drop: 3}, {Head: "source", Drop: 4}, {Head: "title", Drop: 1}, {Head: "text"}}

@@ -42,7 +42,8 @@ func sessionsCmd(e *env) *cobra.Command {
 		g.Flags(v.Flags())
 		v.Flags().BoolVar(&all, "all", false, "list imported sessions without a turn too, and those that import --refresh replaced")
 	}
-	c.AddCommand(lister, showSessionCmd(e), newSessionCmd(e), setSessionCmd(e), resetSessionCmd(e), closeSessionCmd(e))
+	c.AddCommand(lister, showSessionCmd(e), newSessionCmd(e), setSessionCmd(e), resetSessionCmd(e), closeSessionCmd(e),
+		hideSessionCmd(e, true), hideSessionCmd(e, false), titleSessionCmd(e), tagSessionCmd(e))
 	return c
 }
 
@@ -59,13 +60,17 @@ func (e *env) listSessions(ctx context.Context, all bool, g *searchview.Filter) 
 	}
 	e.sayTimes(since, nil)
 	var list []api.Session
-	empty, others := uint64(0), false
-	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}, Superseded: all}) {
+	empty, hidden, others := uint64(0), uint64(0), false
+	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}, Superseded: all, Hidden: true, Tag: g.Tag}) {
 		if err != nil {
 			return err
 		}
 		if g.IsSet() && !g.Keeps(&s, since) {
 			others = true
+			continue
+		}
+		if s.Hidden && !g.Hidden {
+			hidden++
 			continue
 		}
 		if e.JSON && g.Limit == 0 {
@@ -89,6 +94,12 @@ func (e *env) listSessions(ctx context.Context, all bool, g *searchview.Filter) 
 	}
 	if empty > 0 {
 		defer e.Say("%s of an import without a turn not listed; sessions --all lists all", prose.Plural(empty, "session"))
+	}
+	if hidden > 0 {
+		defer e.Say("%s not listed; sessions --hidden lists all", prose.Plural(hidden, "hidden session"))
+	}
+	if len(list) == 0 && hidden > 0 {
+		return nil
 	}
 	if len(list) == 0 && others {
 		e.Say("no session %s; ledgerctl sessions lists all", g.Described(since))

@@ -27,7 +27,7 @@ import (
 )
 
 const watchManual = `ledgerctl watch [--once] [--dry-run] [--code] [--from AGENT=DIR]… [--state DIR]
-ledgerctl watch status | doctor
+ledgerctl watch status [--vanished] | doctor
 
 Follows the transcripts of Claude Code, Codex, pi and Gemini CLI while the
 agents write them, and imports new lines with the same ids as import. It runs
@@ -61,7 +61,9 @@ folders named chats of Gemini CLI, and *.jsonl of the others.
 status shows for each folder when something was imported last, how many files
 are behind, what failed and why, what happened to files, and how many files may
 grow: a last turn without a complete response waits for it, for an hour after
-the last write. doctor reports what is wrong, with an exit status, and when each
+the last write. status --vanished lists the transcripts that were imported and
+are no longer there: the agent, or a person, removed them. The ledger has what
+they held. doctor reports what is wrong, with an exit status, and when each
 hook of an agent fired last. Both use the folders of the installed service,
 unless --from or --state is given.
 
@@ -70,6 +72,7 @@ Examples
   ledgerctl watch --once --dry-run
   ledgerctl watch --from claude=/backup/claude/projects --once
   ledgerctl watch status --json
+  ledgerctl watch status --vanished
 `
 
 // watchCmd is the command watch.
@@ -91,9 +94,13 @@ func watchCmd(e *env) *cobra.Command {
 	c.Flags().BoolVar(&cfg.Once, "once", false, "stop when everything in the files is in the ledger")
 	c.Flags().BoolVar(&dry, "dry-run", false, "list the files that would be read")
 	c.Flags().DurationVar(&cfg.Rescan, "rescan", 30*time.Second, "how often all files are looked at")
-	c.AddCommand(verb("status", "what is in the ledger, what is behind, what failed", 0, 0, func(*cobra.Command, []string) error {
+	var vanished bool
+	status := verb("status", "what is in the ledger, what is behind, what failed", 0, 0, func(*cobra.Command, []string) error {
 		if err := prepare(watchService()); err != nil {
 			return err
+		}
+		if vanished {
+			return e.printVanished(cfg)
 		}
 		s, err := watch.ReadStatus(cfg.State, cfg.Sources)
 		if err != nil {
@@ -104,7 +111,9 @@ func watchCmd(e *env) *cobra.Command {
 		}
 		e.printWatch(s)
 		return nil
-	}), verb("doctor", "what is wrong with the watch and the hooks", 0, 0, func(*cobra.Command, []string) error {
+	})
+	status.Flags().BoolVar(&vanished, "vanished", false, "list the transcripts that are no longer there")
+	c.AddCommand(status, verb("doctor", "what is wrong with the watch and the hooks", 0, 0, func(*cobra.Command, []string) error {
 		if err := prepare(watchService()); err != nil {
 			return err
 		}
@@ -266,6 +275,48 @@ func (e *env) printWatch(s *watch.Status) {
 		e.Tell("not running; it ran until %s", humanize.Time(s.Saved))
 	}
 	e.printWatched(s)
+}
+
+// printVanished lists the transcripts that are no longer where their agents wrote them.
+func (e *env) printVanished(cfg watch.Config) error {
+	list, err := watch.Vanished(cfg.State, cfg.Sources)
+	if err != nil {
+		return err
+	}
+	if e.JSON {
+		for _, x := range list {
+			if err := e.Print(x); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(list) == 0 {
+		e.Say("every transcript that was read is still there")
+		return nil
+	}
+	var rows [][]string
+	for _, x := range list {
+		session, gone := "–", "–"
+		if !x.Session.IsZero() {
+			session = terminal.ID.Render(prose.Short(x.Session))
+		}
+		if !x.Gone.IsZero() {
+			gone = x.Gone.Local().Format(prose.Stamp)
+		}
+		rows = append(rows, []string{x.Agent, session, prose.Grouped(uint64(x.Bytes)), gone, prose.Printable(x.File)})
+	}
+	fmt.Fprint(e.Out, e.Table([]terminal.Column{{Head: "agent"}, {Head: "session"}, {Head: "bytes kept", Right: true, Drop: 2}, {Head: "missing since", Drop: 1}, {Head: "file", Wraps: true, Least: 20}}, rows))
+	for _, x := range list {
+		if x.Lost > 0 {
+			e.Tell("%s: its last %s bytes were not in the ledger when it vanished", prose.Printable(x.File), prose.Grouped(uint64(x.Lost)))
+		}
+	}
+	last := list[len(list)-1]
+	if !last.Session.IsZero() {
+		e.Say("the ledger has what they held; ledgerctl log %s shows it, continue %s --in %s writes it back for the agent", prose.Short(last.Session), prose.Short(last.Session), last.Agent)
+	}
+	return nil
 }
 
 // printWatched prints what a status says of the files.

@@ -127,7 +127,7 @@ var allowed = map[string][]string{
 	"cmd/internal/prose":                  {"compactor/summary", "ledger/api", "turns"},
 	"cmd/ledgerctl/internal/terminal":     {"cmd/ledgerctl/internal/fault", "cmd/internal/prose", "turns"},
 	"cmd/ledgerctl/internal/connect":      {"cmd/internal/localserver", "ledger/api/client", "cmd/ledgerctl/internal/fault", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "ledger/api"},
-	"cmd/ledgerctl/internal/names":        {"ledger/api/client", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "ledger/api", "turns"},
+	"cmd/ledgerctl/internal/names":        {"cmd/internal/repository", "ledger/api/client", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "ledger/api", "turns"},
 	"cmd/ledgerctl/internal/plot":         {"ledger/api/client", "cmd/ledgerctl/internal/contextview", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "ledger/api", "turns"},
 	"cmd/ledgerctl/internal/importreport": {"cmd/ledgerctl/internal/fault", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "cmd/internal/transcripts", "turns", "turns/transcript"},
 	"cmd/ledgerctl/internal/local":        {"cmd/internal/daemon/config", "ledger/api/client", "cmd/internal/build", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/terminal", "cmd/internal/daemon", "ledger/api", "turns"},

@@ -27,6 +27,7 @@ type Report struct {
 	File        string            `json:"file"`
 	Format      string            `json:"format"`
 	Sessions    []turns.ID        `json:"sessions"`
+	Opened      int               `json:"opened,omitzero"` // of the sessions: those that this import opened
 	Turns       int               `json:"turns"`
 	Split       int               `json:"split,omitzero"` // of the turns: several turns of the ledger hold each
 	Forks       int               `json:"forks"`
@@ -70,6 +71,7 @@ func (r *Report) Add(o *Report) {
 	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
 	r.Older, r.Renewed, r.Same = r.Older+o.Older, r.Renewed+o.Renewed, r.Same+o.Same
 	r.Split += o.Split
+	r.Opened += o.Opened
 	if r.added == nil {
 		r.added = make(map[turns.ID]bool)
 	}
@@ -737,6 +739,7 @@ func (im *Importer) create(ctx context.Context, o *transcript.Open, rep *Report)
 	}
 	s, err := im.Client.Create(ctx, r)
 	s, err = im.unlessOpened(ctx, o.ID, r.Meta, s, err)
+	rep.countOpened(s, err)
 	return s, im.ownID(ctx, o.ID, err)
 }
 

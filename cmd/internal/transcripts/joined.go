@@ -165,6 +165,7 @@ func (im *Importer) openJoined(ctx context.Context, session turns.ID, rep *Repor
 	r := api.CreateFork{ID: session, Turn: im.splits.last(j.at.Turn), Meta: im.opening(ctx, session, j.open.Meta, rep.Format), SpawnedBy: spawnedBy(j.open.SpawnedBy)}
 	l.had, err = im.Client.Fork(ctx, j.at.Session, r)
 	l.had, err = im.unlessOpened(ctx, session, r.Meta, l.had, err)
+	rep.countOpened(l.had, err)
 	return im.ownID(ctx, session, err)
 }
 

@@ -41,6 +41,13 @@ func (im *Importer) opening(ctx context.Context, id turns.ID, meta turns.Raw, fo
 	return meta
 }
 
+// countOpened counts a session that was opened, unless err says that it was not.
+func (r *Report) countOpened(s *api.Session, err error) {
+	if err == nil && s != nil {
+		r.Opened++
+	}
+}
+
 // projectOf returns the repository that a session worked in: that of its folder as it is now, else
 // what the transcript states. A folder may be another repository by now; then what the
 // transcript states counts.

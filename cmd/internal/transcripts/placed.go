@@ -64,13 +64,14 @@ func (im *Importer) place(ctx context.Context, a *transcript.Append, rep *Report
 		if _, lookup := im.Client.Turn(ctx, b.Session, parent); lookup != nil {
 			return false, err
 		}
-		_, lookup = im.Client.Fork(ctx, b.Session, api.CreateFork{ID: a.Branch, Turn: parent, Meta: im.opening(ctx, a.Branch, branchMeta(s.Meta), rep.Format)})
+		s, lookup = im.Client.Fork(ctx, b.Session, api.CreateFork{ID: a.Branch, Turn: parent, Meta: im.opening(ctx, a.Branch, branchMeta(s.Meta), rep.Format)})
 	} else {
-		_, lookup = im.Client.Create(ctx, api.CreateSession{ID: a.Branch, SessionSettings: api.SessionSettings{Meta: im.opening(ctx, a.Branch, branchMeta(s.Meta), rep.Format)}})
+		s, lookup = im.Client.Create(ctx, api.CreateSession{ID: a.Branch, SessionSettings: api.SessionSettings{Meta: im.opening(ctx, a.Branch, branchMeta(s.Meta), rep.Format)}})
 	}
 	if lookup != nil && !coded(lookup, api.IDReused) {
 		return false, err
 	}
+	rep.countOpened(s, lookup)
 	rep.Sessions = append(rep.Sessions, a.Branch)
 	if lookup == nil && len(rep.Losses) < maxPlaced {
 		rep.Losses = append(rep.Losses, transcript.Loss{Kind: "repaired", Reason: "another turn follows its parent in the ledger; it begins a fork there", Record: a.ID.String()})
@@ -158,6 +159,7 @@ func (im *Importer) fork(ctx context.Context, f *transcript.Fork, rep *Report) (
 	if coded(err, api.NotFound) {
 		err = fmt.Errorf("%w: %w", ErrNoParent, err)
 	}
+	rep.countOpened(s, err)
 	if err == nil {
 		l.had = s
 	}

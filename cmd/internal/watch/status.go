@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"nexus/turns"
 )
 
 // Status is what is known of a watch without asking its process.
@@ -105,6 +108,44 @@ func ReadStatus(dir string, sources []Source) (*Status, error) {
 		out.Sources = append(out.Sources, x)
 	}
 	slices.SortFunc(out.Failed, func(a, b FailedFile) int { return strings.Compare(a.File, b.File) })
+	return out, nil
+}
+
+// VanishedFile is a transcript that is no longer in the folder of its agent. The ledger has what
+// was stored of it.
+type VanishedFile struct {
+	File      string    `json:"file"`
+	Agent     string    `json:"agent"`
+	Session   turns.ID  `json:"session,omitzero"` // one of the sessions that it held
+	Bytes     int64     `json:"bytes"`            // of it that are in the ledger
+	Lost      int64     `json:"lost,omitzero"`    // bytes that it had when it was read last, and that are not in the ledger
+	Gone      time.Time `json:"gone,omitzero"`    // when it was first missing; zero: since the watch ran last
+	Delivered time.Time `json:"delivered,omitzero"`
+}
+
+// Vanished returns the files that a watch or an import has read and that are not there now, the
+// newest last.
+func Vanished(dir string, sources []Source) (out []VanishedFile, err error) {
+	s, _, err := ReadState(dir)
+	if s == nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return nil, err
+	}
+	for path, st := range s.Files {
+		taken := slices.ContainsFunc(sources, func(src Source) bool {
+			rel, err := filepath.Rel(src.Root, path)
+			return err == nil && filepath.IsLocal(rel) && src.takes(rel)
+		})
+		if _, err := os.Lstat(path); !taken || !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		out = append(out, VanishedFile{File: path, Agent: st.Agent, Session: st.Session, Bytes: st.Offset, Lost: max(0, st.Size-st.Offset), Gone: st.Gone, Delivered: st.Delivered})
+	}
+	slices.SortFunc(out, func(a, b VanishedFile) int {
+		return cmp.Or(a.Delivered.Compare(b.Delivered), strings.Compare(a.File, b.File))
+	})
 	return out, nil
 }
 

@@ -91,6 +91,46 @@ func TestStatusSaysWhichFilesMayGrow(t *testing.T) {
 	}
 }
 
+// A transcript that its agent or a person removed is listed, with the session that has it.
+func TestVanishedTranscriptsAreListed(t *testing.T) {
+	l, home := openLedger(t), t.TempDir()
+	var paths []string
+	for _, n := range []int{1, 2} {
+		path, text := transcriptFile("claude", n, 2)
+		paths = append(paths, filepath.Join(home, path))
+		appendTo(t, paths[n-1], strings.Join(text, ""))
+	}
+	once(t, l, home)
+	list := func() []VanishedFile {
+		t.Helper()
+		out, err := Vanished(filepath.Join(home, "state"), configOf(l, home).Sources)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if got := list(); len(got) != 0 {
+		t.Fatalf("vanished though there: %+v", got)
+	}
+	st, err := os.Stat(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(paths[0]); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // before the watch has noticed it, and after
+		got := list()
+		if len(got) != 1 || got[0].File != paths[0] || got[0].Session.IsZero() || got[0].Agent != "claude" || got[0].Bytes+got[0].Lost != st.Size() {
+			t.Fatalf("vanished: %+v, want %s of %d bytes", got, paths[0], st.Size())
+		}
+		once(t, l, home)
+	}
+	if got, err := Vanished(filepath.Join(home, "nowhere"), configOf(l, home).Sources); err != nil || len(got) != 0 {
+		t.Errorf("without a state: %+v, %v", got, err)
+	}
+}
+
 func total(s *State) (n int) {
 	for _, st := range s.Files {
 		n += st.Stored

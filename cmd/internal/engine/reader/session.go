@@ -115,13 +115,14 @@ func SpawnerOf(s *ledger.Session, set *turns.Settings) turns.Ref {
 }
 
 // SupersededBy returns the session that an import made in place of s. It is zero while the
-// agent of s has no such session: nothing else holds what s holds then.
+// agent of s has no such session, or it is hidden: lists have nothing else then that holds what s
+// holds.
 func (rd *Reader) SupersededBy(s *ledger.Session, set *turns.Settings) turns.ID {
 	by := turns.SupersededBy(set.Meta)
 	if by.IsZero() || by == s.ID {
 		return turns.ID{}
 	}
-	if next, err := rd.Projections.Session(by); err != nil || next.Tenant != s.Tenant || next.Agent != s.Agent {
+	if next, err := rd.Projections.Session(by); err != nil || next.Tenant != s.Tenant || next.Agent != s.Agent || next.Hidden {
 		return turns.ID{}
 	}
 	return by

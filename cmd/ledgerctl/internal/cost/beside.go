@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -60,7 +61,7 @@ func (o *ownCalls) flushes(s *api.Session) (Call, bool) {
 		rest.CacheRead -= min(u.CacheRead, rest.CacheRead)
 		rest.CacheCreation -= min(u.CacheCreation, rest.CacheCreation)
 	}
-	c := Call{Kind: Flush, Session: s.ID, Time: o.last, Agent: s.Agent, Source: o.where.Source, Project: o.where.Cwd, Model: s.Model, Flushes: max(1, o.ended)}
+	c := Call{Kind: Flush, Session: s.ID, Time: o.last, Agent: s.Agent, Source: o.where.Source, Project: cmp.Or(s.Project, o.where.Cwd), Folder: o.where.Cwd, Branch: o.where.Branch, Model: s.Model, Flushes: max(1, o.ended)}
 	if o.last.IsZero() {
 		c.Time = time.Time(s.Updated)
 	}
@@ -166,7 +167,7 @@ func (r *reading) extractionsOf(ctx context.Context, agent string, yield func(Ca
 // usage: what it used is known to nobody.
 func extractionOf(s *api.Session, e *extraction, at time.Time) Call {
 	w := turns.WorkContextOf(s.Meta)
-	return Call{Kind: Extraction, Session: s.ID, Time: at, Agent: s.Agent, Source: w.Source, Project: w.Cwd, Model: e.Model,
+	return Call{Kind: Extraction, Session: s.ID, Time: at, Agent: s.Agent, Source: w.Source, Project: cmp.Or(s.Project, w.Cwd), Folder: w.Cwd, Branch: w.Branch, Model: e.Model,
 		Usage: e.Usage, Recorded: times(e.Cost, picosInMicro), HasRecorded: e.Cost > 0}
 }
 

@@ -36,7 +36,9 @@ type Call struct {
 	Bound   turns.TimeBound // of Time, where the source does not state it
 	Agent   string
 	Source  string // the program whose transcript it is from, such as claude-code; "": none
-	Project string // the working folder; "": not stated
+	Project string // the repository, or what a person says; "": not known
+	Folder  string // the working folder; "": not stated
+	Branch  string // of git; "": not stated
 	Model   string
 	Asked   string       // the model that the client asked for, where another one answered; "": the same
 	Message string       // the provider's id of the response; "": not stated
@@ -67,7 +69,7 @@ type Call struct {
 // is no call of a model.
 func callOf(s *api.Session, t *api.Turn, w turns.WorkContext) (c Call, ok bool) {
 	c = Call{
-		Kind: Answer, Session: t.Session, Turn: t.ID, Depth: t.Depth, Time: time.Time(t.Recorded), Agent: s.Agent, Source: w.Source, Project: w.Cwd,
+		Kind: Answer, Session: t.Session, Turn: t.ID, Depth: t.Depth, Time: time.Time(t.Recorded), Agent: s.Agent, Source: w.Source, Project: cmp.Or(s.Project, w.Cwd), Folder: w.Cwd, Branch: w.Branch,
 		Model: cmp.Or(t.Model, s.Model), Usage: counted(t.Usage), Details: turns.UsageDetailsOf(t.Meta), Message: messageID(t.Meta),
 	}
 	if t.Time != nil {
@@ -107,7 +109,7 @@ func counted(u *turns.Usage) *turns.Usage {
 // the cost of all.
 func furtherCalls(c *Call, meta turns.Raw) (out []Call) {
 	for i, x := range turns.ModelCallsOf(meta) {
-		f := Call{Kind: c.Kind, Session: c.Session, Turn: c.Turn, Depth: c.Depth, Time: c.Time, Bound: c.Bound, Agent: c.Agent, Source: c.Source, Project: c.Project,
+		f := Call{Kind: c.Kind, Session: c.Session, Turn: c.Turn, Depth: c.Depth, Time: c.Time, Bound: c.Bound, Agent: c.Agent, Source: c.Source, Project: c.Project, Folder: c.Folder, Branch: c.Branch,
 			Model: cmp.Or(x.Model, c.Model), Usage: &x.Usage, Details: turns.UsageDetails{CacheHour: x.CacheHour}, HasRecorded: c.HasRecorded}
 		if c.Message != "" {
 			f.Message = c.Message + "#" + strconv.Itoa(i)

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -23,6 +24,10 @@ type Scope struct {
 	// are not read.
 	Since, Until time.Time
 	Now          time.Time // what is older than a call takes has ended; zero: now
+	// Keep says which of the sessions are read; nil: all. Those that are named are read in any case.
+	Keep func(*api.Session) bool
+	// Hidden reads hidden sessions too.
+	Hidden bool
 	// Superseded reads the sessions too whose transcripts were read anew. Those that are
 	// named are read in any case.
 	Superseded bool
@@ -51,6 +56,7 @@ type Found struct {
 	Inherited uint64                    // sessions that begin with turns of another, where those are counted; with bounds, those with calls in them
 	// Superseded counts sessions that are left out, since their transcripts were read anew.
 	Superseded uint64
+	Hidden     uint64 // sessions that are left out, since they were hidden
 	Channels   uint64 // records of extractions that can't be read, by agent
 }
 
@@ -160,7 +166,7 @@ func (r *reading) sessions(ctx context.Context) (out []api.Session, err error) {
 	}
 	var all []api.Session
 	by := make(map[turns.ID]turns.ID) // the session that supersedes one
-	for s, err := range r.c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}, Superseded: true}) {
+	for s, err := range r.c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}, Superseded: true, Hidden: true}) {
 		if err != nil {
 			return nil, err
 		}
@@ -196,6 +202,15 @@ func (r *reading) sessions(ctx context.Context) (out []api.Session, err error) {
 		if !all[i].SupersededBy.IsZero() && !named[all[i].ID] && !r.scope.Superseded {
 			if r.scope.overlaps(&all[i]) {
 				r.found.Superseded++
+			}
+			continue
+		}
+		if !named[all[i].ID] && (r.scope.Keep != nil && !r.scope.Keep(&all[i])) {
+			continue
+		}
+		if all[i].Hidden && !named[all[i].ID] && !r.scope.Hidden {
+			if r.scope.overlaps(&all[i]) {
+				r.found.Hidden++
 			}
 			continue
 		}
@@ -272,7 +287,7 @@ func withLateUsage(t *api.Turn, late map[turns.ID]turns.LateUsage) {
 // uncounted returns the calls of a session that no turn has.
 func uncounted(s *api.Session, n uint64) Call {
 	w := turns.WorkContextOf(s.Meta)
-	c := Call{Kind: Answer, Session: s.ID, Time: s.ID.Time(), Bound: turns.TimeNotBefore, Agent: s.Agent, Source: w.Source, Project: w.Cwd, Model: s.Model, Uncounted: n}
+	c := Call{Kind: Answer, Session: s.ID, Time: s.ID.Time(), Bound: turns.TimeNotBefore, Agent: s.Agent, Source: w.Source, Project: cmp.Or(s.Project, w.Cwd), Folder: w.Cwd, Branch: w.Branch, Model: s.Model, Uncounted: n}
 	if s.HeadTime != nil {
 		c.Time, c.Bound = time.Time(*s.HeadTime), s.HeadTimeBound
 	}

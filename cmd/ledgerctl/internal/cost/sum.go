@@ -19,8 +19,13 @@ const (
 	ByTurn    Key = "turn"
 	BySession Key = "session"
 	ByDay     Key = "day"
+	ByWeek    Key = "week" // from Monday on
+	ByMonth   Key = "month"
+	ByBlock   Key = "block" // five hours, which begin with a call: see [Blocks]
 	ByModel   Key = "model"
 	ByProject Key = "project"
+	ByFolder  Key = "folder"
+	ByBranch  Key = "branch"
 	ByAgent   Key = "agent"
 	BySource  Key = "source"
 	ByKind    Key = "kind"
@@ -28,7 +33,7 @@ const (
 
 // Keys returns all keys.
 func Keys() []Key {
-	return []Key{ByTurn, BySession, ByDay, ByModel, ByProject, ByAgent, BySource, ByKind}
+	return []Key{ByTurn, BySession, ByDay, ByWeek, ByMonth, ByBlock, ByModel, ByProject, ByFolder, ByBranch, ByAgent, BySource, ByKind}
 }
 
 // ParseKeys reads a list of keys, as in "day,model".
@@ -36,7 +41,7 @@ func ParseKeys(list string) (out []Key, err error) {
 	for name := range strings.SplitSeq(list, ",") {
 		k := Key(strings.TrimSpace(name))
 		if !slices.Contains(Keys(), k) {
-			return nil, fmt.Errorf("%q is none of turn, session, day, model, project, agent, source, kind", name)
+			return nil, fmt.Errorf("%q is none of %s", name, keyNames())
 		}
 		if !slices.Contains(out, k) {
 			out = append(out, k)
@@ -45,13 +50,44 @@ func ParseKeys(list string) (out []Key, err error) {
 	return out, nil
 }
 
+// keyNames is the keys in a sentence.
+func keyNames() string {
+	var names []string
+	for _, k := range Keys() {
+		names = append(names, string(k))
+	}
+	return strings.Join(names, ", ")
+}
+
+// IsTime reports whether rows of the key are in order of time.
+func (k Key) IsTime() bool {
+	return k == ByTurn || k == ByDay || k == ByWeek || k == ByMonth || k == ByBlock
+}
+
+// BlockLength is that of a block of [ByBlock].
+const BlockLength = 5 * time.Hour
+
+// Blocks returns the beginnings of the blocks that the times of calls are in, oldest first: a block
+// begins at the full hour of the first call after the one before, and lasts five hours. Limits of
+// subscriptions of coding agents are counted in such blocks.
+func Blocks(times []time.Time) (out []time.Time) {
+	times = slices.SortedFunc(slices.Values(times), time.Time.Compare)
+	for _, at := range times {
+		if turns.IsTimeKnown(at) && (len(out) == 0 || !at.Before(out[len(out)-1].Add(BlockLength))) {
+			out = append(out, at.Truncate(time.Hour))
+		}
+	}
+	return out
+}
+
 // Options says which calls are added up, and how. The zero value takes all, in UTC, into
 // one row.
 type Options struct {
 	By           []Key
 	Models       tokens.Models // with prices
 	Zone         *time.Location
-	Since, Until time.Time // [Since, Until); zero: no bound
+	Blocks       []time.Time // with ByBlock: see [Blocks]
+	Since, Until time.Time   // [Since, Until); zero: no bound
 }
 
 // Tokens are the tokens of calls. The kinds do not overlap, but Reasoning is a part of
@@ -149,9 +185,14 @@ type Group struct {
 	Turn    turns.ID
 	Depth   uint64          // of Turn
 	Day     string          // as in 2026-11-22; "" where nothing is known of it
+	Week    string          // its Monday, likewise
+	Month   string          // as in 2026-11
+	Block   string          // as in 2026-11-22 14:00: when it begins
 	Bound   turns.TimeBound // of Day
 	Model   string
 	Project string
+	Folder  string
+	Branch  string
 	Agent   string
 	Source  string
 	Kind    Kind
@@ -372,10 +413,31 @@ func (s *Sum) groupOf(c *Call) (g Group) {
 			if g.Bound = c.Bound; turns.IsTimeKnown(c.Time) {
 				g.Day = c.Time.In(s.opt.Zone).Format(time.DateOnly)
 			}
+		case ByWeek:
+			if g.Bound = c.Bound; turns.IsTimeKnown(c.Time) {
+				at := c.Time.In(s.opt.Zone)
+				g.Week = at.AddDate(0, 0, -(int(at.Weekday())+6)%7).Format(time.DateOnly)
+			}
+		case ByMonth:
+			if g.Bound = c.Bound; turns.IsTimeKnown(c.Time) {
+				g.Month = c.Time.In(s.opt.Zone).Format("2006-01")
+			}
+		case ByBlock:
+			g.Bound = c.Bound
+			if i, in := slices.BinarySearchFunc(s.opt.Blocks, c.Time, time.Time.Compare); in || i > 0 {
+				if !in {
+					i--
+				}
+				g.Block = s.opt.Blocks[i].In(s.opt.Zone).Format("2006-01-02 15:04")
+			}
 		case ByModel:
 			g.Model = c.Model
 		case ByProject:
 			g.Project = c.Project
+		case ByFolder:
+			g.Folder = c.Folder
+		case ByBranch:
+			g.Branch = c.Branch
 		case ByAgent:
 			g.Agent = c.Agent
 		case BySource:
@@ -398,19 +460,19 @@ func (s *Sum) OfKind(k Kind) (a Amount) {
 	return a
 }
 
-// Rows returns the rows: by time where a key is a day or a turn, else the costliest first.
+// Rows returns the rows: by time where a key is a time or a turn, else the costliest first.
 func (s *Sum) Rows() []Row {
 	out := make([]Row, 0, len(s.rows))
 	for _, r := range s.rows {
 		out = append(out, *r)
 	}
-	timed := slices.Contains(s.opt.By, ByTurn) || slices.Contains(s.opt.By, ByDay)
+	timed := slices.ContainsFunc(s.opt.By, Key.IsTime)
 	slices.SortFunc(out, func(a, b Row) int {
 		byTime := 0
 		if slices.Contains(s.opt.By, ByTurn) {
 			byTime = a.First.Compare(b.First)
 		} else if timed {
-			byTime = cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Bound, b.Bound))
+			byTime = cmp.Or(cmp.Compare(a.Month, b.Month), cmp.Compare(a.Week, b.Week), cmp.Compare(a.Day, b.Day), cmp.Compare(a.Block, b.Block), cmp.Compare(a.Bound, b.Bound))
 		}
 		return cmp.Or(byTime, cmp.Compare(b.Picos(), a.Picos()), cmp.Compare(b.Tokens.All(), a.Tokens.All()), compareGroups(&a.Group, &b.Group))
 	})
@@ -419,7 +481,7 @@ func (s *Sum) Rows() []Row {
 
 func compareGroups(a, b *Group) int {
 	return cmp.Or(a.Session.Compare(b.Session), cmp.Compare(a.Depth, b.Depth), a.Turn.Compare(b.Turn), cmp.Compare(a.Day, b.Day),
-		cmp.Compare(a.Model, b.Model), cmp.Compare(a.Project, b.Project), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Kind, b.Kind))
+		cmp.Compare(a.Model, b.Model), cmp.Compare(a.Project, b.Project), cmp.Compare(a.Folder, b.Folder), cmp.Compare(a.Branch, b.Branch), cmp.Compare(a.Month, b.Month), cmp.Compare(a.Week, b.Week), cmp.Compare(a.Block, b.Block), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Kind, b.Kind))
 }
 
 // Rest returns the amount of rows together.

@@ -30,7 +30,7 @@ type Report struct {
 
 // isByTime reports whether the rows are in order of time, as [cost.Sum.Rows] orders them.
 func (x *Report) isByTime() bool {
-	return slices.Contains(x.By, cost.ByDay) || slices.Contains(x.By, cost.ByTurn)
+	return slices.ContainsFunc(x.By, cost.Key.IsTime)
 }
 
 // rows returns the rows to show and those that are left out.
@@ -127,10 +127,20 @@ func (x *Report) cell(term *terminal.Terminal, k cost.Key, r *cost.Row) string {
 			return "unknown"
 		}
 		return prose.Bound(r.Bound) + r.Day
+	case cost.ByWeek, cost.ByMonth, cost.ByBlock:
+		at := cmp.Or(map[cost.Key]string{cost.ByWeek: r.Week, cost.ByMonth: r.Month, cost.ByBlock: r.Block}[k], "unknown")
+		if at == "unknown" {
+			return at
+		}
+		return prose.Bound(r.Bound) + at
 	case cost.ByModel:
 		return dash(r.Model)
 	case cost.ByProject:
 		return dash(r.Project)
+	case cost.ByFolder:
+		return dash(r.Folder)
+	case cost.ByBranch:
+		return dash(r.Branch)
 	case cost.ByAgent:
 		return dash(r.Agent)
 	case cost.ByKind:
@@ -248,6 +258,9 @@ func (x *Report) notes() (out []string) {
 	if n := x.Found.Superseded; n > 0 {
 		add("%s left out, since the transcript was read anew and a successor has what it holds; --all counts both.", map[bool]string{true: "1 session is", false: prose.Grouped(n) + " sessions are"}[n == 1])
 	}
+	if n := x.Found.Hidden; n > 0 {
+		add("%s not counted; --hidden counts what was hidden.", map[bool]string{true: "1 hidden session is", false: prose.Grouped(n) + " hidden sessions are"}[n == 1])
+	}
 	if n := x.Found.Channels; n > 0 {
 		add("≥: you may not read what the extractions of memories of %s cost.", prose.Plural(n, "agent"))
 	}
@@ -325,7 +338,12 @@ type rowJSON struct {
 	Day       string          `json:"day,omitempty,omitzero"` // without a day where it is the key: nothing is known of the time
 	DayBound  turns.TimeBound `json:"day_bound,omitempty,omitzero"`
 	Model     string          `json:"model,omitempty,omitzero"`
+	Week      string          `json:"week,omitempty,omitzero"`
+	Month     string          `json:"month,omitempty,omitzero"`
+	Block     string          `json:"block,omitempty,omitzero"`
 	Project   string          `json:"project,omitempty,omitzero"`
+	Folder    string          `json:"folder,omitempty,omitzero"`
+	Branch    string          `json:"branch,omitempty,omitzero"`
 	Agent     string          `json:"agent,omitempty,omitzero"`
 	Source    string          `json:"source,omitempty,omitzero"`
 	Kind      cost.Kind       `json:"kind,omitempty,omitzero"`
@@ -369,7 +387,7 @@ func (x *Report) JSON() ReportJSON {
 	}
 	for i := range shown {
 		r := &shown[i]
-		j := rowJSON{Turn: r.Turn, Session: r.Session, Day: r.Day, DayBound: r.Bound, Model: r.Model, Project: r.Project, Agent: r.Agent, Source: r.Source, Kind: r.Kind, amountsJSON: amountJSON(r.Amount)}
+		j := rowJSON{Turn: r.Turn, Session: r.Session, Day: r.Day, DayBound: r.Bound, Model: r.Model, Week: r.Week, Month: r.Month, Block: r.Block, Project: r.Project, Folder: r.Folder, Branch: r.Branch, Agent: r.Agent, Source: r.Source, Kind: r.Kind, amountsJSON: amountJSON(r.Amount)}
 		if s := x.Found.Sessions[r.Session]; s != nil && slices.Contains(x.By, cost.BySession) {
 			j.Title = cmp.Or(s.Label, s.Title)
 			if s.SpawnedBy != nil {

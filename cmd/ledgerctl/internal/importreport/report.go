@@ -18,9 +18,10 @@ import (
 // end, or each loss below its file.
 type Report struct {
 	Terminal     *terminal.Terminal
-	Each         bool // list each loss
-	Refresh      bool // sessions are read again
-	Files        int  // to be imported
+	Each         bool     // list each loss
+	Refresh      bool     // sessions are read again
+	Unit         turns.ID // the import's id; zero: it has none
+	Files        int      // to be imported
 	done         int
 	Unrecognized []string // files of a folder that are no transcripts
 	Special      []string // files of a folder that are not regular files
@@ -36,7 +37,7 @@ func (a *Report) Stopped(r *transcripts.Report, err error) {
 		return
 	}
 	a.note(r)
-	a.sum.Stored += r.Stored
+	a.sum.Stored, a.sum.Opened = a.sum.Stored+r.Stored, a.sum.Opened+r.Opened
 	a.sum.Unacknowledged = a.sum.Unacknowledged || r.Unacknowledged
 	if err == nil {
 		a.done++
@@ -120,6 +121,7 @@ func (a *Report) End() error {
 		a.printAll()
 	}
 	a.sayReread()
+	a.SayUnit()
 	if len(a.failed) == 0 {
 		return nil
 	}
@@ -128,6 +130,13 @@ func (a *Report) End() error {
 	}
 	err := failed{fmt.Sprintf("%s of %s failed", prose.Grouped(uint64(len(a.failed))), prose.Plural(uint64(a.Files), "file")), a.failed[0].err}
 	return fault.WithHint(err, "the other files are in; the same command tries these again")
+}
+
+// SayUnit says how to take the import back, if it opened a session.
+func (a *Report) SayUnit() {
+	if a.sum.Opened > 0 && !a.Unit.IsZero() {
+		a.Terminal.Say("import %s opened %s; ledgerctl import --undo %s hides them", a.Unit, prose.Plural(uint64(a.sum.Opened), "session"), a.Unit)
+	}
 }
 
 // sayReread says what an older reader read, and what a refresh found.

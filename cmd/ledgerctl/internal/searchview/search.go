@@ -68,7 +68,9 @@ func SayNext(term *terminal.Terminal, hits []api.SearchHit) {
 	first := func(kind string) int {
 		return slices.IndexFunc(hits, func(h api.SearchHit) bool { return h.Kind == kind })
 	}
-	if i := first("turn"); i >= 0 {
+	if i := first("session"); i == 0 {
+		term.Say("next: ledgerctl log %s", hits[0].Session)
+	} else if i := first("turn"); i >= 0 {
 		if h := hits[i]; h.State == "other_branch" || h.Type == "compaction" { // no number of the head's path names it for sure
 			term.Say("next: ledgerctl show %s/%s", h.Session, h.Turn)
 		} else {

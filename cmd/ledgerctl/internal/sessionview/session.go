@@ -144,6 +144,15 @@ func Print(term *terminal.Terminal, s *api.Session) error {
 	row("session", "%s", terminal.Whole(s.ID))
 	row("label", "%s", prose.Printable(s.Label))
 	row("title", "%s", prose.Clip(s.Title, 200))
+	if len(s.Tags) > 0 {
+		row("tags", "%s", prose.Clip(strings.Join(s.Tags, ", "), 1000))
+	}
+	if s.Project != "" {
+		row("project", "%s", prose.Clip(s.Project, 300))
+	}
+	if s.Hidden {
+		row("hidden", "lists, search and cost leave it out; ledgerctl session unhide %s", s.ID)
+	}
 	row("agent", "%s, %s", s.Agent, s.Kind)
 	row("state", "%s", s.State)
 	if s.Error != "" {
@@ -197,6 +206,9 @@ func Print(term *terminal.Terminal, s *api.Session) error {
 	var meta map[string]turns.Raw
 	_ = json.Unmarshal(s.Meta, &meta)
 	for _, name := range slices.Sorted(maps.Keys(meta)) {
+		if name == "project" || name == "import" && term.Width > 0 && term.Width < 60 {
+			continue
+		}
 		if text, ok := meta[name].Text(); !ok {
 			row(prose.Clip(name, 40), "%s", prose.Clip(secrets.Mask(string(meta[name])), 1000))
 		} else if text = secrets.Mask(text); name != "title" || text != s.Title {

@@ -69,6 +69,10 @@ func Line(t *api.Turn, width int) string {
 		asked = prose.Clip(asked, room*2/3)
 		what = asked + terminal.Faint.Render(" ⇒ ") + prose.Clip(answer, max(10, room-3-len([]rune(asked))))
 	}
+	if t.Note != nil {
+		note := "✎ " + prose.Clip(t.Note.Text, max(12, room/3)) + "  "
+		what = terminal.Bold.Render(note) + terminal.Cut(what, max(10, room-len([]rune(note))))
+	}
 	text := where + size + what
 	if width > 0 {
 		text = terminal.Cut(text, width)

@@ -86,6 +86,9 @@ func Show(term *terminal.Terminal, t *api.Turn) {
 	if t.Time != nil {
 		row("time", "%s", prose.At(time.Time(*t.Time), turns.TimeBoundOf(t.Meta), prose.Stamp))
 	}
+	if t.Note != nil {
+		row("note", "%s", prose.Printable(t.Note.Text))
+	}
 	row("recorded", "%s", time.Time(t.Recorded).Local().Format(prose.Stamp))
 	if t.Model != "" {
 		row("model", "%s", prose.Printable(t.Model))

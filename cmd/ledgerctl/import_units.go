@@ -1,0 +1,193 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/importreport"
+	"nexus/cmd/ledgerctl/internal/terminal"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// importFlags are the flags of import that store no transcript.
+type importFlags struct {
+	dry, list bool
+	undo      string
+}
+
+// importUnits is import --list and import --undo.
+func (e *env) importUnits(ctx context.Context, args []string, f importFlags) error {
+	switch {
+	case len(args) > 0:
+		return fault.Usage(errors.New("--list and --undo take no file"))
+	case f.undo != "" && f.list:
+		return fault.Usage(errors.New("--list and --undo don't go together"))
+	case f.list:
+		return e.listImports(ctx)
+	}
+	unit, err := turns.ParseID(f.undo)
+	if err != nil {
+		return fault.WithHint(fault.Usage(fmt.Errorf("--undo %.40q is not the id of an import", f.undo)), "ledgerctl import --list lists them")
+	}
+	return e.undoImport(ctx, unit, f.dry)
+}
+
+// undoImport hides the sessions that an import opened. Those that an earlier import opened stay
+// as they are, also where this one added turns to them.
+func (e *env) undoImport(ctx context.Context, unit turns.ID, dry bool) error {
+	c, err := e.Client(api.Operator)
+	if err != nil {
+		return err
+	}
+	var of []api.Session
+	for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
+		if err != nil {
+			return err
+		}
+		if transcripts.ImportedBy(&s) == unit {
+			of = append(of, s)
+		}
+	}
+	if len(of) == 0 {
+		return fault.WithHint(api.Errorf(api.NotFound, nil, "no session was opened by an import %s", unit), "ledgerctl import --list lists the imports")
+	}
+	result := struct {
+		Import   turns.ID   `json:"import"`
+		Sessions []turns.ID `json:"sessions"`
+		Hidden   int        `json:"hidden"` // now; the others were hidden before
+	}{Import: unit, Sessions: []turns.ID{}}
+	for _, s := range of {
+		result.Sessions = append(result.Sessions, s.ID)
+		if s.Hidden {
+			continue
+		}
+		if !dry {
+			if _, err := c.As(s.Agent).Hide(ctx, s.ID, api.HideSession{Cause: "import " + unit.String() + " is undone"}); err != nil {
+				return fmt.Errorf("%d of %s hidden: session %s: %w", result.Hidden, prose.Plural(uint64(len(of)), "session"), s.ID, err)
+			}
+		}
+		result.Hidden++
+	}
+	if dry {
+		return e.Result(result, "import %s opened %s; %s would be hidden", unit, prose.Plural(uint64(len(of)), "session"), prose.Grouped(uint64(result.Hidden)))
+	}
+	if err := e.Result(result, "import %s is undone: %s hidden", unit, prose.Plural(uint64(result.Hidden), "session")); err != nil {
+		return err
+	}
+	e.Say("nothing is deleted; turns that it added to sessions of earlier imports stay. ledgerctl sessions --hidden lists hidden sessions, session unhide shows one again")
+	return nil
+}
+
+// unitRow is an import, as the sessions that it opened tell of it.
+type unitRow struct {
+	Import   turns.ID `json:"import"`
+	Time     api.Time `json:"time"`
+	Sessions uint64   `json:"sessions"`
+	Turns    uint64   `json:"turns"`
+	Hidden   uint64   `json:"hidden,omitzero"`
+}
+
+// listImports lists the imports that opened sessions, the newest last.
+func (e *env) listImports(ctx context.Context) error {
+	c, err := e.Client(api.Operator)
+	if err != nil {
+		return err
+	}
+	by := make(map[turns.ID]*unitRow)
+	for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
+		if err != nil {
+			return err
+		}
+		unit := transcripts.ImportedBy(&s)
+		if unit.IsZero() {
+			continue
+		}
+		r := by[unit]
+		if r == nil {
+			r = &unitRow{Import: unit, Time: api.Time(unit.Time())}
+			by[unit] = r
+		}
+		r.Sessions, r.Turns = r.Sessions+1, r.Turns+s.Turns
+		if s.Hidden {
+			r.Hidden++
+		}
+	}
+	var list []*unitRow
+	for _, r := range by {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b *unitRow) int {
+		return cmp.Or(time.Time(a.Time).Compare(time.Time(b.Time)), a.Import.Compare(b.Import))
+	})
+	if e.JSON {
+		for _, r := range list {
+			if err := e.Print(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(list) == 0 {
+		e.Say("no session was opened by an import that has an id")
+		return nil
+	}
+	var rows [][]string
+	for _, r := range list {
+		rows = append(rows, []string{terminal.Whole(r.Import), time.Time(r.Time).Local().Format(prose.Stamp), prose.Grouped(r.Sessions), prose.Grouped(r.Turns), prose.Grouped(r.Hidden)})
+	}
+	cols := []terminal.Column{{Head: "import"}, {Head: "time"}, {Head: "sessions", Right: true}, {Head: "turns", Right: true}, {Head: "hidden", Right: true}}
+	_, err = io.WriteString(e.Out, e.Table(cols, rows))
+	return err
+}
+
+// previewImport is import --dry-run.
+func (e *env) previewImport(ctx context.Context, im *transcripts.Importer, files []transcripts.File, losses bool) error {
+	p := transcripts.Preview{Losses: nil}
+	var skipped []string
+	var failed error
+	for _, f := range files {
+		if f.Special {
+			continue
+		}
+		var unknown transcripts.UnknownFormat
+		switch err := im.Preview(ctx, f.Name, &p); {
+		case f.Searched && errors.As(err, &unknown):
+			skipped = append(skipped, f.Name)
+		case ctx.Err() != nil, err != nil && fault.HasCode(err, api.Unavailable):
+			return err
+		case err != nil:
+			e.Say("%s could not be read to its end: %v", prose.Printable(f.Name), err)
+			failed = cmp.Or(failed, err)
+		}
+	}
+	if err := im.EndPreview(ctx, &p); err != nil {
+		return err
+	}
+	if e.JSON {
+		if err := e.Print(&p); err != nil {
+			return err
+		}
+		return failed
+	}
+	importreport.PrintSkipped(e.Terminal, skipped, losses, "is no transcript", "are no transcripts")
+	fmt.Fprintf(e.Out, "would store of %s: %s of %s, %s of %s; %s\n", prose.Plural(uint64(p.Files), "file"),
+		prose.Grouped(uint64(p.NewSessions)), prose.Plural(uint64(p.Sessions), "session"), prose.Grouped(uint64(p.NewTurns)), prose.Plural(uint64(p.Turns), "turn"), prose.Plural(uint64(p.Compactions), "compaction"))
+	if n := len(p.Hidden); n > 0 {
+		fmt.Fprintf(e.Out, "%s of them hidden in the ledger, and would stay so\n", map[bool]string{true: "1 is", false: prose.Grouped(uint64(n)) + " are"}[n == 1])
+	}
+	if len(p.Losses) > 0 {
+		fmt.Fprintln(e.Out, terminal.Faint.Render("not kept exactly as it stands:"))
+		importreport.PrintKinds(e.Terminal, p.Losses)
+	}
+	e.Say("nothing is stored")
+	return failed
+}
