@@ -57,13 +57,14 @@ folders named chats of Gemini CLI, and *.jsonl of the others.
                      cache: without it everything is read again, and stored once
   --rescan DURATION  how often all files are checked, for changes that the
                      system did not report (30s)
+  --vanished         with status: list the transcripts that were imported and
+                     are no longer there, since the agent or a person removed
+                     them. The ledger has what they held
 
 status shows for each folder when something was imported last, how many files
 are behind, what failed and why, what happened to files, and how many files may
 grow: a last turn without a complete response waits for it, for an hour after
-the last write. status --vanished lists the transcripts that were imported and
-are no longer there: the agent, or a person, removed them. The ledger has what
-they held. doctor reports what is wrong, with an exit status, and when each
+the last write. doctor reports what is wrong, with an exit status, and when each
 hook of an agent fired last. Both use the folders of the installed service,
 unless --from or --state is given.
 
