@@ -41,8 +41,14 @@ written to it. Reasoning is a part of the output, if the source reports it.
                  source the program. Rows by a time or by turn are in order of
                  time, the newest last, as in ledgerctl sessions; others have
                  the highest cost first
-  --cwd DIR, --project PROJECT, --branch BRANCH, --tag TAG, --source SOURCE
-                 only sessions that these filters keep, as in ledgerctl sessions
+  --project PROJECT
+                 only sessions of this repository: see ledgerctl help sessions
+  --cwd DIR      only sessions in this folder or below
+  --branch BRANCH
+                 only sessions on this branch of git
+  --tag TAG      only sessions with this tag
+  --source SOURCE
+                 only sessions of this program, such as claude-code or codex
   --model MODEL  only calls of this model
   --hidden       hidden sessions too
   --budget DOLLARS

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -47,7 +48,8 @@ type File struct {
 }
 
 // Find returns the files that args name, those in folders included, and their
-// size in bytes. A file that args name itself is never special.
+// size in bytes. Of a folder the file that was written last comes first: an import of years is
+// asked about today before it is through. A file that args name itself is never special.
 func Find(args []string) (files []File, size int64, err error) {
 	for _, a := range args {
 		if a == "-" {
@@ -62,7 +64,7 @@ func Find(args []string) (files []File, size int64, err error) {
 			files, size = append(files, File{Name: a}), size+st.Size()
 			continue
 		}
-		n := len(files)
+		n, written := len(files), make(map[string]time.Time)
 		err = filepath.WalkDir(a+string(filepath.Separator), func(name string, d fs.DirEntry, err error) error {
 			if err != nil { // it is among those that fail
 				files = append(files, File{Name: name, Searched: true})
@@ -74,6 +76,7 @@ func Find(args []string) (files []File, size int64, err error) {
 			f := File{Name: name, Searched: true}
 			if st, err := os.Stat(name); err == nil { // else the import of it says why
 				if f.Special = !st.Mode().IsRegular(); !f.Special {
+					written[name] = st.ModTime()
 					size += st.Size()
 				}
 			}
@@ -83,6 +86,7 @@ func Find(args []string) (files []File, size int64, err error) {
 		if err != nil {
 			return nil, 0, UsageError{err}
 		}
+		slices.SortStableFunc(files[n:], func(a, b File) int { return written[b.Name].Compare(written[a.Name]) })
 		if len(files) == n {
 			return nil, 0, UsageError{fmt.Errorf("%s holds no .jsonl or .json file", a)}
 		}
