@@ -22,6 +22,7 @@ import (
 
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/prose"
+	"nexus/cmd/internal/repository"
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/codetree"
 	"nexus/cmd/ledgerctl/internal/connect"
@@ -44,7 +45,7 @@ ledgerctl hook EVENT [--from …] [--code]
 Makes a coding agent call ledgerctl at the beginning and end of a session, and
 before and after a compaction. Each call imports the transcript up to that
 moment, and a new session starts with a brief of what the ledger knows about its
-folder. --agent names the coding agent, too. The hooks are written to
+repository, or folder. --agent names the coding agent, too. The hooks are written to
 settings.json of Claude Code (CLAUDE_CONFIG_DIR) or to hooks.json of Codex
 (CODEX_HOME). Codex asks you to trust new hooks: until then they do not run, and
 status shows "never".
@@ -494,7 +495,8 @@ func (e *env) hook(ctx context.Context, event string, code bool) error {
 	agent := cmp.Or(e.Agent, "main")
 	client := client.New(nc, e.Tenant, agent)
 	if event == "SessionStart" { // what is printed first, the agent has even if the rest takes too long
-		text, err := mcp.BriefText(ctx, client, mcp.Caller{Tenant: e.Tenant, Agent: agent}, in.Cwd)
+		project, _ := repository.Of(ctx, in.Cwd)
+		text, err := mcp.BriefText(ctx, client, mcp.Caller{Tenant: e.Tenant, Agent: agent}, in.Cwd, cmp.Or(project.Remote, project.Root))
 		if err == nil {
 			err = e.Print(map[string]any{"hookSpecificOutput": map[string]any{"hookEventName": event, "additionalContext": clippedText(text, maxBrief)}})
 		}

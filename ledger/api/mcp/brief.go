@@ -39,6 +39,7 @@ const (
 
 type briefInput struct {
 	Cwd      string `json:"cwd,omitempty" jsonschema:"only sessions that worked in this folder or below it; an absolute path"`
+	Project  string `json:"project,omitempty" jsonschema:"only sessions of this repository: the name of its remote (github.com/acme/shelf), the end of it, or a folder of it; with cwd: those of either"`
 	Session  string `json:"session,omitempty" jsonschema:"only this session: its id or label"`
 	Sessions int    `json:"sessions,omitempty" jsonschema:"how many sessions; default 3"`
 }
@@ -97,8 +98,8 @@ func brief(ctx context.Context, c *call, in briefInput) (*briefResult, error) {
 	var sessions []api.Session
 	var seenBy turns.ID // whose memories are shown
 	switch {
-	case in.Session != "" && in.Cwd != "":
-		return nil, api.FieldErrorf("/cwd", "name a session or a folder")
+	case in.Session != "" && in.Cwd+in.Project != "":
+		return nil, api.FieldErrorf("/session", "name a session, or a folder and a project")
 	case in.Session != "":
 		s, err := c.session(ctx, "/session", in.Session)
 		if err != nil {
@@ -106,7 +107,7 @@ func brief(ctx context.Context, c *call, in briefInput) (*briefResult, error) {
 		}
 		sessions, seenBy = []api.Session{*s}, s.ID
 	default:
-		found, err := c.newest(ctx, n, in.Cwd)
+		found, err := c.newest(ctx, n, in.keep())
 		if err != nil {
 			return nil, err
 		}
@@ -130,6 +131,16 @@ func brief(ctx context.Context, c *call, in briefInput) (*briefResult, error) {
 		out.Document = shortened(d.Text, documentBytes)
 	}
 	return out, nil
+}
+
+// keep says which sessions a brief is of; nil: all.
+func (in *briefInput) keep() func(*api.Session) bool {
+	if in.Cwd+in.Project == "" {
+		return nil
+	}
+	return func(s *api.Session) bool {
+		return in.Cwd != "" && isIn(workDir(s), in.Cwd) || in.Project != "" && turns.ProjectOf(s.Meta).Has(s.Project, in.Project)
+	}
 }
 
 // briefSession describes a session: the first of a brief at length.

@@ -31,15 +31,15 @@ type newest struct {
 // newest finds the n newest sessions by the times of their newest turns. An import stores
 // old conversations now: so of the sessions that changed last, and of those that began last
 // of the [maxListed] that changed last, some are asked. Sessions that serve another are left
-// out. dir, if not empty, is the folder in which the session works, or one above it.
-func (c *call) newest(ctx context.Context, n int, dir string) (*newest, error) {
-	return newestOf(ctx, n, dir, c.ListSessions, func(ctx context.Context, id turns.ID) (*api.Session, error) {
+// out. keep says which of the others count; nil: all.
+func (c *call) newest(ctx context.Context, n int, keep func(*api.Session) bool) (*newest, error) {
+	return newestOf(ctx, n, keep, c.ListSessions, func(ctx context.Context, id turns.ID) (*api.Session, error) {
 		return c.GetSession(ctx, id, api.GetSession{About: api.About{About: true}})
 	})
 }
 
 // newestOf is [call.newest] with what it asks.
-func newestOf(ctx context.Context, n int, dir string, list func(context.Context, api.ListSessions) iter.Seq2[api.Session, error], get func(context.Context, turns.ID) (*api.Session, error)) (*newest, error) {
+func newestOf(ctx context.Context, n int, keep func(*api.Session) bool, list func(context.Context, api.ListSessions) iter.Seq2[api.Session, error], get func(context.Context, turns.ID) (*api.Session, error)) (*newest, error) {
 	out := new(newest)
 	var all []api.Session
 	for s, err := range list(ctx, api.ListSessions{Order: "updated", Page: api.Page{Limit: 1000}}) {
@@ -51,7 +51,7 @@ func newestOf(ctx context.Context, n int, dir string, list func(context.Context,
 			break
 		}
 		out.counted++
-		if s.Error == "" && s.SpawnedBy == nil && s.Depth > 0 && (dir == "" || isIn(workDir(&s), dir)) {
+		if s.Error == "" && s.SpawnedBy == nil && s.Depth > 0 && (keep == nil || keep(&s)) {
 			all = append(all, s)
 		}
 	}

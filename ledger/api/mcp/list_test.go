@@ -51,7 +51,7 @@ func TestTheNewestOfManySessionsAreFound(t *testing.T) {
 	f.all[0].Updated, f.all[0].HeadTime = late, &late                     // the first one goes on
 	f.all[7].Updated, f.all[7].HeadTime = api.Time(at(4*maxListed)), &old // an old one is stored now
 	f.all[0].Meta = turns.Raw(`{"turn_context":{"cwd":"/b/c"}}`)
-	found, err := newestOf(t.Context(), 3, "", f.list, f.get)
+	found, err := newestOf(t.Context(), 3, nil, f.list, f.get)
 	if err != nil || len(found.sessions) != 3 || !found.more || found.counted != maxListed || f.listed != maxListed+1 || f.got > 2*considered {
 		t.Fatalf("%+v, %v: %d listed, %d asked", found, err, f.listed, f.got)
 	}
@@ -60,7 +60,11 @@ func TestTheNewestOfManySessionsAreFound(t *testing.T) {
 			t.Errorf("session %d is %v, want number %d", i, found.sessions[i].ID, want)
 		}
 	}
-	if found, err = newestOf(t.Context(), 3, "/b/", f.list, f.get); err != nil || len(found.sessions) != 1 || found.sessions[0].ID != f.all[0].ID {
+	if found, err = newestOf(t.Context(), 3, (&briefInput{Cwd: "/b/"}).keep(), f.list, f.get); err != nil || len(found.sessions) != 1 || found.sessions[0].ID != f.all[0].ID {
 		t.Errorf("in a folder: %+v, %v", found, err)
+	}
+	f.all[1].Meta, f.all[1].Project = turns.Raw(`{"cwd":"/elsewhere","project":{"remote":"github.com/acme/shelf"}}`), "github.com/acme/shelf"
+	if found, err = newestOf(t.Context(), 3, (&briefInput{Cwd: "/b/", Project: "github.com/acme/shelf"}).keep(), f.list, f.get); err != nil || len(found.sessions) != 2 {
+		t.Errorf("in a folder and its repository: %+v, %v", found, err)
 	}
 }

@@ -57,7 +57,7 @@ func status(ctx context.Context, c *call, in statusInput) (*statusResult, error)
 		}
 		sessions = []api.Session{*s}
 	} else {
-		found, err := c.newest(ctx, statusSessions, "")
+		found, err := c.newest(ctx, statusSessions, nil)
 		if err != nil {
 			return nil, err
 		}

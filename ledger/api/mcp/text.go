@@ -7,10 +7,10 @@ import (
 	"nexus/ledger/api/client"
 )
 
-// BriefText returns what the tool brief says of a folder, for a hook of an agent that
-// starts there. c speaks for the caller's agent.
-func BriefText(ctx context.Context, c *client.Client, caller Caller, dir string) (string, error) {
-	out, err := brief(ctx, &call{Client: c, caller: caller}, briefInput{Cwd: dir})
+// BriefText returns what the tool brief says of a folder and of the repository that it is in ("":
+// none), for a hook of an agent that starts there. c speaks for the caller's agent.
+func BriefText(ctx context.Context, c *client.Client, caller Caller, dir, project string) (string, error) {
+	out, err := brief(ctx, &call{Client: c, caller: caller}, briefInput{Cwd: dir, Project: project})
 	if err != nil {
 		return "", err
 	}
