@@ -63,7 +63,7 @@ func TestTheNewestOfManySessionsAreFound(t *testing.T) {
 	if found, err = newestOf(t.Context(), 3, (&briefInput{Cwd: "/b/"}).keep(), f.list, f.get); err != nil || len(found.sessions) != 1 || found.sessions[0].ID != f.all[0].ID {
 		t.Errorf("in a folder: %+v, %v", found, err)
 	}
-	f.all[1].Meta, f.all[1].Project = turns.Raw(`{"cwd":"/elsewhere","project":{"remote":"github.com/acme/shelf"}}`), "github.com/acme/shelf"
+	f.all[2*maxListed-1].Meta, f.all[2*maxListed-1].Project = turns.Raw(`{"cwd":"/elsewhere","project":{"remote":"github.com/acme/shelf"}}`), "github.com/acme/shelf"
 	if found, err = newestOf(t.Context(), 3, (&briefInput{Cwd: "/b/", Project: "github.com/acme/shelf"}).keep(), f.list, f.get); err != nil || len(found.sessions) != 2 {
 		t.Errorf("in a folder and its repository: %+v, %v", found, err)
 	}
