@@ -45,10 +45,10 @@ ledgerctl hook EVENT [--from …] [--code]
 Makes a coding agent call ledgerctl at the beginning and end of a session, and
 before and after a compaction. Each call imports the transcript up to that
 moment, and a new session starts with a brief of what the ledger knows about its
-repository, or folder. --agent names the coding agent, too. The hooks are written to
-settings.json of Claude Code (CLAUDE_CONFIG_DIR) or to hooks.json of Codex
-(CODEX_HOME). Codex asks you to trust new hooks: until then they do not run, and
-status shows "never".
+repository, or folder. --agent names the coding agent, too. The hooks are
+written to settings.json of Claude Code (CLAUDE_CONFIG_DIR) or to hooks.json of
+Codex (CODEX_HOME). Codex asks you to trust new hooks: until then they do not
+run, and status shows "never".
 
 For pi, install writes an extension, nexus.ts (PI_CODING_AGENT_DIR), that makes
 Nexus the compactor: pi stores the ledger's compaction, and keeps what its own

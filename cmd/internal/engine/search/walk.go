@@ -130,7 +130,7 @@ func (w *walk) page(ctx context.Context) error {
 
 // isSure reports whether each candidate of the index is a hit, but for a few.
 func (w *walk) isSure() bool {
-	return !w.query.HasPhrase() && !w.resolver.covered && w.filter.Role == ""
+	return !w.query.HasPhrase() && !w.resolver.covered && w.filter.Role == "" && w.resolver.project == ""
 }
 
 // below returns the list behind one: of the candidates of the first page's index, the newest
