@@ -108,8 +108,11 @@ var allowed = map[string][]string{
 	"cmd/internal/daemon/config":          {"ledger/jetstream/mark", "ledger/jetstream/embed", "cmd/internal/wholefile", "cmd/internal/natsapi", "cmd/internal/web", "turns/tokens", "ledger/jetstream", "ledger/api/client", "compactor", "cmd/internal/provider", "cmd/internal/engine/cache", "turns"},
 	"cmd/internal/daemon":                 nil, // the wiring: everything
 	"docs/examples/go":                    {},  // what any client may use
-	"cmd/ledgerctl/internal/cost":         {"ledger/api/client", "turns", "turns/tokens", "ledger/api"},
+	"cmd/internal/cost":                   {"ledger/api/client", "turns", "turns/tokens", "ledger/api"},
 	"cmd/ledgerctl/internal/contextview":  {"cmd/ledgerctl/internal/fault", "cmd/ledgerctl/internal/names", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "cmd/ledgerctl/internal/turnview", "compactor/policy", "ledger/api", "turns"},
+	"cmd/internal/kinds":                  {"turns", "ledger/api"},
+	"cmd/internal/explorer":               {"cmd/internal/explorer/login", "cmd/internal/web", "cmd/internal/page", "cmd/internal/prose", "cmd/internal/kinds", "cmd/internal/cost", "ledger/api", "ledger/api/client", "turns", "turns/tokens"},
+	"cmd/internal/explorer/login":         {},
 	"cmd/internal/agents":                 {"turns/transcript", "turns/transcript/gemini"},
 	"cmd/internal/handover":               {"turns", "turns/render", "turns/transcript", "turns/transcript/formats", "cmd/internal/agents"},
 	"cmd/ledgerctl/internal/picker":       {},
@@ -127,7 +130,7 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/internal/terminal":     {"cmd/ledgerctl/internal/fault", "cmd/internal/prose", "turns"},
 	"cmd/ledgerctl/internal/connect":      {"cmd/internal/localserver", "ledger/api/client", "cmd/ledgerctl/internal/fault", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "ledger/api"},
 	"cmd/ledgerctl/internal/names":        {"ledger/api/client", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "ledger/api", "turns"},
-	"cmd/ledgerctl/internal/plot":         {"ledger/api/client", "cmd/ledgerctl/internal/contextview", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "ledger/api", "turns"},
+	"cmd/ledgerctl/internal/plot":         {"cmd/internal/kinds", "ledger/api/client", "cmd/ledgerctl/internal/contextview", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "ledger/api", "turns"},
 	"cmd/ledgerctl/internal/importreport": {"cmd/ledgerctl/internal/fault", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "cmd/internal/transcripts", "turns", "turns/transcript"},
 	"cmd/ledgerctl/internal/local":        {"cmd/internal/daemon/config", "ledger/api/client", "cmd/internal/build", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/terminal", "cmd/internal/daemon", "ledger/api", "turns"},
 	"cmd/ledgerctl/internal/comparison":   {"ledger/api/client", "cmd/ledgerctl/internal/fault", "cmd/ledgerctl/internal/importreport", "cmd/ledgerctl/internal/local", "cmd/ledgerctl/internal/names", "cmd/ledgerctl/internal/plot", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "cmd/internal/transcripts", "compactor", "compactor/compare", "compactor/extractive", "compactor/policy", "ledger/api", "turns", "turns/transcript", "turns/tokens"},
@@ -144,9 +147,9 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/internal/help":         {},
 	"cmd/ledgerctl/internal/quickstart":   {"ledger/api/client", "cmd/ledgerctl/internal/audit", "cmd/ledgerctl/internal/contextview", "cmd/ledgerctl/internal/importreport", "cmd/ledgerctl/internal/local", "cmd/ledgerctl/internal/names", "cmd/internal/prose", "cmd/ledgerctl/internal/sessionview", "cmd/ledgerctl/internal/terminal", "cmd/internal/transcripts", "ledger/api", "turns"},
 	"cmd/ledgerctl/internal/textdiff":     {"cmd/ledgerctl/internal/export", "cmd/ledgerctl/internal/names", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "cmd/ledgerctl/internal/turnview", "ledger/api", "turns"},
-	"cmd/ledgerctl/internal/costview":     {"cmd/ledgerctl/internal/cost", "cmd/internal/prose", "cmd/ledgerctl/internal/sessionview", "cmd/ledgerctl/internal/terminal", "ledger/api", "turns", "turns/tokens"},
+	"cmd/ledgerctl/internal/costview":     {"cmd/internal/cost", "cmd/internal/prose", "cmd/ledgerctl/internal/sessionview", "cmd/ledgerctl/internal/terminal", "ledger/api", "turns", "turns/tokens"},
 	"cmd/ledgerctl/internal/memoryview":   {"cmd/ledgerctl/internal/fault", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "ledger/api", "turns"},
-	"cmd/ledgerctl": {"cmd/internal/localserver", "cmd/ledgerctl/internal/serve", "cmd/internal/daemon/config", "ledger/api/client", "cmd/internal/build", "compactor/compare", "compactor/extractive", "compactor/policy", "compactor/summary", "compactor", "ledger/api/mcp", "ledger/api", "lineage", "turns/transcript", "turns/transcript/formats", "turns/tokens", "turns/secrets", "turns", "cmd/internal/wholefile", "cmd/internal/page", "cmd/internal/agents", "cmd/ledgerctl/internal/archive", "cmd/ledgerctl/internal/audit", "cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/bisect", "cmd/ledgerctl/internal/codetree", "cmd/ledgerctl/internal/comparison", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/contextview", "cmd/ledgerctl/internal/cost", "cmd/ledgerctl/internal/costview", "cmd/ledgerctl/internal/doctor", "cmd/ledgerctl/internal/eventview", "cmd/ledgerctl/internal/expansion", "cmd/ledgerctl/internal/export", "cmd/ledgerctl/internal/fault", "cmd/internal/handover", "cmd/ledgerctl/internal/help", "cmd/ledgerctl/internal/hooks", "cmd/ledgerctl/internal/importreport", "cmd/ledgerctl/internal/memoryview", "cmd/ledgerctl/internal/names", "cmd/ledgerctl/internal/pi", "cmd/ledgerctl/internal/picker", "cmd/ledgerctl/internal/plot", "cmd/internal/prose", "cmd/ledgerctl/internal/quickstart", "cmd/ledgerctl/internal/searchview", "cmd/internal/service", "cmd/ledgerctl/internal/sessionview", "cmd/ledgerctl/internal/terminal", "cmd/ledgerctl/internal/textdiff", "cmd/internal/transcripts", "cmd/ledgerctl/internal/turnview", "cmd/internal/watch",
+	"cmd/ledgerctl": {"cmd/internal/localserver", "cmd/ledgerctl/internal/serve", "cmd/internal/daemon/config", "ledger/api/client", "cmd/internal/build", "compactor/compare", "compactor/extractive", "compactor/policy", "compactor/summary", "compactor", "ledger/api/mcp", "ledger/api", "lineage", "turns/transcript", "turns/transcript/formats", "turns/tokens", "turns/secrets", "turns", "cmd/internal/wholefile", "cmd/internal/page", "cmd/internal/agents", "cmd/ledgerctl/internal/archive", "cmd/ledgerctl/internal/audit", "cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/bisect", "cmd/ledgerctl/internal/codetree", "cmd/ledgerctl/internal/comparison", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/contextview", "cmd/internal/cost", "cmd/ledgerctl/internal/costview", "cmd/ledgerctl/internal/doctor", "cmd/ledgerctl/internal/eventview", "cmd/ledgerctl/internal/expansion", "cmd/ledgerctl/internal/export", "cmd/ledgerctl/internal/fault", "cmd/internal/handover", "cmd/ledgerctl/internal/help", "cmd/ledgerctl/internal/hooks", "cmd/ledgerctl/internal/importreport", "cmd/ledgerctl/internal/memoryview", "cmd/ledgerctl/internal/names", "cmd/ledgerctl/internal/pi", "cmd/ledgerctl/internal/picker", "cmd/ledgerctl/internal/plot", "cmd/internal/prose", "cmd/ledgerctl/internal/quickstart", "cmd/ledgerctl/internal/searchview", "cmd/internal/service", "cmd/ledgerctl/internal/sessionview", "cmd/ledgerctl/internal/terminal", "cmd/ledgerctl/internal/textdiff", "cmd/internal/transcripts", "cmd/ledgerctl/internal/turnview", "cmd/internal/watch",
 		"cmd/internal/daemon", "compactor/policy", "ledger/api", "ledger/api/mcp", "ledger/jetstream/backup", "turns", "turns/tokens"},
 
 	"cmd/internal/provider/providertest": {"turns/render/strict"},
@@ -175,7 +178,7 @@ var only = map[string][]string{
 	"github.com/blevesearch":              {"projections/search"},
 	"github.com/fsnotify/fsnotify":        {"cmd/internal/watch"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
-	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go"},
+	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/explorer", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go"},
 	"github.com/prometheus/client_golang": {"cmd/internal/daemon", "cmd/internal/engine", "cmd/internal/engine/metrics", "cmd/internal/files"},
 	"github.com/modelcontextprotocol":     {"ledger/api/mcp"},
 	"github.com/google/jsonschema-go":     {"ledger/api/mcp"},
@@ -184,7 +187,7 @@ var only = map[string][]string{
 	"charm.land/bubbletea":                {"cmd/ledgerctl/internal/picker"},
 	"encoding/json":                       {"docs/examples/go", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
 	"math/rand":                           {},
-	"net/http":                            {"cmd/internal/responses/wire", "cmd/internal/responses/stream", "cmd/internal/responses/place", "cmd/internal/responses/run", "cmd/internal/responses/socket", "cmd/internal/responses", "cmd/internal/daemon", "cmd/internal/web", "cmd/internal/provider", "cmd/internal/provider/providertest", "cmd/ledgerctl/internal/doctor", "docs/examples/go", "ledger/api/mcp"},
+	"net/http":                            {"cmd/internal/responses/wire", "cmd/internal/responses/stream", "cmd/internal/responses/place", "cmd/internal/responses/run", "cmd/internal/responses/socket", "cmd/internal/responses", "cmd/internal/daemon", "cmd/internal/explorer", "cmd/internal/web", "cmd/internal/provider", "cmd/internal/provider/providertest", "cmd/ledgerctl/internal/doctor", "docs/examples/go", "ledger/api/mcp"},
 }
 
 // pure packages touch no network, disk or clock.
