@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	linesShown = 200
+	linesShown = 100
 	lostShown  = 60
 )
 

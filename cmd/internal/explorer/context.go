@@ -80,7 +80,8 @@ type since struct {
 	Depth    uint64
 	Prefix   uint64 // tokens, from the beginning, that are as they were
 	Before   uint64 // tokens of that context
-	Lost     uint64
+	Lost     uint64 // tokens behind that, of which a cache is of no use
+	Anew     uint64 // tokens behind that of this context, which a cache does not have
 	Reason   string
 	Money    string
 	Read     uint64 // what the provider says that it read from its cache
@@ -319,7 +320,9 @@ func (v *visit) since(s *api.Session, t *api.Turn, cx *api.Context, all []contex
 		}
 		return dollars(float64(n)*float64(write-min(write, m.Price.CacheRead))/1e12, false)
 	}
-	out.Money = cost(out.Lost)
+	if out.Anew = cx.Tokens + cx.Overhead - min(cx.Tokens+cx.Overhead, out.Prefix); out.Lost > 0 {
+		out.Money = cost(out.Anew)
+	}
 	if u == nil || u.InputTokens == 0 {
 		return out, same, nil
 	}

@@ -19,7 +19,7 @@ import (
 const (
 	// sessionsShown is how many sessions a page lists, sessionsRead how many it looks at for
 	// them: filters are applied here.
-	sessionsShown = 50
+	sessionsShown = 100
 	sessionsRead  = 2000
 	// isLive is how long after its last turn a session counts as being worked in.
 	isLive = 10 * time.Minute
@@ -101,6 +101,8 @@ func (v *visit) sessions() error {
 		q.Set("after", after)
 		p.Next, p.Partial = "/ui/?"+q.Encode(), true
 	}
+	// The service has them by their last change, and an import changes old ones.
+	slices.SortStableFunc(p.Rows, func(a, b sessionRow) int { return b.When.Compare(a.When) })
 	p.Rows = nested(p.Rows)
 	for a := range agents {
 		p.Agents = append(p.Agents, a)

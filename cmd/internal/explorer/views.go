@@ -53,7 +53,7 @@ func newViews() *views {
 		name := strings.TrimSuffix(f.Name(), ext) + "." + hex.EncodeToString(sum[:8]) + ext
 		v.files[name], v.names[f.Name()] = b, name
 	}
-	base := template.Must(template.New("layout").Funcs(v.functions()).ParseFS(templates, "templates/layout.html", "templates/parts.html"))
+	base := template.Must(template.New("").Funcs(v.functions()).ParseFS(templates, "templates/layout.html", "templates/parts.html"))
 	list, err = fs.ReadDir(templates, "templates")
 	must(err)
 	for _, f := range list {
@@ -75,6 +75,7 @@ func (v *views) functions() template.FuncMap {
 		"bytes":      func(n any) string { return humanize.IBytes(toUint(n)) },
 		"percent":    func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) },
 		"md":         pages.Markdown,
+		"mdcut":      func(p pages.Prose, n int) template.HTML { return pages.Markdown(pages.Prose{Text: clip(p.Text, n)}) },
 		"line":       pages.Line,
 		"text":       pages.Text,
 		"kinds":      func() []kinds.Look { return kinds.All[:] },
@@ -102,7 +103,7 @@ func (v *views) functions() template.FuncMap {
 }
 
 // textShown is how many bytes of what a person or the model says are in a list of turns.
-const textShown = 3000
+const textShown = 4000
 
 // cutText is the beginning of a text, and how many bytes come after it.
 type cutText struct {
@@ -182,7 +183,7 @@ func (e *Explorer) show(w http.ResponseWriter, r *http.Request, name string, p p
 	}
 	var b bytes.Buffer
 	t := e.views.pages[name]
-	what := "layout"
+	what := "layout.html"
 	if r.Header.Get("X-Fragment") != "" && t.Lookup("fragment") != nil {
 		what = "fragment"
 	}
