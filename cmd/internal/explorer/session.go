@@ -19,10 +19,10 @@ const (
 	// before and after are the turns that are read beside it: for the calls of its first
 	// results, and the results of its last calls.
 	readBefore, readAfter = 1, 3
-	// blocksShown is how many pieces of a turn a list shows.
-	blocksShown = 40
 	// partsRead is how many of the newest sessions are looked at for sub-agents.
 	partsRead = 200
+	// partsShown is how many of them are listed.
+	partsShown = 30
 )
 
 // head is what every page of a session shows of it.
@@ -62,6 +62,8 @@ type turnRow struct {
 	Forks   []forkRow
 	Step    bool // it begins with results, not with a person's words
 	Full    bool // it is on a page of its own
+
+	url string
 }
 
 // piece is a block of a turn, and where its whole content is.
@@ -71,6 +73,7 @@ type piece struct {
 	Turn    string // of its turn's page
 	Lines   []diffLine
 	Inline  bool // its content is on the page
+	Limit   int  // bytes of its text that are
 	Full    bool
 	Picture string // URL
 }
@@ -168,7 +171,9 @@ func (v *visit) parts(s *api.Session) (out []sessionRow, err error) {
 	}
 	for i := range list.Sessions {
 		if by := list.Sessions[i].SpawnedBy; by != nil && by.Session == s.ID {
-			out = append(out, v.row(&list.Sessions[i]))
+			if out = append(out, v.row(&list.Sessions[i])); len(out) == partsShown {
+				break
+			}
 		}
 	}
 	return out, nil
@@ -215,21 +220,8 @@ func (v *visit) turns(s *api.Session, from, to uint64, forks map[turns.ID][]api.
 
 // turnRow makes a row of a turn.
 func (v *visit) turnRow(s *api.Session, t *api.Turn, e *pages.Entry) turnRow {
-	r := turnRow{Entry: e, Turn: t.ID, Session: s.ID, K: t.Compaction}
-	url := "/ui/s/" + s.ID.String() + "/t/" + t.ID.String()
-	left := blocksShown
-	add := func(bs []*pages.Block, half string) (out []piece) {
-		for i, b := range bs {
-			if left == 0 {
-				r.More += len(bs) - i
-				break
-			}
-			left--
-			out = append(out, pieceOf(b, url, fmt.Sprint(half, i)))
-		}
-		return out
-	}
-	r.Asked, r.Answer = add(e.Asked, "a"), add(e.Answer, "r")
+	r := turnRow{Entry: e, Turn: t.ID, Session: s.ID, K: t.Compaction, url: "/ui/s/" + s.ID.String() + "/t/" + t.ID.String()}
+	r.fit(sizes[0])
 	r.Step = !slices.ContainsFunc(e.Asked, func(b *pages.Block) bool { return b.Kind == "person" })
 	if u := t.Usage; u != nil {
 		r.Used = pages.Count(u.InputTokens) + " in · " + pages.Count(u.OutputTokens) + " out"
@@ -242,26 +234,58 @@ func (v *visit) turnRow(s *api.Session, t *api.Turn, e *pages.Entry) turnRow {
 	return r
 }
 
-// inlineBytes is how much of a folded piece is on the page of a session; more is loaded when the
-// fold is opened.
-const inlineBytes = 700
+// fit puts as much of the turn in the row as z says.
+func (r *turnRow) fit(z size) {
+	left := z.pieces
+	r.More = 0
+	add := func(bs []*pages.Block, half string) (out []piece) {
+		for i, b := range bs {
+			if left == 0 {
+				r.More += len(bs) - i
+				break
+			}
+			left--
+			p := pieceOf(b, r.url, fmt.Sprint(half, i))
+			p.Limit, p.Inline = z.text, p.bytes() <= z.inline
+			out = append(out, p)
+		}
+		return out
+	}
+	r.Asked, r.Answer = add(r.Entry.Asked, "a"), add(r.Entry.Answer, "r")
+}
+
+func (p *sessionPage) fit(z size) {
+	for i := range p.Rows {
+		p.Rows[i].fit(z)
+	}
+}
+
+func (p *comparePage) fit(z size) {
+	for i := range p.Sides {
+		for k := range p.Sides[i].Rows {
+			p.Sides[i].Rows[k].fit(z)
+		}
+	}
+}
 
 func pieceOf(b *pages.Block, url, n string) piece {
 	p := piece{Block: b, URL: url + "/b/" + n, Turn: url + "#" + n, Lines: editOf(b)}
-	size := len(b.Text.Text)
-	for _, f := range b.Fields {
-		size += len(f.Text.Text)
-	}
-	img := b.Image != ""
-	if b.Result != nil {
-		size += len(b.Result.Text.Text)
-		img = img || b.Result.Image != ""
-	}
-	if img {
+	if b.Image != "" || b.Result != nil && b.Result.Image != "" {
 		p.Picture = url + "/i/" + n
 	}
-	p.Inline = size <= inlineBytes
 	return p
+}
+
+// bytes is how much text a piece has.
+func (p *piece) bytes() (n int) {
+	n = len(p.Text.Text)
+	for _, f := range p.Fields {
+		n += len(f.Text.Text)
+	}
+	if p.Result != nil {
+		n += len(p.Result.Text.Text)
+	}
+	return n
 }
 
 // diffLine is a line of an edit.

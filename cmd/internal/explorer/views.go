@@ -92,18 +92,15 @@ func (v *views) functions() template.FuncMap {
 			if p.Full {
 				return pages.MaxPart
 			}
-			return textShown
+			return p.Limit
 		},
-		"fits":  func(p piece) bool { return p.Full || len(p.Text.Text) <= textShown },
+		"fits":  func(p piece) bool { return p.Full || len(p.Text.Text) <= p.Limit },
 		"newid": func() string { return api.NewID().String() },
 		"cut": func(p pages.Prose, n int) cutText {
 			return cutText{Text: clip(p.Text, n), More: uint64(max(0, len(p.Text)-len(clip(p.Text, n)))) + p.Left}
 		},
 	}
 }
-
-// textShown is how many bytes of what a person or the model says are in a list of turns.
-const textShown = 4000
 
 // cutText is the beginning of a text, and how many bytes come after it.
 type cutText struct {
@@ -187,10 +184,19 @@ func (e *Explorer) show(w http.ResponseWriter, r *http.Request, name string, p p
 	if r.Header.Get("X-Fragment") != "" && t.Lookup("fragment") != nil {
 		what = "fragment"
 	}
-	if err := t.ExecuteTemplate(&b, what, p); err != nil {
-		e.Logger.Error("a defect in a page", "page", name, "err", err.Error())
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
+	for size := range sizes {
+		b.Reset()
+		if f, ok := p.Data.(fitting); ok {
+			f.fit(sizes[size])
+		}
+		if err := t.ExecuteTemplate(&b, what, p); err != nil {
+			e.Logger.Error("a defect in a page", "page", name, "err", err.Error())
+			http.Error(w, "internal error", http.StatusInternalServerError)
+			return
+		}
+		if _, ok := p.Data.(fitting); b.Len() <= maxPage || !ok {
+			break
+		}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if p.Status != 0 {
@@ -198,6 +204,22 @@ func (e *Explorer) show(w http.ResponseWriter, r *http.Request, name string, p p
 	}
 	_, _ = w.Write(b.Bytes())
 }
+
+// maxPage is the most bytes of a page that lists turns.
+const maxPage = 280_000
+
+// size is how much of each turn a list of turns shows.
+type size struct {
+	text   int // bytes of what a person or the model says
+	inline int // bytes of a folded piece that is on the page
+	pieces int // of a turn
+}
+
+// sizes are tried until the page is small enough.
+var sizes = [...]size{{4000, 700, 40}, {1200, 300, 15}, {400, 0, 6}, {100, 0, 2}}
+
+// fitting is a page that can show less.
+type fitting interface{ fit(size) }
 
 // themeOf is the theme that the visitor chose; "": none.
 func themeOf(r *http.Request) string {

@@ -30,8 +30,8 @@ const maxPicture = 4 << 20
 // beginnings of contents in blobs.
 type Options struct {
 	ShowSecrets bool
-	// Content returns the content of a blob that a part of the session names. Nil: the
-	// part's preview is shown.
+	// Content returns the content of a blob that a part of the session names, or its
+	// beginning. Nil: the part's preview is shown.
 	Content func(session turns.ID, ref *turns.BlobRef) ([]byte, error)
 	// Forks are the sessions that were forked from turns of the path, by the turn.
 	Forks map[turns.ID][]api.TreeSession
@@ -261,6 +261,7 @@ func (r *reader) message(session turns.ID, m *turns.Message, program bool, to *[
 			if content, err = r.opt.Content(session, p.Ref); err != nil {
 				return err
 			}
+			left = p.Ref.Size - min(p.Ref.Size, uint64(len(content)))
 		}
 		r.part(m.Role, p, content, left, program, to)
 	}
