@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"nexus/cmd/internal/agents"
+	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/transcripts"
-	"nexus/cmd/ledgerctl/internal/cost"
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/cmd/ledgerctl/internal/terminal"
 )

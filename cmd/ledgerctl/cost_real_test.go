@@ -14,8 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/transcripts"
-	"nexus/cmd/ledgerctl/internal/cost"
 	"nexus/ledger/api"
 	"nexus/turns/tokens"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"nexus/cmd/ledgerctl/internal/cost"
+	"nexus/cmd/internal/cost"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/tokens"

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/transcripts"
-	"nexus/cmd/ledgerctl/internal/cost"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api/client"

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/transcripts"
-	"nexus/cmd/ledgerctl/internal/cost"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"

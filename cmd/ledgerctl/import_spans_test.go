@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/transcripts"
-	"nexus/cmd/ledgerctl/internal/cost"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 )

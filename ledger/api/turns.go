@@ -64,6 +64,9 @@ type ListTurns struct {
 	Page
 	Order string `json:"order,omitempty,omitzero"` // asc (default), desc
 	Full  bool   `json:"full,omitempty,omitzero"`  // with messages and responses
+	// From is the depth of the first turn of the list; 0: where the order begins. A page's next
+	// goes before it.
+	From uint64 `json:"from,omitempty,omitzero"`
 	Read
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,6 +24,7 @@ import (
 
 	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/engine"
+	"nexus/cmd/internal/explorer"
 	"nexus/cmd/internal/files"
 	"nexus/cmd/internal/natsapi"
 	"nexus/cmd/internal/responses"
@@ -62,10 +64,11 @@ type Daemon struct {
 	sync       string // what is known of the server's fsync
 	web        *webServer
 	door       *responses.Server
-	webKey     nkeys.KeyPair // of HTTP's connection to the embedded server; nil with auth off
-	watchKey   nkeys.KeyPair // of the connection of Follow; nil with auth off
-	ledgerConn *nats.Conn    // where the streams are
-	client     *nats.Conn    // where the service lives
+	pages      *explorer.Explorer // nil with HTTP off
+	webKey     nkeys.KeyPair      // of HTTP's connection to the embedded server; nil with auth off
+	watchKey   nkeys.KeyPair      // of the connection of Follow; nil with auth off
+	ledgerConn *nats.Conn         // where the streams are
+	client     *nats.Conn         // where the service lives
 
 	credentials config.Credentials
 	users       natsapi.Users // nil on an external server
@@ -433,19 +436,25 @@ func (d *Daemon) serve(ctx context.Context) error {
 			return err
 		}
 		client := client.New(nc, "default", "main")
-		mcp, err := d.mcpHandler(client)
-		if err != nil {
+		d.pages = d.newExplorer(client)
+		var mcp, v1 http.Handler
+		if !d.cfg.PagesOnly {
+			if mcp, err = d.mcpHandler(client); err != nil {
+				return err
+			}
+			if v1, err = d.responsesHandler(client, registry); err != nil {
+				return err
+			}
+		}
+		if d.web, err = startWeb(d.cfg, registry, d.ready, d.notes, mcp, v1, d.pages, d.fail); err != nil {
 			return err
 		}
-		v1, err := d.responsesHandler(client, registry)
-		if err != nil {
-			return err
-		}
-		if d.web, err = startWeb(d.cfg, registry, d.ready, d.notes, mcp, v1, d.fail); err != nil {
-			return err
-		}
+		d.service.ServePages(d.openPages)
 		d.opened(d.web.stop)
-		d.opened(d.door.Close) // first: the listener waits for its replies
+		if d.door != nil {
+			d.opened(d.door.Close) // first: the listener waits for its replies
+		}
+		d.opened(func(context.Context) error { d.pages.Close(); return nil }) // and for the streams of pages
 	}
 	if err := d.startFollow(); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/explorer"
 	"nexus/cmd/internal/web"
 )
 
@@ -32,14 +33,14 @@ const maxConnections = 256
 // startWeb listens and serves until stop. failed is called if serving ends before that.
 //
 // /healthz is open to all. /readyz and /metrics are open on loopback; beyond it they
-// need a token. mcp and v1 decide for themselves who may use them.
-func startWeb(c config.Config, registry *prometheus.Registry, ready func() error, notes func() []string, mcp, v1 http.Handler, failed func(error)) (*webServer, error) {
+// need a token. mcp, v1 and pages decide for themselves who may use them.
+func startWeb(c config.Config, registry *prometheus.Registry, ready func() error, notes func() []string, mcp, v1 http.Handler, pages *explorer.Explorer, failed func(error)) (*webServer, error) {
 	host, _, err := net.SplitHostPort(c.HTTP)
 	if err != nil {
 		return nil, err
 	}
 	guard, scheme := c.Guard(host), "http"
-	guard.Connections = &web.Connections{Max: maxConnections}
+	guard.Connections, guard.Pages = &web.Connections{Max: maxConnections}, pages.Caller
 	l, err := net.Listen("tcp", c.HTTP)
 	if err != nil {
 		return nil, portInUse("http: %w", "--http", "NEXUS_HTTP", err)
@@ -55,20 +56,24 @@ func startWeb(c config.Config, registry *prometheus.Registry, ready func() error
 		private = func(h http.Handler) http.Handler { return web.Require(web.Read, h) }
 	}
 	mux := http.NewServeMux()
+	mux.Handle("/ui/", pages)
+	mux.Handle("GET /{$}", http.RedirectHandler("/ui/", http.StatusSeeOther))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.Handle("GET /readyz", private(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-		for _, note := range notes() {
-			fmt.Fprintln(w, note)
-		}
-	})))
-	mux.Handle("GET /metrics", private(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
-	mux.Handle("/mcp", mcp)
-	mux.Handle("/v1/", v1)
+	if !c.PagesOnly {
+		mux.Handle("GET /readyz", private(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if err := ready(); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			fmt.Fprintln(w, "ok")
+			for _, note := range notes() {
+				fmt.Fprintln(w, note)
+			}
+		})))
+		mux.Handle("GET /metrics", private(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+		mux.Handle("/mcp", mcp)
+		mux.Handle("/v1/", v1)
+	}
 	w := &webServer{url: scheme + "://" + address, listener: l, server: &http.Server{
 		Handler: guard.Handler(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 		ConnState: guard.Connections.Changed, ConnContext: guard.Connections.Context,

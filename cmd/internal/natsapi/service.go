@@ -57,6 +57,7 @@ type Service struct {
 	age     *age
 	probing sync.WaitGroup                          // of age
 	refused atomic.Pointer[func(key, agent string)] // OnRefused
+	pages   atomic.Pointer[OpenPages]               // ServePages
 	unread  unread
 	base    context.Context
 	cancel  context.CancelFunc
@@ -232,6 +233,13 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 	}
 }
 
+// OpenPages returns a link that logs a browser in. u is the user who asks, tenant and agent are
+// those of the subject, which u may use.
+type OpenPages func(u User, tenant, agent string, r api.OpenPages) (*api.OpenedPages, error)
+
+// ServePages lets f answer ui.open. Without it there are no pages.
+func (s *Service) ServePages(f OpenPages) { s.pages.Store(&f) }
+
 // OnRefused lets f be called with the public key and the agent, as TENANT.AGENT, of each
 // request that is refused as busy. f must not block.
 func (s *Service) OnRefused(f func(key, agent string)) { s.refused.Store(&f) }
@@ -287,7 +295,9 @@ type call struct {
 	canonical []byte // what the request digest covers; see canonical
 	// everyTenant: the user may act for every tenant.
 	everyTenant bool
-	required    []string // members that the request must have; see [requiring]
+	user        User      // who sent it
+	open        OpenPages // nil: there are no pages
+	required    []string  // members that the request must have; see [requiring]
 }
 
 // arrival is when a request came.
@@ -367,7 +377,10 @@ func (s *Service) serve(r inbound, v verb, user User, when arrival, leave func()
 	if err != nil {
 		return nil, err
 	}
-	c.caller.Key, c.everyTenant = user.Key, user.Tenant == "*"
+	c.caller.Key, c.everyTenant, c.user = user.Key, user.Tenant == "*", user
+	if f := s.pages.Load(); f != nil {
+		c.open = *f
+	}
 	may := s.engine.Reader.AccessNow()
 	switch {
 	case may.Reads != nil:

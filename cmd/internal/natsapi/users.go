@@ -19,6 +19,9 @@ type User struct {
 	Tenant   string   // "*": every tenant
 	Agents   []string // exact names; "*": every agent but the operator
 	Operator bool     // it may also act as the agent "_"
+	// Unknown: the NATS server has users of its own, and only the subject of a request says what
+	// its sender may do.
+	Unknown bool
 }
 
 // Users finds the user of an account of the NATS server. The server writes the
@@ -33,7 +36,7 @@ const accountHeader = "Nats-Request-Info"
 // connection is not known: the NATS server has its own users.
 func (s *Service) sender(h micro.Headers) (_ User, connection string, _ error) {
 	if s.users == nil {
-		return User{Tenant: "*", Agents: []string{"*"}, Operator: true}, "", nil
+		return User{Tenant: "*", Agents: []string{"*"}, Operator: true, Unknown: true}, "", nil
 	}
 	var from struct {
 		Account string `json:"acc"`

@@ -278,6 +278,12 @@ var verbs = []verb{
 	endpoint("search.query", false, "everything that is stored, by words", func(ctx context.Context, c *call, r api.Search) (*api.SearchHits, error) {
 		return c.engine.Search.Query(ctx, c.caller, r)
 	}),
+	endpoint("ui.open", false, "a link that logs a browser in", func(_ context.Context, c *call, r api.OpenPages) (*api.OpenedPages, error) {
+		if c.open == nil {
+			return nil, &api.Error{Code: api.Unsupported, Message: "this daemon serves no pages: its HTTP is off"}
+		}
+		return c.open(c.user, c.caller.Tenant, c.caller.Agent, r)
+	}),
 	endpoint("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
 		return c.engine.Audit.Verify(ctx, c.caller, r)
 	}),

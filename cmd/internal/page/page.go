@@ -30,8 +30,8 @@ const maxPicture = 4 << 20
 // beginnings of contents in blobs.
 type Options struct {
 	ShowSecrets bool
-	// Content returns the content of a blob that a part of the session names. Nil: the
-	// part's preview is shown.
+	// Content returns the content of a blob that a part of the session names, or its
+	// beginning. Nil: the part's preview is shown.
 	Content func(session turns.ID, ref *turns.BlobRef) ([]byte, error)
 	// Forks are the sessions that were forked from turns of the path, by the turn.
 	Forks map[turns.ID][]api.TreeSession
@@ -162,7 +162,7 @@ type reader struct {
 // page in memory, each text up to [MaxPart]. It returns the errors of ts and of
 // [Options].Content.
 func New(s *api.Session, ts iter.Seq2[api.Turn, error], opt Options) (*Page, error) {
-	r := reader{Page: &Page{Session: s.ID.String()}, opt: opt, open: make(map[string]*block)}
+	r := newReader(s, opt)
 	r.Agent = r.line(s.Agent, 100)
 	r.Label, r.Title = r.line(s.Label, 200), r.line(cmp.Or(metaText(s.Meta, "title"), s.Title), 200)
 	r.Folder, r.Branch = r.line(metaText(s.Meta, "cwd"), 300), r.line(cmp.Or(metaText(s.Meta, "git_branch"), metaText(s.Meta, "git", "branch")), 200)
@@ -183,6 +183,10 @@ func New(s *api.Session, ts iter.Seq2[api.Turn, error], opt Options) (*Page, err
 	r.Title = cmp.Or(r.Title, r.Label, "Session "+r.Session)
 	r.sections()
 	return r.Page, nil
+}
+
+func newReader(s *api.Session, opt Options) *reader {
+	return &reader{Page: &Page{Session: s.ID.String()}, opt: opt, open: make(map[string]*block)}
 }
 
 // turn reads one turn.
@@ -257,6 +261,7 @@ func (r *reader) message(session turns.ID, m *turns.Message, program bool, to *[
 			if content, err = r.opt.Content(session, p.Ref); err != nil {
 				return err
 			}
+			left = p.Ref.Size - min(p.Ref.Size, uint64(len(content)))
 		}
 		r.part(m.Role, p, content, left, program, to)
 	}

@@ -26,6 +26,9 @@ type Guard struct {
 	// Hosts are names by which the listener is reached, without ports, beside those of
 	// loopback and the address that a request came to.
 	Hosts []string
+	// Pages returns who sent a request for the explorer, by its cookie; nil: nobody has one. It
+	// knows nobody on any other path: another page of this machine can send the cookie there.
+	Pages func(*http.Request) (Caller, bool)
 	// Anyone is the caller of a request without a token; nil: nobody.
 	Anyone *Caller
 	// Connections bounds those of the listener; nil: nothing does.
@@ -64,7 +67,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		}
 		refuseBody(w, r)
 		if !own {
-			http.Error(w, "the Host header names no host of this listener (http_hosts adds names)", http.StatusMisdirectedRequest)
+			http.Error(w, "the Host header names no host of this listener: http_hosts (NEXUS_HTTP_HOSTS) of nexusd adds names", http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -92,6 +95,11 @@ func (g *Guard) identify(r *http.Request) (Caller, bool) {
 		if t, ok := find(g.Tokens, strings.TrimSpace(secret)); ok {
 			r.Header.Del("Authorization")
 			return t.Caller, true
+		}
+	}
+	if g.Pages != nil {
+		if c, ok := g.Pages(r); ok {
+			return c, true
 		}
 	}
 	if g.Anyone == nil {

@@ -371,6 +371,31 @@ func (c *Client) Policy(ctx context.Context, r api.GetPolicy) (*api.PolicyInfo, 
 	return read[api.PolicyInfo](ctx, c, "policy.get", turns.ID{}, r)
 }
 
+// OpenPages is ui.open.
+func (c *Client) OpenPages(ctx context.Context, r api.OpenPages) (*api.OpenedPages, error) {
+	return read[api.OpenedPages](ctx, c, "ui.open", turns.ID{}, r)
+}
+
+// SessionPage is one page of session.list.
+func (c *Client) SessionPage(ctx context.Context, r api.ListSessions) (*api.SessionList, error) {
+	return read[api.SessionList](ctx, c, "session.list", turns.ID{}, r)
+}
+
+// TurnPage is one page of turn.list.
+func (c *Client) TurnPage(ctx context.Context, session turns.ID, r api.ListTurns) (*api.TurnList, error) {
+	return read[api.TurnList](ctx, c, "turn.list", session, r)
+}
+
+// TreePage is one page of lineage.tree.
+func (c *Client) TreePage(ctx context.Context, session turns.ID, r api.GetTree) (*api.Tree, error) {
+	return read[api.Tree](ctx, c, "lineage.tree", session, r)
+}
+
+// MemoryPage is one page of memory.list.
+func (c *Client) MemoryPage(ctx context.Context, r api.ListMemories) (*api.MemoryList, error) {
+	return read[api.MemoryList](ctx, c, "memory.list", turns.ID{}, r)
+}
+
 // AppendEvent is event.append.
 func (c *Client) AppendEvent(ctx context.Context, r api.AppendEvent) (*api.AppendedEvent, error) {
 	return write[api.AppendedEvent](ctx, c, "event.append", turns.ID{}, &r.ID, &r)

@@ -140,6 +140,9 @@ type Config struct {
 	ProviderModels func() []string `toml:"-" env:"-"`
 	// Logger takes the daemon's log; nil: silent. Turn content is never logged.
 	Logger *slog.Logger `toml:"-" env:"-"`
+	// PagesOnly has HTTP serve the explorer and /healthz alone: nothing that is open to every
+	// program of this machine.
+	PagesOnly bool `toml:"-" env:"-"`
 	// Version is reported by the service.
 	Version string `toml:"-" env:"-"`
 }

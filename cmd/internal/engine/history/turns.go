@@ -34,6 +34,13 @@ func (hs *History) ListTurns(ctx context.Context, c reader.Caller, session turns
 		return nil, err
 	}
 	lo, hi := cur.Lo, cur.Hi
+	switch {
+	case req.From == 0 || req.After != "":
+	case desc:
+		hi = min(hi, req.From)
+	default:
+		lo = req.From
+	}
 	out := &api.TurnList{Turns: []api.Turn{}}
 	size := 0
 	add := func(t rows.Turn, ev *turns.Event) (bool, error) {

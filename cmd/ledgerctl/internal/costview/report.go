@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/ledgerctl/internal/cost"
 	"nexus/cmd/ledgerctl/internal/sessionview"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"

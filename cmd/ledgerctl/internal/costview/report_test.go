@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"nexus/cmd/ledgerctl/internal/cost"
+	"nexus/cmd/internal/cost"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/turns"
 	"nexus/turns/tokens"

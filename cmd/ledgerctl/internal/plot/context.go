@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"nexus/cmd/internal/kinds"
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/contextview"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -17,76 +18,6 @@ const (
 	contextTop, contextBottom = 102, 142 // of the bar
 	contextLegend, contextRow = contextBottom + 58, 24
 )
-
-// kind is one of the kinds of content that a context is made of.
-type kind struct{ name, colour string }
-
-// uncounted is the index of what the provider counted beyond the ledger's estimate.
-const uncounted = 6
-
-// The kinds, in the order of the legend.
-var kinds = [...]kind{
-	{"system and tools", Grey},
-	{"summary", Pink},
-	{"memories", Ochre},
-	{"kept word for word", Blue},
-	{"shown shortened", Orange},
-	{"put in by the ledger", Red},
-	{"beyond the estimate", Sky},
-}
-
-// kindOf is the index in kinds of what a part of a context is shown as.
-func kindOf(status string) int {
-	switch status {
-	case "summary":
-		return 1
-	case "memory", "recalled":
-		return 2
-	case "verbatim":
-		return 3
-	case "elided", "trimmed", "cleared":
-		return 4
-	}
-	return 5 // a notice in place of what is missing, dropped or erased
-}
-
-// span is what a context shows of one turn in one kind.
-type span struct {
-	kind   int
-	turn   turns.ID // none: the system part and the tools
-	tokens uint64
-}
-
-// spans is what a context is made of, in the order in which the model reads it.
-// Where a provider counted it, the sum is that count: what it counted beyond the
-// ledger's estimate comes first, since a system part that was never stored does; a
-// lower count makes every span smaller.
-func spans(cx *api.Context) (out []span) {
-	used := cx.Tokens + cx.Overhead
-	if cx.Reported > used {
-		out = append(out, span{kind: uncounted, tokens: cx.Reported - used})
-	}
-	add := func(k int, turn turns.ID, tokens uint64) {
-		if cx.Reported > 0 && cx.Reported < used {
-			tokens = uint64(float64(tokens) * float64(cx.Reported) / float64(used))
-		}
-		if n := len(out); n > 0 && out[n-1].turn == turn && out[n-1].kind == k {
-			out[n-1].tokens += tokens
-			return
-		}
-		out = append(out, span{k, turn, tokens})
-	}
-	if cx.Overhead > 0 {
-		add(0, turns.ID{}, cx.Overhead)
-	}
-	for _, s := range cx.Sources {
-		if s.Half == "memory" {
-			continue // part of the overhead
-		}
-		add(kindOf(s.Status), s.Turn, s.Tokens)
-	}
-	return out
-}
 
 // total is what a context shows in one kind.
 type total struct {
@@ -116,17 +47,17 @@ func Context(w io.Writer, name string, cx *api.Context) error {
 	p.Text("soft small", "start", contextLeft, 66, by)
 	p.Text("soft small", "start", contextLeft, contextTop-8, "read first")
 	p.Add(`<rect class="room" x="%d" y="%d" width="%d" height="%d"/>`, contextLeft, contextTop, contextRight-contextLeft, contextBottom-contextTop)
-	var sums [len(kinds)]total
+	var sums [len(kinds.All)]total
 	begin := uint64(0)
-	for _, s := range spans(cx) {
-		left, right := at(begin), at(begin+s.tokens)
-		begin += s.tokens
-		sum := &sums[s.kind]
-		sum.tokens += s.tokens
-		if sum.turns == 0 || sum.last != s.turn {
-			sum.turns, sum.last = sum.turns+1, s.turn
+	for _, s := range kinds.Spans(cx) {
+		left, right := at(begin), at(begin+s.Tokens)
+		begin += s.Tokens
+		sum := &sums[s.Kind]
+		sum.tokens += s.Tokens
+		if sum.turns == 0 || sum.last != s.Turn {
+			sum.turns, sum.last = sum.turns+1, s.Turn
 		}
-		p.Add(`<rect fill="%s" x="%.2f" y="%d" width="%.2f" height="%d"/>`, kinds[s.kind].colour, left, contextTop, right-left, contextBottom-contextTop)
+		p.Add(`<rect fill="%s" x="%.2f" y="%d" width="%.2f" height="%d"/>`, s.Kind.Look().Colour, left, contextTop, right-left, contextBottom-contextTop)
 		if right-left > 4 {
 			p.Add(`<line class="cut" x1="%.2f" x2="%.2f" y1="%d" y2="%d"/>`, right, right, contextTop, contextBottom)
 		}
@@ -159,7 +90,7 @@ func plotTokens(p *Picture, budget, full uint64, at func(uint64) float64) {
 
 // plotKinds draws the legend: what is in the context by kind, and the room up to the budget.
 // It returns its rows.
-func plotKinds(p *Picture, sums *[len(kinds)]total, used, budget uint64) (rows int) {
+func plotKinds(p *Picture, sums *[len(kinds.All)]total, used, budget uint64) (rows int) {
 	row := func(dress, name string, tokens uint64, note string) {
 		y := float64(contextLegend + contextRow*rows)
 		rows++
@@ -178,12 +109,12 @@ func plotKinds(p *Picture, sums *[len(kinds)]total, used, budget uint64) (rows i
 		case 0:
 		case 1:
 			note = "stands for older turns, which stay stored"
-		case uncounted:
+		case int(kinds.Uncounted):
 			note = "counted by the provider; often a system part or tools"
 		default:
 			note = "of " + prose.Plural(uint64(s.turns), "turn")
 		}
-		row(fmt.Sprintf(`fill="%s"`, kinds[i].colour), kinds[i].name, s.tokens, note)
+		row(fmt.Sprintf(`fill="%s"`, kinds.All[i].Colour), kinds.All[i].Name, s.tokens, note)
 	}
 	if used > budget {
 		row(fmt.Sprintf(`fill="none" stroke="%s"`, Red), "over the budget", used-budget, "the context does not fit as it is")

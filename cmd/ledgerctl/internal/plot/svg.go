@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"nexus/cmd/internal/kinds"
 	"nexus/cmd/internal/prose"
 )
 
@@ -39,17 +40,16 @@ func NiceStep(v float64) float64 {
 // pixels.
 const Width = 720
 
-// These colours can be distinguished with every common kind of colour vision (Okabe and
-// Ito, 2008, the darker of them), on white and on black.
+// The colours of the kinds, and of lanes.
 const (
-	Blue   = "#0072b2"
-	Orange = "#d55e00"
-	Green  = "#009e73"
-	Pink   = "#b4609a"
-	Ochre  = "#b58900"
-	Sky    = "#3d9bd1"
-	Grey   = "#7f7f7f"
-	Red    = "#c0504d"
+	Blue   = kinds.Blue
+	Orange = kinds.Orange
+	Green  = kinds.Green
+	Pink   = kinds.Pink
+	Ochre  = kinds.Ochre
+	Sky    = kinds.Sky
+	Grey   = kinds.Grey
+	Red    = kinds.Red
 )
 
 // pictureStyle is the style of every picture: its colours follow those of the

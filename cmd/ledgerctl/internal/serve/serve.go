@@ -52,7 +52,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	signal.Ignore(syscall.SIGPIPE) // the command that started it may be gone before it can serve; the next one finds it
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(cacheBytes + 128<<20))
-	d, err := daemon.Open(ctx, config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "off", Scrub: "off", CollectAfter: "off", CacheBytes: cacheBytes,
+	d, err := daemon.Open(ctx, config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", PagesOnly: true, Scrub: "off", CollectAfter: "off", CacheBytes: cacheBytes,
 		Version: o.Version, Logger: slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		return errors.Join(err, say(o.Out, localserver.Ready{Error: err.Error(), InUse: errors.Is(err, embed.ErrLocked)}))
@@ -78,7 +78,7 @@ func serve(ctx context.Context, d *daemon.Daemon, data string, o Options) error 
 
 // untilIdle returns when no client is connected, none was for a while, and none is let in any more.
 func untilIdle(ctx context.Context, d *daemon.Daemon, idle time.Duration) error {
-	_, first := d.Clients()
+	_, first := d.Clients() // no page was asked for yet
 	busy, before, wait := time.Now(), first, max(idle, firstClient)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -91,10 +91,11 @@ func untilIdle(ctx context.Context, d *daemon.Daemon, idle time.Duration) error 
 		case <-tick.C:
 		}
 		open, ever := d.Clients()
-		if ever > first {
+		looked, pages := d.PagesInUse()
+		if ever += pages; ever > first {
 			wait = max(idle, betweenCalls)
 		}
-		if open > 0 || ever > before {
+		if open > 0 || looked || ever > before {
 			busy, before = time.Now(), ever
 		} else if time.Since(busy) >= wait && d.Quiesce() {
 			return nil

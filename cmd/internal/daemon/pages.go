@@ -1,0 +1,60 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	"nexus/cmd/internal/explorer"
+	"nexus/cmd/internal/explorer/login"
+	"nexus/cmd/internal/natsapi"
+	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+)
+
+// newExplorer makes the pages for browsers. own asks for them: what a page shows takes the way
+// of every request.
+func (d *Daemon) newExplorer(own *client.Client) *explorer.Explorer {
+	return explorer.New(explorer.Config{Client: own, Version: d.cfg.Version, Logger: d.logger, Now: time.Now, Models: d.cfg.ModelTable(), Health: d.health})
+}
+
+// openPages answers ui.open. The browser may do what the user may who asks; where the NATS
+// server has users of its own, what the subject shows of that.
+func (d *Daemon) openPages(u natsapi.User, tenant, agent string, r api.OpenPages) (*api.OpenedPages, error) {
+	who := login.Who{Tenant: tenant, Agent: agent, Agents: u.Agents, ReadOnly: r.ReadOnly}
+	if u.Unknown {
+		who.Agents = []string{agent}
+	}
+	return d.pages.Open(d.HTTPURL(), who, r)
+}
+
+// health is what the page of that name says of the daemon.
+func (d *Daemon) health() (out []explorer.Fact) {
+	add := func(name, text string, ok bool) { out = append(out, explorer.Fact{Name: name, Text: text, OK: ok}) }
+	if err := d.ready(); err != nil {
+		add("ready", err.Error(), false)
+	} else {
+		add("ready", "the projections have applied the whole log", true)
+	}
+	for _, note := range d.notes() {
+		add("note", note, true)
+	}
+	add("log", fmt.Sprintf("ledger %s, applied up to position %d", d.log.Ledger(), d.store.Applied().Seq), true)
+	add("fsync", d.sync, true)
+	if d.engine.Search != nil {
+		if n := d.engine.Search.Behind(); n > 0 {
+			add("search", fmt.Sprintf("the index has %d events to read", n), true)
+		} else {
+			add("search", "the index has read everything", true)
+		}
+	}
+	return out
+}
+
+// PagesInUse reports whether a browser shows a page that follows the ledger, or may be about to: a code waits to be redeemed.
+// ever counts the requests of browsers.
+func (d *Daemon) PagesInUse() (open bool, ever uint64) {
+	if d.pages == nil {
+		return false, 0
+	}
+	return d.pages.InUse()
+}

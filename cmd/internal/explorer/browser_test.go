@@ -1,0 +1,109 @@
+package explorer_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/cmd/internal/daemon/config"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+var (
+	modules  = flag.String("browser", "", "a node_modules folder with playwright-core and axe-core: look at the pages in chromium")
+	only     = flag.String("only", "", "look at this page alone, with -browser")
+	pictures = flag.String("pictures", "", "a folder for pictures of the pages, with -browser")
+)
+
+// The explorer in a real browser: both themes, two widths, keys alone, script off, seven tabs while
+// the ledger grows; no request to elsewhere, no message of the browser, nothing wider than the
+// window, and no violation that axe finds.
+func TestExplorerInABrowser(t *testing.T) {
+	if *modules == "" {
+		t.Skip("SKIPPED: needs -browser DIR/node_modules (npm install playwright-core axe-core), node and chromium")
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("SKIPPED: no node here: ", err)
+	}
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("SKIPPED: no chromium here: ", err)
+	}
+	_, c := start(t, config.Config{})
+	x := tell(t, c)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if _, err := c.SaveMemory(ctx, api.SaveMemory{Kind: "semantic", Text: "The export is in UTF-16; `store.py` reads it.", Session: x.session}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.AppendEvent(ctx, api.AppendEvent{Channel: "mail", Kind: "received", Body: turns.Raw(`{"subject":"slow again"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	bad, err := c.Create(ctx, api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, c, bad.ID, strings.Join(hostile, "\n\n"), strings.Join(hostile, "\n\n")+"\n\n| a | b |\n|-|-|\n| "+strings.Repeat("w", 300)+" | 2 |\n")
+	grows, err := c.Create(ctx, api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30 {
+		add(t, c, grows.ID, fmt.Sprint("question ", i), "an answer")
+	}
+	link, err := c.As(api.Operator).OpenPages(ctx, api.OpenPages{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := "/ui/s/" + x.session.String()
+	paths := map[string]string{
+		"sessions": "/ui/", "session": s, "turn": s + "/t/" + x.edit.String(), "call": s + "/t/" + x.call.String(), "context": s + "/x/" + x.last.String(), "compaction": s + "/c/" + x.compaction.String(),
+		"compact": s + "/compact", "search": "/ui/search?q=export", "nothing": "/ui/search?q=zzzz", "compare": "/ui/diff/" + x.session.String() + "/" + x.fork.String(), "cost": "/ui/cost", "memory": "/ui/memory",
+		"events": "/ui/events?channel=mail&of=main", "health": "/ui/health", "keys": "/ui/keys", "hostile": "/ui/s/" + bad.ID.String(),
+	}
+	fork := paths["turn"]
+	if *only != "" {
+		paths = map[string]string{*only: paths[*only]}
+	}
+	spec, err := json.Marshal(map[string]any{"link": link.URL, "session": s, "turn": fork, "live": "/ui/s/" + grows.ID.String(), "pictures": *pictures, "paths": paths})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { // the session grows
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(400 * time.Millisecond):
+			}
+			m := turns.TextMessage(turns.Assistant, "more")
+			_, _ = c.Append(ctx, grows.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, fmt.Sprint("more ", i))}, Response: &m})
+		}
+	}()
+	cmd := exec.Command(node, filepath.Join("testdata", "browser.mjs"), *modules, chromium, string(spec))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wrong []struct {
+		Where string `json:"where"`
+		What  string `json:"what"`
+	}
+	if err := json.Unmarshal(out, &wrong); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range wrong {
+		t.Errorf("%s: %s", w.Where, w.What)
+	}
+}

@@ -1,0 +1,159 @@
+package explorer
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"nexus/cmd/internal/cost"
+	pages "nexus/cmd/internal/page"
+	"nexus/turns/tokens"
+)
+
+// costRows is how many rows of a sum a page shows.
+const costRows = 60
+
+type costPage struct {
+	By      string
+	Since   string
+	Rows    []costRow
+	Rest    *costRow
+	Total   costRow
+	Notes   []string
+	Prices  []string
+	Partial bool // there was more than a page reads
+}
+
+type costRow struct {
+	Name   string
+	URL    string
+	Calls  uint64
+	Tokens cost.Tokens
+	Money  string
+	Width  string // of 100, against the largest
+	Hit    string // of the input, what came from the cache
+	Sure   bool
+	picos  uint64
+}
+
+func costRowOf(name string, a *cost.Amount) costRow {
+	r := costRow{Name: name, Calls: a.Calls, Tokens: a.Tokens, Sure: !a.IsInferred(), picos: a.Picos()}
+	if a.IsKnown() {
+		r.Money = dollars(float64(a.Picos())/1e12, a.IsLowerBound())
+	}
+	if in := a.Tokens.Input + a.Tokens.CacheRead + a.Tokens.CacheWrite; in > 0 {
+		r.Hit = share(a.Tokens.CacheRead, in)
+	}
+	return r
+}
+
+// cost adds up what calls used and cost.
+func (v *visit) cost() error {
+	q := v.r.URL.Query()
+	p := &costPage{By: q.Get("by"), Since: q.Get("since")}
+	if !slices.Contains([]string{"day", "model", "project", "session", "kind"}, p.By) {
+		p.By = "day"
+	}
+	opt := cost.Options{By: []cost.Key{cost.Key(p.By)}, Models: v.Models, Zone: time.Local}
+	days, ok := map[string]int{"day": 1, "week": 7, "month": 31, "quarter": 92}[p.Since]
+	if ok {
+		opt.Since = v.Now().AddDate(0, 0, -days)
+	} else {
+		p.Since = ""
+	}
+	sum := cost.NewSum(opt)
+	found, calls := cost.Read(v.r.Context(), v.c, cost.Scope{Since: opt.Since, Now: v.Now()})
+	deadline := v.Now().Add(patience / 2)
+	for c, err := range calls {
+		if err != nil {
+			return err
+		}
+		if sum.Add(c); v.Now().After(deadline) {
+			p.Partial = true
+			break
+		}
+	}
+	rows := sum.Rows()
+	most := uint64(1)
+	for i := range rows {
+		most = max(most, rows[i].Picos())
+	}
+	if p.By == "day" {
+		slices.Reverse(rows)
+	}
+	for i := range rows {
+		if i == costRows {
+			rest := cost.Rest(rows[i:])
+			r := costRowOf(fmt.Sprintf("%d more", len(rows)-i), &rest)
+			p.Rest = &r
+			break
+		}
+		name, url := nameOfGroup(&rows[i].Group, found)
+		r := costRowOf(name, &rows[i].Amount)
+		r.URL, r.Width = url, fmt.Sprintf("%.1f", 100*float64(r.picos)/float64(most))
+		p.Rows = append(p.Rows, r)
+	}
+	total := sum.Total()
+	p.Total = costRowOf("Total", &total)
+	p.Notes = notesOf(&total, sum.UnknownModels(), found)
+	for _, s := range sum.Sources() {
+		p.Prices = append(p.Prices, sourceOf(s))
+	}
+	v.page("cost", "Cost", "cost", p)
+	return nil
+}
+
+func sourceOf(s tokens.Source) string { return pages.Line(fmt.Sprintf("%+v", s), 120) }
+
+func nameOfGroup(g *cost.Group, found *cost.Found) (name, url string) {
+	switch {
+	case !g.Session.IsZero():
+		name = g.Session.String()
+		if s := found.Sessions[g.Session]; s != nil {
+			name = pages.Title(s, 80)
+		}
+		return name, "/ui/s/" + g.Session.String()
+	case g.Day != "":
+		return g.Day, ""
+	case g.Project != "":
+		return pages.Line(g.Project, 120), link("/ui/", "folder", g.Project)
+	case g.Model != "":
+		return pages.Line(g.Model, 80), ""
+	case g.Kind != "":
+		return string(g.Kind), ""
+	}
+	return "not known", ""
+}
+
+// notesOf says what of a sum is not certain.
+func notesOf(a *cost.Amount, models []string, found *cost.Found) (out []string) {
+	add := func(n uint64, what string) {
+		if n > 0 {
+			out = append(out, fmt.Sprintf("%s %s", pages.Count(n), what))
+		}
+	}
+	add(a.WithoutUsage, "calls whose source does not tell their tokens")
+	add(a.Unpriced, "tokens of models without a known price: "+join(models))
+	add(a.AtStart, "calls whose output is as it was when their stream began: too low")
+	add(a.Uncounted, "calls that no turn has")
+	add(a.Repeated, "records of responses that are counted once")
+	add(a.OtherTier, "calls of a service tier with other prices")
+	add(a.OtherPlace, "calls that had to run in one place, which may cost more")
+	add(a.Missing, "answers that failed or were lost, and may be billed")
+	add(found.Unread, "turns and sessions that can't be read")
+	add(found.Superseded, "sessions that are left out, since their transcripts were read anew")
+	return out
+}
+
+func join(models []string) (out string) {
+	for i, m := range models {
+		if i == 5 {
+			return out + ", …"
+		}
+		if i > 0 {
+			out += ", "
+		}
+		out += pages.Line(m, 40)
+	}
+	return out
+}

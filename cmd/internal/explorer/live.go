@@ -1,0 +1,152 @@
+package explorer
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+const (
+	// maxStreams bounds the streams of pages that follow the ledger: a browser needs one, whatever
+	// tabs it has.
+	maxStreams = 32
+	// hintTime is how long hints are gathered before they are sent.
+	hintTime = 200 * time.Millisecond
+	// pulse is how often a stream without hints says that it is there: proxies end a silent one.
+	pulse = 25 * time.Second
+)
+
+// live counts the streams of pages that follow the ledger.
+type live struct {
+	nc     *nats.Conn
+	mu     sync.Mutex
+	n      int
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newLive(nc *nats.Conn) *live { return &live{nc: nc, closed: make(chan struct{})} }
+
+func (l *live) close() { l.once.Do(func() { close(l.closed) }) }
+
+func (l *live) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.n
+}
+
+// enter takes a place for a stream, if there is one.
+func (l *live) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.n >= maxStreams {
+		return false
+	}
+	l.n++
+	return true
+}
+
+func (l *live) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.n--
+}
+
+// hint is what a stream says: that a session has something new. It has no content.
+type hint struct {
+	Session  turns.ID `json:"session"`
+	Kind     string   `json:"kind"`
+	Position string   `json:"position"`
+}
+
+// follow is a stream of hints. A page that misses some loses nothing: each only says that there is
+// something to load.
+func (v *visit) follow() error {
+	if !v.live.enter() {
+		return api.Errorf(api.Busy, nil, "as many pages follow the ledger as may; this one shows what it has, and a reload the rest")
+	}
+	defer v.live.leave()
+	agent := v.who.Agent
+	if agent == api.Operator {
+		agent = "*"
+	}
+	msgs := make(chan *nats.Msg, 256)
+	sub, err := v.live.nc.ChanSubscribe(fmt.Sprintf("nexus.v1.%s.%s.notify.>", v.who.Tenant, agent), msgs)
+	if err != nil {
+		return api.Errorf(api.Unavailable, nil, "the ledger can't be followed now")
+	}
+	defer sub.Unsubscribe()
+	control := http.NewResponseController(v.w)
+	h := v.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	send := func(text string) error {
+		if err := control.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			return err
+		}
+		if _, err := v.w.Write([]byte(text)); err != nil {
+			return err
+		}
+		return control.Flush()
+	}
+	if send("retry: 3000\n\n") != nil {
+		return nil
+	}
+	beat := time.NewTicker(pulse)
+	defer beat.Stop()
+	for {
+		var text strings.Builder
+		select {
+		case <-v.r.Context().Done():
+			return nil
+		case <-v.live.closed:
+			return nil
+		case <-beat.C:
+			if _, ok := v.whoIs(v.r); !ok { // logged out; a beat also keeps the cookie in use
+				return nil
+			}
+			text.WriteString(": here\n\n")
+		case m := <-msgs:
+			wait := time.NewTimer(hintTime)
+			gathered := map[hint]bool{}
+			add := func(m *nats.Msg) {
+				if x, ok := hintOf(m); ok {
+					gathered[x] = true
+				}
+			}
+			add(m)
+		gather:
+			for len(gathered) < 64 {
+				select {
+				case m := <-msgs:
+					add(m)
+				case <-wait.C:
+					break gather
+				}
+			}
+			wait.Stop()
+			for x := range gathered {
+				fmt.Fprintf(&text, "id: %s\ndata: %s %s\n\n", x.Position, x.Session, x.Kind)
+			}
+		}
+		if send(text.String()) != nil {
+			return nil
+		}
+	}
+}
+
+// hintOf reads a notification. What it says of content is left out.
+func hintOf(m *nats.Msg) (x hint, ok bool) {
+	var n api.Notification
+	if api.UnmarshalLenient(m.Data, &n) != nil || n.Session.IsZero() {
+		return x, false
+	}
+	return hint{n.Session, n.Kind, n.Position}, true
+}

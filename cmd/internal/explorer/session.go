@@ -1,0 +1,376 @@
+package explorer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	pages "nexus/cmd/internal/page"
+	"nexus/cmd/internal/prose"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+const (
+	// window is how many turns a page of a session shows.
+	window = 40
+	// before and after are the turns that are read beside it: for the calls of its first
+	// results, and the results of its last calls.
+	readBefore, readAfter = 1, 3
+	// partsRead is how many of the newest sessions are looked at for sub-agents.
+	partsRead = 200
+	// partsShown is how many of them are listed.
+	partsShown = 30
+)
+
+// head is what every page of a session shows of it.
+type head struct {
+	sessionRow
+	Session   *api.Session
+	Model     string
+	Folder    string
+	Branch    string
+	Created   time.Time
+	Usage     turns.Usage
+	MayChange bool
+	MayExport bool // the events, with the keys of their content
+	Successor turns.ID
+	Command   string // that continues it on a terminal
+}
+
+func (v *visit) head(s *api.Session) head {
+	w := turns.WorkContextOf(s.Meta)
+	return head{sessionRow: v.row(s), Session: s, Model: pages.Line(s.Model, 60), Folder: pages.Line(w.Cwd, 200), Branch: pages.Line(w.Branch, 80), Created: time.Time(s.Created), Usage: s.Usage,
+		MayChange: v.who.MayChange(s.Agent) && s.Error == "", MayExport: v.who.MayExport(), Successor: s.Successor, Command: "ledgerctl continue " + prose.Short(s.ID) + " --in claude"}
+}
+
+// turnRow is a turn in a list.
+type turnRow struct {
+	*pages.Entry
+	Turn    turns.ID
+	Session turns.ID // that the page is of
+	Asked   []piece
+	Answer  []piece
+	More    int // pieces that are not shown
+	Used    string
+	Cost    string
+	K       *api.Compaction
+	Saved   uint64
+	Share   float64 // of the context that is left after it
+	Forks   []forkRow
+	Step    bool // it begins with results, not with a person's words
+	Full    bool // it is on a page of its own
+
+	url string
+}
+
+// piece is a block of a turn, and where its whole content is.
+type piece struct {
+	*pages.Block
+	URL     string // of the block
+	Turn    string // of its turn's page
+	Lines   []diffLine
+	Inline  bool // its content is on the page
+	Limit   int  // bytes of its text that are
+	Full    bool
+	Picture string // URL
+}
+
+type forkRow struct {
+	ID   turns.ID
+	Name string
+}
+
+type sessionPage struct {
+	head
+	Rows     []turnRow
+	From, To uint64
+	Prev     string // URLs of the windows beside this one
+	Next     string
+	Last     string
+	Prompts  []promptRow
+	Lanes    *lanes
+	Parts    []sessionRow
+	Masked   int
+	Unread   string
+}
+
+type promptRow struct {
+	Depth uint64
+	Text  string
+}
+
+func (v *visit) session() error {
+	s, _, err := v.place()
+	if err != nil {
+		return err
+	}
+	p := &sessionPage{head: v.head(s)}
+	from := max(v.number("from", 1), 1)
+	if v.r.URL.Query().Get("from") == "last" {
+		from = max(s.Depth, window) - window + 1
+	}
+	if s.Depth > 0 && from > s.Depth {
+		from = s.Depth
+	}
+	p.From, p.To = from, min(from+window-1, s.Depth)
+	base := "/ui/s/" + s.ID.String()
+	if from > 1 {
+		p.Prev = fmt.Sprintf("%s?from=%d", base, max(from, window+1)-window)
+	}
+	if p.To < s.Depth {
+		p.Next, p.Last = fmt.Sprintf("%s?from=%d", base, p.To+1), base+"?from=last"
+	}
+	tree, err := v.treeOf(s)
+	if err != nil {
+		return err
+	}
+	if s.Depth > 0 {
+		if p.Rows, p.Masked, err = v.turns(s, from, p.To, forksOf(tree)); err != nil {
+			return err
+		}
+	}
+	for i := range p.Rows {
+		for _, b := range p.Rows[i].Asked {
+			if b.Kind == "person" {
+				p.Prompts = append(p.Prompts, promptRow{p.Rows[i].Depth, pages.Line(b.Text.Text, 90)})
+				break
+			}
+		}
+	}
+	p.Lanes = draw(tree, s.ID, p.From, p.To)
+	if p.Parts, err = v.parts(s); err != nil {
+		return err
+	}
+	v.follows("session", p.Title, "sessions", s.ID.String(), p)
+	return nil
+}
+
+// treeOf is the first page of a session's tree of forks.
+func (v *visit) treeOf(s *api.Session) (*api.Tree, error) {
+	return v.c.TreePage(v.r.Context(), s.ID, api.GetTree{Page: api.Page{Limit: 100}})
+}
+
+func forksOf(t *api.Tree) map[turns.ID][]api.TreeSession {
+	out := make(map[turns.ID][]api.TreeSession)
+	for _, s := range t.Sessions {
+		if s.ForkedFrom != nil {
+			out[s.ForkedFrom.Turn] = append(out[s.ForkedFrom.Turn], s)
+		}
+	}
+	return out
+}
+
+// parts lists the sub-agents of a session, of those that changed last.
+func (v *visit) parts(s *api.Session) (out []sessionRow, err error) {
+	list, err := v.c.SessionPage(v.r.Context(), api.ListSessions{About: api.About{About: true}, Order: "updated", Page: api.Page{Limit: partsRead}})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Sessions {
+		if by := list.Sessions[i].SpawnedBy; by != nil && by.Session == s.ID {
+			if out = append(out, v.row(&list.Sessions[i])); len(out) == partsShown {
+				break
+			}
+		}
+	}
+	return out, nil
+}
+
+// list reads the turns of a path at depths [from, to].
+func (v *visit) list(s *api.Session, from, to uint64) (out []api.Turn, err error) {
+	for t, err := range v.c.Turns(v.r.Context(), s.ID, api.ListTurns{From: from, Full: true, Page: api.Page{Limit: int(to - from + 1)}}) {
+		if err != nil {
+			return nil, err
+		}
+		if t.Depth > to {
+			break
+		}
+		if out = append(out, t); t.Depth == to {
+			break
+		}
+	}
+	return out, nil
+}
+
+// turns reads the turns of a path at depths [from, to] for a page.
+func (v *visit) turns(s *api.Session, from, to uint64, forks map[turns.ID][]api.TreeSession) (out []turnRow, masked int, err error) {
+	ts, err := v.list(s, max(from, readBefore+1)-readBefore, min(to+readAfter, s.Depth))
+	if err != nil {
+		return nil, 0, err
+	}
+	entries, masked, err := pages.Entries(s, ts, pages.Options{})
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, e := range entries {
+		if ts[i].Depth < from || ts[i].Depth > to {
+			continue
+		}
+		r := v.turnRow(s, &ts[i], e)
+		for _, f := range forks[ts[i].ID] {
+			r.Forks = append(r.Forks, forkRow{f.ID, nameOf(f.Label, f.ID)})
+		}
+		out = append(out, r)
+	}
+	return out, masked, nil
+}
+
+// turnRow makes a row of a turn.
+func (v *visit) turnRow(s *api.Session, t *api.Turn, e *pages.Entry) turnRow {
+	r := turnRow{Entry: e, Turn: t.ID, Session: s.ID, K: t.Compaction, url: "/ui/s/" + s.ID.String() + "/t/" + t.ID.String()}
+	r.fit(sizes[0])
+	r.Step = !slices.ContainsFunc(e.Asked, func(b *pages.Block) bool { return b.Kind == "person" })
+	if u := t.Usage; u != nil {
+		r.Used = pages.Count(u.InputTokens) + " in · " + pages.Count(u.OutputTokens) + " out"
+		r.Cost = costOf(v.Models, t.Model, *u, false)
+	}
+	if k := t.Compaction; k != nil {
+		r.Saved = k.TokensBefore - min(k.TokensBefore, k.TokensAfter)
+		r.Share = float64(k.TokensAfter) / float64(max(k.TokensBefore, k.TokensAfter, 1))
+	}
+	return r
+}
+
+// fit puts as much of the turn in the row as z says.
+func (r *turnRow) fit(z size) {
+	left := z.pieces
+	r.More = 0
+	add := func(bs []*pages.Block, half string) (out []piece) {
+		for i, b := range bs {
+			if left == 0 {
+				r.More += len(bs) - i
+				break
+			}
+			left--
+			p := pieceOf(b, r.url, fmt.Sprint(half, i))
+			p.Limit, p.Inline = z.text, p.bytes() <= z.inline
+			out = append(out, p)
+		}
+		return out
+	}
+	r.Asked, r.Answer = add(r.Entry.Asked, "a"), add(r.Entry.Answer, "r")
+}
+
+func (p *sessionPage) fit(z size) {
+	for i := range p.Rows {
+		p.Rows[i].fit(z)
+	}
+}
+
+func (p *comparePage) fit(z size) {
+	for i := range p.Sides {
+		for k := range p.Sides[i].Rows {
+			p.Sides[i].Rows[k].fit(z)
+		}
+	}
+}
+
+func pieceOf(b *pages.Block, url, n string) piece {
+	p := piece{Block: b, URL: url + "/b/" + n, Turn: url + "#" + n, Lines: editOf(b)}
+	if b.Image != "" || b.Result != nil && b.Result.Image != "" {
+		p.Picture = url + "/i/" + n
+	}
+	return p
+}
+
+// bytes is how much text a piece has.
+func (p *piece) bytes() (n int) {
+	n = len(p.Text.Text)
+	for _, f := range p.Fields {
+		n += len(f.Text.Text)
+	}
+	if p.Result != nil {
+		n += len(p.Result.Text.Text)
+	}
+	return n
+}
+
+// diffLine is a line of an edit.
+type diffLine struct {
+	Sign string // "+", "-", " "
+	Text string
+}
+
+// editOf reads the call of an editing tool as lines: those that both texts begin and end with are
+// context.
+func editOf(b *pages.Block) (out []diffLine) {
+	if b.Kind != "call" {
+		return nil
+	}
+	var was, is string
+	found := 0
+	for _, f := range b.Fields {
+		switch f.Name {
+		case "old_string", "old_str", "oldText", "old_text":
+			was, found = f.Text.Text, found+1
+		case "new_string", "new_str", "newText", "new_text":
+			is, found = f.Text.Text, found+1
+		}
+	}
+	if found != 2 {
+		return nil
+	}
+	a, z := strings.Split(was, "\n"), strings.Split(is, "\n")
+	first := 0
+	for first < min(len(a), len(z)) && a[first] == z[first] {
+		first++
+	}
+	last := 0
+	for last < min(len(a), len(z))-first && a[len(a)-1-last] == z[len(z)-1-last] {
+		last++
+	}
+	const around = 3
+	add := func(sign string, lines []string) {
+		for _, l := range lines {
+			out = append(out, diffLine{sign, l})
+		}
+	}
+	add(" ", a[max(0, first-around):first])
+	add("-", a[first:len(a)-last])
+	add("+", z[first:len(z)-last])
+	add(" ", a[len(a)-last:][:min(last, around)])
+	return out
+}
+
+// Signs returns how many lines an edit adds and takes away.
+func (p piece) Signs() (out string) {
+	plus, minus := 0, 0
+	for _, l := range p.Lines {
+		switch l.Sign {
+		case "+":
+			plus++
+		case "-":
+			minus++
+		}
+	}
+	return fmt.Sprintf("+%d −%d", plus, minus)
+}
+
+// Said is how a call went, in a few words.
+func (p piece) Said() string {
+	switch r := p.Result; {
+	case len(p.Lines) > 0 && (r == nil || !r.Failed):
+		return p.Signs()
+	case r == nil:
+		return "no result"
+	case r.Failed:
+		return "failed · " + prose.Plural(uint64(r.Text.Lines), "line")
+	case strings.TrimSpace(r.Text.Text) == "" && p.Picture != "":
+		return "picture"
+	default:
+		return prose.Plural(uint64(r.Text.Lines), "line")
+	}
+}
+
+// About is how a compaction came about.
+func (r *turnRow) About() string {
+	k := r.K
+	parts := []string{k.Trigger.Kind, cmp.Or(k.Tier, k.Provenance), pages.Line(k.Model, 40)}
+	if k.DurationMS > 0 {
+		parts = append(parts, fmt.Sprintf("%.1f s", float64(k.DurationMS)/1000))
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " · ")
+}
