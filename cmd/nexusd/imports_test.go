@@ -38,6 +38,7 @@ var allowed = map[string][]string{
 	"turns/render/strict":                 {"turns"},
 	"lineage":                             {"turns"},
 	"ledger":                              {"turns", "lineage"},
+	"ledger/tlog":                         {"turns"},
 	"ledger/memlog":                       {"turns", "ledger"},
 	"ledger/ledgertest":                   {"turns", "ledger"},
 	"ledger/jetstream/mark":               {"turns"},
@@ -66,7 +67,7 @@ var allowed = map[string][]string{
 	"compactor/compare":                   {"turns", "turns/tokens", "compactor", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
 	"projections/rows":                    {"turns", "ledger", "lineage"},
 	"projections/db":                      {"projections/rows", "ledger"},
-	"projections":                         {"projections/rows", "projections/db", "turns", "ledger", "lineage"},
+	"projections":                         {"projections/rows", "projections/db", "turns", "ledger", "ledger/tlog", "lineage"},
 	"projections/search":                  {"turns", "ledger"},
 	"cmd/internal/build":                  {},
 	"cmd/internal/localserver":            {"cmd/internal/wholefile", "ledger/jetstream/embed"},
@@ -183,12 +184,13 @@ var only = map[string][]string{
 	"github.com/coder/websocket":          {"cmd/internal/responses/socket"},
 	"charm.land/bubbletea":                {"cmd/ledgerctl/internal/picker"},
 	"encoding/json":                       {"docs/examples/go", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
+	"golang.org/x/mod":                    {"ledger/tlog"},
 	"math/rand":                           {},
 	"net/http":                            {"cmd/internal/responses/wire", "cmd/internal/responses/stream", "cmd/internal/responses/place", "cmd/internal/responses/run", "cmd/internal/responses/socket", "cmd/internal/responses", "cmd/internal/daemon", "cmd/internal/web", "cmd/internal/provider", "cmd/internal/provider/providertest", "cmd/ledgerctl/internal/doctor", "docs/examples/go", "ledger/api/mcp"},
 }
 
 // pure packages touch no network, disk or clock.
-var pure = []string{"turns", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "fork", "projections/rows",
+var pure = []string{"turns", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows",
 	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/evidence", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
 
 func TestImports(t *testing.T) {
