@@ -3,6 +3,7 @@ package tlog
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,20 +71,20 @@ func (p *Proof) Verify(entry turns.Hash, public string) (Checkpoint, error) {
 // Event is the file beside a proof: the header of an event, the hash of its body, and the leaves of
 // the body that are shown.
 type Event struct {
-	Version int        `json:"nexus_event"` // 1
-	Header  []byte     `json:"header"`
-	Body    turns.Hash `json:"body_hash"` // SHA-256 of the body as it is stored
-	Leaves  []Leaf     `json:"leaves,omitempty"`
-	Key     *EventKey  `json:"key,omitempty"`
+	Version int       `json:"nexus_event"` // 1
+	Header  []byte    `json:"header"`
+	Body    []byte    `json:"body"` // SHA-256 of the body as it is stored
+	Leaves  []Leaf    `json:"leaves,omitempty"`
+	Key     *EventKey `json:"key,omitempty"`
 }
 
 // Leaf is a leaf of the commitment in the header; see [turns.Disclosed].
 type Leaf struct {
-	Leaf  int          `json:"leaf"`
-	Count int          `json:"count"`
-	Salt  turns.Hash   `json:"salt"`
-	Bytes []byte       `json:"bytes"`
-	Path  []turns.Hash `json:"path"`
+	Leaf  int      `json:"leaf"`
+	Count int      `json:"count"`
+	Salt  []byte   `json:"salt"`
+	Bytes []byte   `json:"bytes"`
+	Path  [][]byte `json:"path,omitempty"`
 }
 
 // EventKey is the content key of a session: who has it reads all of it.
@@ -99,9 +100,13 @@ func NewEvent(payload []byte, shown ...*turns.Disclosed) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Event{Version: 1, Header: header, Body: body}
+	e := &Event{Version: 1, Header: header, Body: body[:]}
 	for _, d := range shown {
-		e.Leaves = append(e.Leaves, Leaf{d.Leaf, d.Count, d.Salt, d.Bytes, d.Path})
+		l := Leaf{Leaf: d.Leaf, Count: d.Count, Salt: d.Salt[:], Bytes: d.Bytes}
+		for _, h := range d.Path {
+			l.Path = append(l.Path, h[:])
+		}
+		e.Leaves = append(e.Leaves, l)
 	}
 	return e, nil
 }
@@ -118,6 +123,13 @@ func ParseEvent(b []byte) (*Event, error) {
 	if err := turns.DecodeJSON(b, e); err != nil {
 		return nil, err
 	}
+	sound := len(e.Body) == len(turns.Hash{})
+	for _, l := range e.Leaves {
+		sound = sound && len(l.Salt) == len(turns.Hash{}) && !slices.ContainsFunc(l.Path, func(h []byte) bool { return len(h) != len(turns.Hash{}) })
+	}
+	if !sound {
+		return nil, fmt.Errorf("%w: the file of an event has a hash that is none", turns.ErrMalformed)
+	}
 	if e.Version != 1 {
 		return nil, fmt.Errorf("%w: version %d of the file of an event", turns.ErrMalformed, e.Version)
 	}
@@ -125,7 +137,7 @@ func ParseEvent(b []byte) (*Event, error) {
 }
 
 // Entry is the entry of the event in the tree.
-func (e *Event) Entry() turns.Hash { return turns.HashHeader(e.Header, e.Body) }
+func (e *Event) Entry() turns.Hash { return turns.HashHeader(e.Header, turns.Hash(e.Body)) }
 
 // Verify checks the leaves that are shown against the header, and returns the header's event, without a body.
 // Errors: [turns.ErrCorrupt], [turns.ErrMalformed], [turns.ErrUnsupported].
@@ -135,7 +147,10 @@ func (e *Event) Verify() (*turns.Event, error) {
 		return nil, err
 	}
 	for _, l := range e.Leaves {
-		d := turns.Disclosed{Leaf: l.Leaf, Count: l.Count, Salt: l.Salt, Bytes: l.Bytes, Path: l.Path}
+		d := turns.Disclosed{Leaf: l.Leaf, Count: l.Count, Salt: turns.Hash(l.Salt), Bytes: l.Bytes}
+		for _, h := range l.Path {
+			d.Path = append(d.Path, turns.Hash(h))
+		}
 		if err := d.Check(ev.Commitment); err != nil {
 			return nil, err
 		}
