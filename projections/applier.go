@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"nexus/ledger"
+	"nexus/ledger/tlog"
 	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
@@ -14,12 +15,14 @@ import (
 // labels and policies, and side has the rows of other chains.
 type applier struct {
 	view
+	of          *database
 	batch       db.Batch
 	side        db.Batch          // indexed: memories, channels and losses, which are rare
 	keys        []byte            // for the key of the next row
 	aside       bool              // whether any chain was set aside before the batch
 	asideChains []rows.AsideChain // chains set aside by the batch
 	decided     *decided          // what became of the last record is put there; may be nil
+	tree        *tlog.Frontier    // of the records so far; nil: no tree is made
 }
 
 // decided is what became of a record.
@@ -28,10 +31,16 @@ type decided struct {
 	refused error // why nothing follows from it; nil if something does
 }
 
-func newApplier(d *database, ledgerID turns.ID, aside int) *applier {
+// newApplier begins a batch behind the records up to applied. aside is the number of chains that
+// are set aside.
+func newApplier(d *database, ledgerID turns.ID, aside int, applied uint64) (*applier, error) {
+	edge, err := d.edge(applied)
+	if err != nil {
+		return nil, err
+	}
 	c := &changes{chains: make(map[turns.ID]*chain), turns: make(map[turns.Ref]*rows.Turn), rows: make(map[string][]byte)}
 	side := d.NewIndexedBatch()
-	return &applier{view: view{d, side, ledgerID, d.recent, c}, batch: d.NewBatch(), side: side, aside: aside > 0}
+	return &applier{view: view{d, side, ledgerID, d.recent, c}, batch: d.NewBatch(), side: side, aside: aside > 0, tree: &edge, of: d}, nil
 }
 
 // close frees the batches.
@@ -88,5 +97,8 @@ func (a *applier) commit(cp rows.Checkpoint) error {
 		return err
 	}
 	a.recent.add(a.changes)
+	if a.tree != nil {
+		a.of.tree = *a.tree
+	}
 	return nil
 }

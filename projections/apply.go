@@ -54,6 +54,9 @@ func parse(r ledger.Record, decoded func(turns.Hash) *turns.Event) parsed {
 // the store's own.
 func (a *applier) apply(p parsed) error {
 	r, e, tenant := p.Record, p.event, p.tenant
+	if err := a.leaf(p); err != nil {
+		return err
+	}
 	if p.named != nil {
 		return a.setAside(r, p.named)
 	}

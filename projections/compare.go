@@ -62,7 +62,7 @@ func (s *Store) compare(identity string, some bool) (*Comparison, error) {
 		return err
 	})
 	if err == nil {
-		c.anew, err = s.newScratch(identity, size)
+		c.anew, err = s.newScratch(identity, size, some)
 	}
 	if err != nil {
 		return nil, errors.Join(snap.Damage(err), snap.Close())
@@ -306,6 +306,9 @@ func (d *differences) add(kind DifferenceKind, k []byte) {
 		made = was
 	}
 	x := Difference{Kind: kind, Of: r.Of, Event: r.Event, key: bytes.Clone(k)}
+	if rows.TreeHashes.Begins(k) && len(k) == 10 && k[1] == 0 {
+		x.Seq = rows.NumberAt(k, 2) + 1
+	}
 	if rows.Records.Begins(k) && len(k) == 9 {
 		x.Seq = rows.NumberAt(k, 1)
 		if of, err := made.record(x.Seq); err == nil {

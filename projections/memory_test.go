@@ -320,7 +320,10 @@ func TestAnAgentsChainThatBreaksARuleIsSetAside(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ap := newApplier(store.db(), turns.ID{}, 0)
+			ap, err := newApplier(store.db(), turns.ID{}, 0, store.Applied().Seq)
+			if err != nil {
+				t.Fatal(err)
+			}
 			subject := ledger.Subject("default", "main", chain)
 			r := ledger.Record{Seq: b.fold.Tail.Seq + 1, Subject: subject, Payload: payload, Hash: turns.HashEvent(payload)}
 			if err := ap.apply(store.db().parse(r)); err != nil {

@@ -135,7 +135,10 @@ func TestNoFoldIsOlderThanARowThatWasRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch := newApplier(s.db(), s.ledger, 0)
+	batch, err := newApplier(s.db(), s.ledger, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer batch.batch.Close()
 	if err := batch.apply(s.db().parse(r)); err != nil {
 		t.Fatal(err)

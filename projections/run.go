@@ -174,9 +174,15 @@ func hashOf(p parsed) turns.Hash {
 }
 
 func (s *Store) applyBatch(d *database, identity string, first parsed, more <-chan parsed) error {
-	a := newApplier(d, s.ledger, s.SetAside())
-	defer a.close()
 	cp, last := s.Applied(), first
+	a, err := newApplier(d, s.ledger, s.SetAside(), cp.Seq)
+	if err != nil {
+		if read := (*db.ReadError)(nil); errors.As(err, &read) && read.Damage() {
+			return d.Damaged(err.Error())
+		}
+		return err
+	}
+	defer a.close()
 	bytes := 0
 	for r, n := first, 1; ; n++ {
 		if r.Seq != cp.Seq+1 {

@@ -9,8 +9,6 @@ import (
 	"nexus/turns"
 )
 
-import ()
-
 // scratch is projections that a comparison makes anew. The applier writes them, as it writes the
 // store's.
 //
@@ -20,13 +18,14 @@ type scratch struct {
 	own    *database // that of Scratch
 	ledger turns.ID  // see Config.Ledger
 
-	a       *applier
-	decided decided
-	applied rows.Checkpoint // with the batch
-	aside   int             // chains set aside before the batch
-	records int             // of the batch
-	bytes   int             // of their payloads
-	since   int64           // bytes of payloads since the room was checked
+	a        *applier
+	decided  decided
+	applied  rows.Checkpoint // with the batch
+	aside    int             // chains set aside before the batch
+	treeless bool            // the records are not all that there are: they make no tree
+	records  int             // of the batch
+	bytes    int             // of their payloads
+	since    int64           // bytes of payloads since the room was checked
 }
 
 // checkRoomEvery is after how many bytes of payloads a comparison looks whether the disk has
@@ -35,21 +34,36 @@ const checkRoomEvery = 32 << 20
 
 // newScratch returns empty projections of the log of an identity. Size is how many bytes
 // of the disk they are expected to take. Errors: [db.ErrNoRoom], those of the disk.
-func (s *Store) newScratch(identity string, size uint64) (*scratch, error) {
+//
+// Of some records only, which treeless says, no tree is made.
+func (s *Store) newScratch(identity string, size uint64, treeless bool) (*scratch, error) {
 	d, err := s.folder.Scratch(size)
 	if err != nil {
 		return nil, err
 	}
-	t := &scratch{Scratch: d, own: newDatabase(d.DB), ledger: s.ledger, applied: rows.Checkpoint{Identity: identity, Schema: rows.Schema}}
-	t.begin()
+	t := &scratch{Scratch: d, own: newDatabase(d.DB), ledger: s.ledger, applied: rows.Checkpoint{Identity: identity, Schema: rows.Schema}, treeless: treeless}
+	if err := t.begin(); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
 	return t, nil
 }
 
 // begin begins a batch.
-func (t *scratch) begin() {
-	t.a = newApplier(t.own, t.ledger, t.aside)
-	t.a.decided = &t.decided
+func (t *scratch) begin() error {
+	size := t.applied.Seq
+	if t.treeless {
+		size = 0
+	}
+	a, err := newApplier(t.own, t.ledger, t.aside, size)
+	if err != nil {
+		return t.Own(err)
+	}
+	if t.treeless {
+		a.tree = nil
+	}
+	t.a, a.decided = a, &t.decided
 	t.records, t.bytes = 0, 0
+	return nil
 }
 
 // apply makes the rows of a record.
@@ -88,8 +102,7 @@ func (t *scratch) flush() error {
 		return err
 	}
 	t.aside += len(a.asideChains)
-	t.begin()
-	return nil
+	return t.begin()
 }
 
 // close closes the database and removes its folder.

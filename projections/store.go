@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"nexus/ledger"
+	"nexus/ledger/tlog"
 	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
@@ -54,9 +55,10 @@ type Store struct {
 type database struct {
 	*db.DB
 	recent *recent
+	tree   tlog.Frontier // of the last batch that was committed; of the applier alone
 }
 
-func newDatabase(d *db.DB) *database { return &database{d, newRecent()} }
+func newDatabase(d *db.DB) *database { return &database{DB: d, recent: newRecent()} }
 
 // db returns the database that reads use. [Store.Reopen] replaces it.
 func (s *Store) db() *database { return s.database.Load() }

@@ -37,6 +37,34 @@ func HashEvent(payload []byte) Hash {
 	return Hash(h.Sum(nil))
 }
 
+// HashHeader is the hash of an event by the bytes of its header, and the SHA-256 of its body.
+func HashHeader(header []byte, body Hash) Hash {
+	return sum(eventDomain, append(header[:len(header):len(header)], body[:]...))
+}
+
+// SplitPayload returns the bytes of a payload's header, and the SHA-256 of its body, which
+// [HashHeader] takes. Errors: [ErrCorrupt] for bytes that are not framed as a payload.
+func SplitPayload(payload []byte) (header []byte, body Hash, err error) {
+	header, b, ok := headerAndBody(payload)
+	if !ok {
+		return nil, Hash{}, fmt.Errorf("%w: the record is no event", ErrCorrupt)
+	}
+	return header, sha256.Sum256(b), nil
+}
+
+// DecodeHeader reads an event by the bytes of its header alone: it has no body. Errors: those of [Decode].
+func DecodeHeader(header []byte) (*Event, error) {
+	stub := append(append([]byte{0x82}, header...), 0x41, 0) // a body, as most events have
+	e, err := Decode(stub)
+	if err != nil {
+		if e, err = Decode(append(stub[:1+len(header)], 0x40)); err != nil {
+			return nil, err
+		}
+	}
+	e.Body = nil
+	return e, nil
+}
+
 // Digest is the SHA-256 of "nexus.WHAT.v1\0" and bytes that are no event.
 func Digest(what string, b []byte) Hash { return sum("nexus."+what+".v1\x00", b) }
 

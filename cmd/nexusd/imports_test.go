@@ -38,6 +38,7 @@ var allowed = map[string][]string{
 	"turns/render/strict":                 {"turns"},
 	"lineage":                             {"turns"},
 	"ledger":                              {"turns", "lineage"},
+	"ledger/tlog":                         {"turns"},
 	"ledger/memlog":                       {"turns", "ledger"},
 	"ledger/ledgertest":                   {"turns", "ledger"},
 	"ledger/jetstream/mark":               {"turns"},
@@ -66,7 +67,7 @@ var allowed = map[string][]string{
 	"compactor/compare":                   {"turns", "turns/tokens", "compactor", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
 	"projections/rows":                    {"turns", "ledger", "lineage"},
 	"projections/db":                      {"projections/rows", "ledger"},
-	"projections":                         {"projections/rows", "projections/db", "turns", "ledger", "lineage"},
+	"projections":                         {"projections/rows", "projections/db", "turns", "ledger", "ledger/tlog", "lineage"},
 	"projections/search":                  {"turns", "ledger"},
 	"cmd/internal/build":                  {},
 	"cmd/internal/localserver":            {"cmd/internal/wholefile", "ledger/jetstream/embed"},
@@ -98,11 +99,12 @@ var allowed = map[string][]string{
 	room("contexts"):                      slices.Concat([]string{"compactor", "compactor/overflow", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/render", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "memories", "compactions", "covered")),
 	room("history"):                       slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections", "projections/rows", "turns", "turns/secrets"}, rooms("page", "content", "reader")),
 	room("transfer"):                      slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths", "writer", "policies", "sessions")),
-	room("audit"):                         slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "projections/db", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
+	room("proofs"):                        slices.Concat([]string{"ledger/api", "ledger/tlog", "turns", "turns/seal"}, rooms("page", "content", "reader")),
+	room("audit"):                         slices.Concat([]string{"ledger", "ledger/api", "ledger/tlog", "lineage", "projections", "projections/db", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
 	room("backup"):                        slices.Concat([]string{"ledger/api", "turns", "turns/seal"}, rooms("page", "content", "reader")),
 	room("archive"):                       slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "lineage", "projections/rows", "turns"}, rooms("content", "reader", "transfer", "memories")),
 	"cmd/internal/files":                  slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("archive", "memories", "reader")),
-	"cmd/internal/engine":                 slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "projections/search", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "covered", "contexts", "history", "transfer", "audit", "backup", "archive", "events", "memories", "resets", "extraction", "episodes", "search")),
+	"cmd/internal/engine":                 slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "projections/search", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "covered", "contexts", "history", "transfer", "audit", "backup", "proofs", "archive", "events", "memories", "resets", "extraction", "episodes", "search")),
 	room("enginetest"):                    slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "projections/search", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
 	room("search"):                        slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections/rows", "projections/db", "projections/search", "turns", "turns/seal", "turns/secrets"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/internal/daemon/config":          {"ledger/jetstream/mark", "ledger/jetstream/embed", "cmd/internal/wholefile", "cmd/internal/natsapi", "cmd/internal/web", "turns/tokens", "ledger/jetstream", "ledger/api/client", "compactor", "cmd/internal/provider", "cmd/internal/engine/cache", "turns"},
@@ -126,6 +128,7 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/internal/pi":           {"ledger/api/client", "turns", "turns/transcript", "turns/transcript/pi", "ledger/api", "cmd/internal/wholefile"},
 	"cmd/internal/service":                {"cmd/internal/wholefile"},
 	"cmd/internal/wholefile":              {},
+	"cmd/internal/checkpoint":             {"cmd/internal/wholefile", "ledger", "ledger/tlog"},
 	"cmd/ledgerctl/internal/fault":        {"ledger/api/client", "cmd/internal/transcripts", "compactor/policy", "ledger/api", "turns"},
 	"cmd/internal/prose":                  {"compactor/summary", "ledger/api", "turns"},
 	"cmd/ledgerctl/internal/terminal":     {"cmd/ledgerctl/internal/fault", "cmd/internal/prose", "turns"},
@@ -186,13 +189,14 @@ var only = map[string][]string{
 	"github.com/yuin/goldmark":            {"cmd/internal/page"},
 	"github.com/coder/websocket":          {"cmd/internal/responses/socket"},
 	"charm.land/bubbletea":                {"cmd/ledgerctl/internal/picker"},
-	"encoding/json":                       {"docs/examples/go", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
+	"encoding/json":                       {"docs/examples/go", "docs/examples/go/verify", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
+	"golang.org/x/mod":                    {"ledger/tlog"},
 	"math/rand":                           {},
 	"net/http":                            {"cmd/internal/responses/wire", "cmd/internal/responses/stream", "cmd/internal/responses/place", "cmd/internal/responses/run", "cmd/internal/responses/socket", "cmd/internal/responses", "cmd/internal/daemon", "cmd/internal/explorer", "cmd/internal/web", "cmd/internal/provider", "cmd/internal/provider/providertest", "cmd/ledgerctl/internal/doctor", "docs/examples/go", "ledger/api/mcp"},
 }
 
 // pure packages touch no network, disk or clock.
-var pure = []string{"turns", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "fork", "projections/rows",
+var pure = []string{"turns", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows",
 	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/evidence", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
 
 func TestImports(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 // Verify is audit.verify.
 type Verify struct {
 	Sessions []turns.ID `json:"sessions,omitempty,omitzero"` // none: everything
+	// Checkpoint is a note, with which the log is compared. Not with Sessions.
+	Checkpoint string `json:"checkpoint,omitempty,omitzero"`
 }
 
 // Verified is audit.verify's reply.
@@ -24,8 +26,10 @@ type Verified struct {
 	// Duplicates counts openings of a session under an id that an earlier opening on the
 	// log has. Two daemons stored them at the same time; they open nothing, and are no
 	// problem.
-	Duplicates uint64    `json:"duplicate_openings,omitempty"`
-	Last       uint64    `json:"last,string"`   // log position verified through
+	Duplicates uint64 `json:"duplicate_openings,omitempty"`
+	Last       uint64 `json:"last,string"` // log position verified through
+	// Covered is how many events, from the first one, were compared with a checkpoint.
+	Covered    uint64    `json:"covered,string,omitempty"`
 	Problems   []Problem `json:"problems"`      // the first ones
 	Count      uint64    `json:"problem_count"` // of all problems, those not listed included
 	DurationMS uint64    `json:"duration_ms"`

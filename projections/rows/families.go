@@ -16,7 +16,7 @@ import (
 type family struct {
 	prefix string // a letter, of memories two
 
-	// parts are the parts of a key behind its prefix, a letter each: n a number, t a time, e the end of an id,
+	// parts are the parts of a key behind its prefix, a letter each: n a number, l one of a byte, t a time, e the end of an id,
 	// i an id, r a turn's session and id, h a digest, s a text. I and R are those of the session
 	// whose event the row follows from, E is the id of that event, T the tenant, C the subject of
 	// the chain. Of other entities the last s is the id of the chain.
@@ -58,6 +58,7 @@ var families = []family{
 	{prefix: "Z", parts: "TsE", of: "the events of tenant %v, channel %v, by the id of event %v", entity: turns.ChannelEntity},
 	{prefix: "N", parts: "TsiR", of: "what names an event of tenant %v, channel %v, event %v, turn %v"},
 	{prefix: "q", parts: "n", of: "the copy of record %v"},
+	{prefix: "h", parts: "ln", of: "the tree of hashes, level %v, hash %v"},
 	{prefix: "x", parts: "C", of: "the chain %v, which is set aside"},
 	{prefix: "L", parts: "C", of: "what the chain %v has lost"},
 	{prefix: "z", parts: "CE", of: "a turn of chain %v behind a loss, turn %v"},
@@ -142,6 +143,8 @@ func Describe(k []byte) Description {
 		switch part {
 		case 'n':
 			arg = binary.BigEndian.Uint64(take(8))
+		case 'l':
+			arg = take(1)[0]
 		case 't':
 			arg = time.Unix(0, int64(binary.BigEndian.Uint64(take(8))^1<<63)).UTC().Format(time.RFC3339Nano)
 		case 'e':

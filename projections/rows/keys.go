@@ -45,6 +45,7 @@ type Prefix byte
 //	Z tenant 0 channel-id 0 event             ordinal of an event of a channel's chain, by its id
 //	N tenant 0 channel-id 0 event session turn  turn that names an external event
 //	q seq                                     where the record at seq is
+//	h level n                                 hash of the tree over the records; level in one byte
 //	x subject 0                               chain set aside: at which seq, and why
 //	L subject 0                               what it has lost
 //	z subject 0 turn                          position of a turn of it that follows a loss
@@ -94,6 +95,7 @@ const (
 	ReceivedIDs        Prefix = 'Z'
 	ExternalTurns      Prefix = 'N'
 	Records            Prefix = 'q'
+	TreeHashes         Prefix = 'h'
 	AsideChains        Prefix = 'x'
 	Memories           Prefix = 'y'
 	Losses             Prefix = 'L'
@@ -127,6 +129,11 @@ func (p Prefix) TextKey(parts ...string) []byte {
 // NameKey returns the key of a row of a policy's name, by the digest of that.
 func (p Prefix) NameKey(tenant string, name turns.Hash) []byte {
 	return append(p.TextKey(tenant), name[:]...)
+}
+
+// TreeKey appends the key of a hash of the tree over the records.
+func TreeKey(k []byte, level int, n uint64) []byte {
+	return Number(append(k, byte(TreeHashes), byte(level)), n)
 }
 
 // Begins reports whether a key is of p.

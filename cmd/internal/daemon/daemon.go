@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"nexus/cmd/internal/checkpoint"
 	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/explorer"
@@ -77,7 +78,9 @@ type Daemon struct {
 	peersRefused sync.Once
 	lossKnown    chan struct{} // closed once what the log has lost is named
 
-	outage  *outage
+	outage *outage
+	signer *checkpoint.Signer // nil on an external server
+
 	watched atomic.Bool                   // an outage does not end the daemon
 	stopRun func()                        // ends the projections' Run; used by Open, the watch and Close, one after the other
 	failed  chan error                    // why parts ended by themselves
@@ -379,6 +382,10 @@ func (d *Daemon) serve(ctx context.Context) error {
 		applied := func() uint64 { return d.store.Applied().Seq }
 		log.ends = newChainEnds(applied, applied())
 		c.Acknowledged = log.ends.end
+		if err := d.startSigner(ctx, registry); err != nil {
+			return err
+		}
+		c.Checkpoints = d.signer
 	} else {
 		c.Confirm = d.log.Confirm
 	}
@@ -446,7 +453,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 				return err
 			}
 		}
-		if d.web, err = startWeb(d.cfg, registry, d.ready, d.notes, mcp, v1, d.pages, d.fail); err != nil {
+		if d.web, err = startWeb(d.cfg, registry, d.ready, d.notes, d.newestCheckpoint, mcp, v1, d.pages, d.fail); err != nil {
 			return err
 		}
 		d.service.ServePages(d.openPages)
@@ -567,6 +574,11 @@ func (d *Daemon) ready() error {
 	if d.scrubber != nil {
 		if damaged := d.scrubber.damaged.Load(); damaged != nil {
 			return damaged
+		}
+	}
+	if d.signer != nil {
+		if err := d.signer.Inconsistent(); err != nil {
+			return err
 		}
 	}
 	st, err := d.log.State(ctx)

@@ -28,6 +28,9 @@ type identity struct {
 	Marked bool `json:"marked,omitzero"`
 	// Server is the version of the nats-server that wrote the files of the streams.
 	Server string `json:"server,omitzero"`
+	// Began says how often the log of hashes began anew, since a repair gave up what nobody has the
+	// hash of; see tlog.Origin.
+	Began int `json:"began,omitzero"`
 	// Restored says which backup the ledger was restored from.
 	Restored *restored `json:"restored,omitempty"`
 }

@@ -57,14 +57,19 @@ func (c *clusterServers) Collect(ch chan<- prometheus.Metric) {
 // notes are what an operator of a ledger that serves should know: which servers of a cluster are
 // away or behind.
 func (d *Daemon) notes() (out []string) {
+	if d.signer != nil {
+		if _, err := d.signer.Elsewhere(); err != nil {
+			out = append(out, "checkpoints are not written elsewhere: "+err.Error())
+		}
+	}
 	if d.server != nil {
-		return nil
+		return out
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
 	defer cancel()
 	all, err := d.log.Servers(ctx)
 	if err != nil {
-		return nil
+		return out
 	}
 	for _, s := range all {
 		switch {

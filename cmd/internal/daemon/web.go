@@ -33,8 +33,9 @@ const maxConnections = 256
 // startWeb listens and serves until stop. failed is called if serving ends before that.
 //
 // /healthz is open to all. /readyz and /metrics are open on loopback; beyond it they
-// need a token. mcp, v1 and pages decide for themselves who may use them.
-func startWeb(c config.Config, registry *prometheus.Registry, ready func() error, notes func() []string, mcp, v1 http.Handler, pages *explorer.Explorer, failed func(error)) (*webServer, error) {
+// need a token, and so does /tlog/checkpoint, unless it is public. mcp, v1 and pages decide for
+// themselves who may use them.
+func startWeb(c config.Config, registry *prometheus.Registry, ready func() error, notes func() []string, newest func() []byte, mcp, v1 http.Handler, pages *explorer.Explorer, failed func(error)) (*webServer, error) {
 	host, _, err := net.SplitHostPort(c.HTTP)
 	if err != nil {
 		return nil, err
@@ -71,6 +72,20 @@ func startWeb(c config.Config, registry *prometheus.Registry, ready func() error
 			}
 		})))
 		mux.Handle("GET /metrics", private(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+		tree := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			note := newest()
+			if note == nil {
+				http.NotFound(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_, _ = w.Write(note)
+		})
+		if c.Checkpoint.Public {
+			mux.Handle("GET /tlog/checkpoint", tree)
+		} else {
+			mux.Handle("GET /tlog/checkpoint", private(tree))
+		}
 		mux.Handle("/mcp", mcp)
 		mux.Handle("/v1/", v1)
 	}

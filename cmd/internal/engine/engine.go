@@ -26,6 +26,7 @@ import (
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/paths"
 	"nexus/cmd/internal/engine/policies"
+	"nexus/cmd/internal/engine/proofs"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/cmd/internal/engine/resets"
 	"nexus/cmd/internal/engine/search"
@@ -84,6 +85,8 @@ type Config struct {
 	MayOpenMain func(tenant, agent string) bool
 	// Backup reads the streams for a backup. nil: they can't be backed up here.
 	Backup backup.Source
+	// Checkpoints signs the log of hashes. nil: nobody does.
+	Checkpoints proofs.Source
 }
 
 // Engine joins the rooms of a daemon. It has no method of its own.
@@ -112,6 +115,7 @@ type Engine struct {
 	Transfer    *transfer.Transfer
 	Audit       *audit.Audit
 	Backup      *backup.Backup
+	Proofs      *proofs.Proofs
 
 	// Archive is what the files beside the ledger are written from.
 	Archive *archive.Archive
@@ -150,6 +154,8 @@ func New(c Config) *Engine {
 	e.History = history.New(e.Store, e.Limits, e.Reader)
 	e.Transfer = transfer.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Sessions, budget)
 	e.Audit = audit.New(e.Store, e.Limits, e.Loader, e.Reader)
+	e.Proofs = proofs.New(c.Checkpoints, e.Store, e.Limits, e.Reader)
+	e.Audit.Signed = e.Proofs.Signed
 	e.Backup = backup.New(c.Backup, e.Store, e.Limits)
 	e.Archive = archive.New(e.Store, e.Reader, e.Transfer, e.Memories)
 	return e

@@ -287,6 +287,18 @@ var verbs = []verb{
 	endpoint("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
 		return c.engine.Audit.Verify(ctx, c.caller, r)
 	}),
+	endpoint("audit.checkpoint", false, "a signed checkpoint of all that is stored", func(ctx context.Context, c *call, r api.GetCheckpoint) (*api.Checkpoint, error) {
+		return c.engine.Proofs.Checkpoint(ctx, c.caller, r)
+	}),
+	endpoint("audit.key", false, "the public key of the checkpoints", func(ctx context.Context, c *call, r api.GetKey) (*api.CheckpointKey, error) {
+		return c.engine.Proofs.Key(ctx, c.caller, r)
+	}),
+	endpoint("audit.consistency", false, "that the newest checkpoint continues an older one", func(ctx context.Context, c *call, r api.GetConsistency) (*api.Consistency, error) {
+		return c.engine.Proofs.Consistency(ctx, c.caller, r)
+	}),
+	endpoint("audit.proof", true, "that a turn is below a checkpoint, and what is shown of it", func(ctx context.Context, c *call, r api.GetProof) (*api.TurnProof, error) {
+		return c.engine.Proofs.Proof(ctx, c.caller, c.session, r)
+	}),
 	endpoint("backup.state", false, "what a backup must hold", func(ctx context.Context, c *call, _ api.GetBackup) (*api.BackupState, error) {
 		return c.engine.Backup.State(ctx, c.caller, c.everyTenant)
 	}),
@@ -302,7 +314,6 @@ var verbs = []verb{
 // answers them, so that a client gets an error and does not wait.
 var unbuilt = []verb{
 	later("session.erase", true),
-	later("audit.checkpoint", false), later("audit.proof", true),
 }
 
 // later returns a verb of unbuilt.

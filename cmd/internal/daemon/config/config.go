@@ -118,6 +118,9 @@ type Config struct {
 	// state no window. A row here replaces the row of nexusd with the same name.
 	Model []ModelRow `toml:"model" env:"-"`
 
+	// Checkpoint says how the log of hashes is signed, and where the checkpoints go. Not used with NATS.
+	Checkpoint CheckpointTable `toml:"checkpoint" env:"-"`
+
 	// Watch names folders of transcripts to follow. Without one, nothing is followed.
 	Watch WatchTable `toml:"watch" env:"-"`
 	// Follow follows them until its context ends, as a client of the agent that Watch
@@ -331,6 +334,7 @@ func (c Config) Validate() error {
 	c.checkUsers(bad)
 	c.checkAgents(bad)
 	c.checkWatch(bad)
+	c.checkCheckpoint(bad)
 	c.checkWeb(bad)
 	for _, err := range provider.Check(c.Providers) {
 		bad("%w", err)

@@ -5,6 +5,7 @@ import (
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/paths"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/ledger/tlog"
 )
 
 // Audit verifies the ledger from its bytes. Safe for concurrent use.
@@ -14,6 +15,8 @@ type Audit struct {
 	paths   *paths.Loader
 	reader  *reader.Reader
 	running runningVerifications
+	// Signed returns the newest checkpoint that the ledger signed; false: there is none. nil: nothing is signed.
+	Signed func() (tlog.Checkpoint, bool)
 }
 
 // New returns the audit of what r reads.

@@ -60,7 +60,7 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 				return err
 			}
 			if !whole {
-				v.rows.Cut()
+				v.cut()
 			}
 		}
 		return nil
@@ -79,7 +79,7 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 		whole = false
 	}
 	if !whole {
-		v.rows.Cut()
+		v.cut()
 	}
 	return nil
 }
@@ -142,4 +142,10 @@ func (v *verifier) visit(ctx context.Context, r parsed, err error) (more bool, _
 		return false, err
 	}
 	return true, v.checkRecord(ctx, r)
+}
+
+// cut notes that the log could not be read to the end.
+func (v *verifier) cut() {
+	v.isCut = true
+	v.rows.Cut()
 }

@@ -32,6 +32,9 @@ const maxProblems, problemBytes = 1000, 512
 // business.
 func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (_ *api.Verified, err error) {
 	began := au.reader.Now()
+	if req.Checkpoint != "" && len(req.Sessions) > 0 {
+		return nil, api.FieldErrorf("/checkpoint", "a checkpoint is of the whole ledger: name no sessions")
+	}
 	leave, err := au.startVerification(c, len(req.Sessions) > 0)
 	if err != nil {
 		return nil, err
@@ -71,6 +74,9 @@ func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (_
 	err = v.read(ctx, v.out.Last)
 	if err == nil {
 		err = v.reportRows(ctx)
+	}
+	if err == nil && v.chains == nil {
+		err = v.reportCheckpoints(req)
 	}
 	if damaged := (*db.DamagedError)(nil); errors.As(err, &damaged) {
 		v.problem("", api.Problem{Code: api.Corrupt, Message: err.Error()})
@@ -116,6 +122,7 @@ type verifier struct {
 	open       *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
 	duplicates map[string]bool                       // subjects of duplicate openings
 	broken     map[string]bool                       // subjects of chains that can't be followed further
+	isCut      bool                                  // the log could not be read to the end
 }
 
 // maxOpenBytes bounds the memory of the open calls that a verification remembers. It

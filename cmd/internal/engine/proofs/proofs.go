@@ -1,0 +1,243 @@
+package proofs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/cmd/internal/engine/content"
+	"nexus/cmd/internal/engine/page"
+	"nexus/cmd/internal/engine/reader"
+	"nexus/ledger/api"
+	"nexus/ledger/tlog"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// Source signs checkpoints.
+type Source interface {
+	// Sign signs the tree as it is, if it grew, and returns the newest note.
+	Sign(ctx context.Context) ([]byte, error)
+	// Newest is the newest note.
+	Newest() ([]byte, tlog.Checkpoint)
+	// Public is the public key.
+	Public() string
+	// Shown takes a note that a client kept. It returns why nothing is signed any more.
+	Shown(ctx context.Context, note []byte) error
+}
+
+// Proofs makes proofs. Safe for concurrent use.
+type Proofs struct {
+	source  Source
+	content *content.Store
+	page    *page.Limits
+	reader  *reader.Reader
+}
+
+// New returns proofs under the checkpoints of source; nil: there are none.
+func New(source Source, cs *content.Store, limits *page.Limits, r *reader.Reader) *Proofs {
+	return &Proofs{source, cs, limits, r}
+}
+
+var errNone = &api.Error{Code: api.Unsupported, Message: "this daemon signs no checkpoints: its log is on an external NATS server"}
+
+// Signed returns the newest checkpoint, false if there is none.
+func (p *Proofs) Signed() (tlog.Checkpoint, bool) {
+	if p.source == nil {
+		return tlog.Checkpoint{}, false
+	}
+	note, c := p.source.Newest()
+	return c, len(note) > 0
+}
+
+// Checkpoint is audit.checkpoint: it signs now, with all that was acknowledged before the call.
+func (p *Proofs) Checkpoint(ctx context.Context, c reader.Caller, _ api.GetCheckpoint) (*api.Checkpoint, error) {
+	if !c.Operator() {
+		return nil, &api.Error{Code: api.Denied, Message: "only the operator has a checkpoint signed; audit.consistency has the newest one"}
+	}
+	if p.source == nil {
+		return nil, errNone
+	}
+	st, err := p.reader.Log.State(ctx)
+	if err == nil {
+		err = p.reader.Projections.WaitFor(ctx, st.Last)
+	}
+	if err != nil {
+		return nil, err
+	}
+	note, err := p.source.Sign(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return describe(note)
+}
+
+func describe(note []byte) (*api.Checkpoint, error) {
+	c, err := tlog.ReadCheckpoint(note)
+	if err != nil {
+		return nil, err
+	}
+	return &api.Checkpoint{Note: string(note), Origin: c.Origin, Size: c.Size, Root: c.Root}, nil
+}
+
+// Key is audit.key.
+func (p *Proofs) Key(_ context.Context, _ reader.Caller, _ api.GetKey) (*api.CheckpointKey, error) {
+	if p.source == nil || p.source.Public() == "" {
+		return nil, errNone
+	}
+	_, c := p.source.Newest()
+	return &api.CheckpointKey{Key: p.source.Public(), Origin: c.Origin}, nil
+}
+
+// Consistency is audit.consistency. Errors: [api.Corrupt] if the ledger was rolled back behind the
+// note that the caller shows; [api.Unprocessable] if it has fewer events than the caller claims.
+func (p *Proofs) Consistency(ctx context.Context, _ reader.Caller, req api.GetConsistency) (*api.Consistency, error) {
+	if p.source == nil {
+		return nil, errNone
+	}
+	if req.Note != "" {
+		if err := p.source.Shown(ctx, []byte(req.Note)); err != nil {
+			return nil, err
+		}
+	}
+	note, c := p.source.Newest()
+	if c.Size < req.From { // it may have been signed and lost in a crash, or is not signed yet
+		if st, err := p.reader.Log.State(ctx); err != nil {
+			return nil, err
+		} else if st.Last < req.From {
+			return nil, api.Errorf(api.Unprocessable, map[string]any{"size": st.Last}, "the ledger has %d events, not %d", st.Last, req.From)
+		}
+		var err error
+		if note, err = p.source.Sign(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if len(note) == 0 {
+		return nil, &api.Error{Code: api.Unavailable, Message: "there is no checkpoint yet"}
+	}
+	d, err := describe(note)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.Consistency{Checkpoint: *d, Key: p.source.Public(), From: req.From}
+	out.Path, err = tlog.Consistency(p.reader.Projections.TreeHashes(), req.From, d.Size)
+	return out, err
+}
+
+// Proof is audit.proof: that a turn is below a checkpoint, and what is to be shown of it. It signs if
+// the turn is above the newest one.
+func (p *Proofs) Proof(ctx context.Context, c reader.Caller, session turns.ID, req api.GetProof) (*api.TurnProof, error) {
+	if p.source == nil {
+		return nil, errNone
+	}
+	if req.Turn.IsZero() {
+		return nil, api.FieldErrorf("/turn", "missing: name a turn")
+	}
+	node, err := p.reader.LocateTurn(ctx, c, session, req.Turn, api.Read{})
+	if err != nil {
+		return nil, err
+	}
+	row, ev, err := p.reader.TurnEvent(node.Ref)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := p.reader.Projections.Payload(row)
+	if err != nil {
+		return nil, err
+	}
+	shown, key, err := p.disclose(c, ev, req)
+	if err != nil {
+		return nil, err
+	}
+	note, at := p.source.Newest()
+	if at.Size < row.Seq {
+		if note, err = p.source.Sign(ctx); err != nil {
+			return nil, err
+		}
+		if at, err = tlog.ReadCheckpoint(note); err != nil {
+			return nil, err
+		}
+	}
+	path, err := tlog.Inclusion(p.reader.Projections.TreeHashes(), row.Seq-1, at.Size)
+	if err != nil {
+		return nil, err
+	}
+	e, err := tlog.NewEvent(payload, shown...)
+	if err != nil {
+		return nil, err
+	}
+	e.Key = key
+	proof := tlog.Proof{Index: row.Seq - 1, Path: path, Note: note}
+	if _, err := proof.Verify(e.Entry(), p.source.Public()); err != nil { // the rows may be damaged
+		return nil, fmt.Errorf("the tree of the projections does not have the turn: %w", err)
+	}
+	file, err := e.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if limit := p.page.Payload(); len(file) > limit/2 {
+		return nil, api.Errorf(api.TooLarge, map[string]any{"limit": limit}, "what is disclosed has %d bytes, more than a message; disclose fewer parts, or use ledgerctl prove --offline", len(file))
+	}
+	return &api.TurnProof{Proof: string(proof.Encode()), Event: string(file), Size: at.Size, Index: proof.Index, Key: p.source.Public()}, nil
+}
+
+// disclose returns the leaves of the body that are shown, and the session's key if all of it is.
+func (p *Proofs) disclose(c reader.Caller, ev *turns.Event, req api.GetProof) (shown []*turns.Disclosed, key *tlog.EventKey, err error) {
+	if req.Disclose != api.DisclosePart && len(req.Parts) > 0 {
+		return nil, nil, api.FieldErrorf("/parts", "parts go with disclose: part")
+	}
+	ring := p.content.OpeningKeyring()
+	switch req.Disclose {
+	case "", api.DiscloseNone:
+	case api.DisclosePart:
+		if len(req.Parts) == 0 {
+			return nil, nil, api.FieldErrorf("/parts", "missing: number the parts, from 1")
+		}
+		for _, n := range req.Parts {
+			if n < 1 {
+				return nil, nil, api.FieldErrorf("/parts", "parts are numbered from 1")
+			}
+			d, err := seal.Disclose(ev, ring, n)
+			if errors.Is(err, turns.ErrMalformed) {
+				return nil, nil, api.FieldErrorf("/parts", "the turn has no part %d", n)
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			shown = append(shown, d)
+		}
+	case api.DiscloseTurn, api.DiscloseSession:
+		if shown, err = DiscloseAll(ev, ring); err != nil {
+			return nil, nil, err
+		}
+		if req.Disclose == api.DiscloseTurn {
+			break
+		}
+		if !c.Operator() {
+			return nil, nil, &api.Error{Code: api.Denied, Message: "only the operator gives the key of a session away"}
+		}
+		if len(ev.Keys) == 0 {
+			return nil, nil, &api.Error{Code: api.Unprocessable, Message: "the session is not sealed: it has no key"}
+		}
+		k, err := ring.Key(ev.Keys[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		key = &tlog.EventKey{ID: ev.Keys[0], Key: k[:]}
+	default:
+		return nil, nil, api.FieldErrorf("/disclose", "%.40q is not none, turn, part or session", req.Disclose)
+	}
+	return shown, key, nil
+}
+
+// DiscloseAll returns all leaves of the body of an event.
+func DiscloseAll(ev *turns.Event, ring seal.Keyring) (shown []*turns.Disclosed, err error) {
+	for n, count := 0, 1; n < count; n++ {
+		d, err := seal.Disclose(ev, ring, n)
+		if err != nil {
+			return nil, err
+		}
+		shown, count = append(shown, d), d.Count
+	}
+	return shown, nil
+}

@@ -1,0 +1,61 @@
+package api
+
+import "nexus/turns"
+
+// GetCheckpoint is audit.checkpoint.
+type GetCheckpoint struct{}
+
+// Checkpoint is a signed checkpoint of the log.
+type Checkpoint struct {
+	Note   string     `json:"note"` // as c2sp.org/tlog-checkpoint spells it
+	Origin string     `json:"origin"`
+	Size   uint64     `json:"size,string"` // events that it covers
+	Root   turns.Hash `json:"root"`
+}
+
+// GetKey is audit.key.
+type GetKey struct{}
+
+// CheckpointKey is audit.key's reply.
+type CheckpointKey struct {
+	Key    string `json:"key"` // public: what checks the notes
+	Origin string `json:"origin"`
+}
+
+// GetConsistency is audit.consistency.
+type GetConsistency struct {
+	From uint64 `json:"from,string"`             // size of the tree that the caller knows
+	Note string `json:"note,omitempty,omitzero"` // the note that says so; one of the ledger's own key over a larger tree stops its signing
+}
+
+// Consistency is audit.consistency's reply.
+type Consistency struct {
+	Checkpoint
+	Key  string       `json:"key"`
+	From uint64       `json:"from,string"`
+	Path []turns.Hash `json:"path"` // by RFC 6962, section 2.1.2
+}
+
+// GetProof is audit.proof.
+type GetProof struct {
+	Turn     turns.ID `json:"turn"`
+	Disclose string   `json:"disclose,omitempty,omitzero"` // none (default), turn, part, session
+	Parts    []int    `json:"parts,omitempty,omitzero"`    // of part: from 1, in the order of messages, then response
+}
+
+// Disclosures of a proof.
+const (
+	DiscloseNone    = "none"
+	DiscloseTurn    = "turn"
+	DisclosePart    = "part"
+	DiscloseSession = "session"
+)
+
+// TurnProof is audit.proof's reply: the two files.
+type TurnProof struct {
+	Proof string `json:"proof"` // c2sp.org/tlog-proof@v1
+	Event string `json:"event"` // the header, and what is disclosed: JSON
+	Size  uint64 `json:"size,string"`
+	Index uint64 `json:"index,string"` // of the leaf: the position less one
+	Key   string `json:"key"`
+}
