@@ -225,3 +225,31 @@ func TestANoteIsShownWithItsTurn(t *testing.T) {
 		t.Errorf("a note on another session's turn: %v", err)
 	}
 }
+
+// Remarks come along in an export, verify, and are refused where their bodies break a rule.
+func TestRemarksAreExportedAndVerified(t *testing.T) {
+	from := newWorld().Engine(t)
+	s := create(t, from, 0, "nexus")
+	first := add(t, from, s.ID, say("one", "1")).ID
+	describe(t, from, s.ID, api.DescribeSession{Title: ptr("called"), Tag: []string{"a", "b"}})
+	must(from.Sessions.CloseSession(t.Context(), alice, s.ID, api.CloseSession{Cause: "done"}, nil))(t)
+	r := api.NoteTurn{Turn: first, Text: "noted"}
+	must(from.Sessions.Note(t.Context(), alice, s.ID, r, canon(r)))(t)
+	hide(t, from, s.ID, true)
+	if v := must(from.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t); !v.OK {
+		t.Errorf("verify: %+v", v.Problems)
+	}
+	records := must(from.Transfer.Export(t.Context(), alice, s.ID, api.ExportSession{}))(t).Records
+	to := newWorld().Engine(t)
+	must(to.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: records}))(t)
+	got := must(to.Reader.Get(t.Context(), alice, s.ID, api.Read{}))(t)
+	if !got.Hidden || got.Title != "called" || !slices.Equal(got.Tags, []string{"a", "b"}) || got.State != "closed" || got.Ended == nil || got.Ended.Cause != "done" {
+		t.Errorf("imported: %+v", got)
+	}
+	if x := must(to.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: first}))(t); x.Note == nil || x.Note.Text != "noted" {
+		t.Errorf("imported, the turn has the note %+v", x.Note)
+	}
+	if v := must(to.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t); !v.OK {
+		t.Errorf("verify of the import: %+v", v.Problems)
+	}
+}

@@ -96,7 +96,7 @@ func (ss *Sessions) Note(ctx context.Context, c reader.Caller, id turns.ID, req 
 	if req.Turn.IsZero() {
 		return nil, api.FieldErrorf("/turn", "missing: name a turn")
 	}
-	r := writer.Request{ID: req.ID, Verb: "turn.note", Canonical: canonical}
+	r, stored := writer.Request{ID: req.ID, Verb: "turn.note", Canonical: canonical}, api.Read{}
 	err := ss.writer.Mutate(writer.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.beginRemark(s, r, turns.KindNoted)
 		if done || err != nil {
@@ -107,11 +107,11 @@ func (ss *Sessions) Note(ctx context.Context, c reader.Caller, id turns.ID, req 
 			return nil, err
 		}
 		ev.To = t.Ref
-		return &writer.Draft{Event: ev, Body: &turns.NotedBody{Text: req.Text}}, nil
+		return &writer.Draft{Event: ev, Body: &turns.NotedBody{Text: req.Text}, After: func(seq uint64, _ turns.Hash) { stored.MinPosition = page.FormatPosition(seq) }}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	out, err := ss.reader.GetTurn(ctx, c, id, api.GetTurn{ID: req.Turn})
+	out, err := ss.reader.GetTurn(ctx, c, id, api.GetTurn{ID: req.Turn, Read: stored}) // a turn never changes, so its reading waits for nothing else
 	return out, writer.AfterCommit(err)
 }
