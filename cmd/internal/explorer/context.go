@@ -148,7 +148,7 @@ func (v *visit) context() error {
 		x := &all[i]
 		r := contextRow{Kind: kinds.Of(x.Status).Look(), Status: x.Status, Half: x.Half, Tokens: x.Tokens, Why: pages.Line(x.Why, 200), Text: beginning(x.messages), Differs: i == same, New: same >= 0 && i > same}
 		if x.Status == "summary" {
-			r.Half = "stands for many"
+			r.Half = "of many"
 		}
 		if !x.Turn.IsZero() {
 			r.URL, r.Depth = v.turnURL(s.ID, x.Turn), prose.Short(x.Turn)
@@ -323,7 +323,7 @@ func (v *visit) since(s *api.Session, t *api.Turn, cx *api.Context, all []contex
 	if out.Anew = cx.Tokens + cx.Overhead - min(cx.Tokens+cx.Overhead, out.Prefix); out.Lost > 0 {
 		out.Money = cost(out.Anew)
 	}
-	if u == nil || u.InputTokens == 0 {
+	if u == nil || u.InputTokens == 0 || u.CacheRead+u.CacheCreation == 0 && (prior.Usage == nil || prior.Usage.CacheRead+prior.Usage.CacheCreation == 0) {
 		return out, same, nil
 	}
 	out.Told, out.Read = true, u.CacheRead

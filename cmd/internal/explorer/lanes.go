@@ -74,7 +74,7 @@ func draw(t *api.Tree, here turns.ID, from, to uint64) *lanes {
 		if isFork {
 			top := up*laneHeight + laneHeight/2
 			bend := min(8, y-top)
-			l.From = fmt.Sprintf("M%.1f %dV%dQ%.1f %d %.1f %d", begin, top, y-bend, begin, y, begin+min(float64(bend), at(out.Deep)-begin), y)
+			l.From = fmt.Sprintf("M%.1f %dV%dQ%.1f %d %.1f %d", begin, top, y-bend, begin, y, begin+min(float64(bend), at(s.Depth)-begin), y)
 		}
 		for _, b := range s.Branches {
 			for _, k := range b.Compactions {

@@ -84,6 +84,9 @@ func (v *visit) follow() error {
 	}
 	defer sub.Unsubscribe()
 	control := http.NewResponseController(v.w)
+	if err := control.SetReadDeadline(time.Time{}); err != nil { // that of the request; a browser that goes is noticed by reading
+		return api.Errorf(api.Unavailable, nil, "the ledger can't be followed over this connection")
+	}
 	h := v.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")

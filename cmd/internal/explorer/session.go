@@ -211,6 +211,9 @@ func (v *visit) turns(s *api.Session, from, to uint64, forks map[turns.ID][]api.
 		}
 		r := v.turnRow(s, &ts[i], e)
 		for _, f := range forks[ts[i].ID] {
+			if f.ID == s.ID {
+				continue
+			}
 			r.Forks = append(r.Forks, forkRow{f.ID, nameOf(f.Label, f.ID)})
 		}
 		out = append(out, r)
