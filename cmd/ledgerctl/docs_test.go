@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/quickstart"
@@ -38,7 +39,8 @@ import (
 // daemon; nexusd itself runs where the file starts it. "go build" and "go run" work
 // in the repository and write to the folder. SESSION and TURN stand for the session
 // with the most turns, which is one that the page imported if it did, and its head;
-// MEMORY for the newest memory, EVENT for the newest event of the channel mail.
+// MEMORY for the newest memory, EVENT for the newest event of the channel mail, IMPORT for
+// the import that opened that session.
 // "nats" is a stand-in that knows "req".
 func TestCommandsOfTheDocumentation(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -77,13 +79,66 @@ func TestCommandsOfTheDocumentation(t *testing.T) {
 				if err := d.run(c.text); err != nil {
 					t.Fatalf("%s:%d: %s: %v", name, c.line, c.text, err)
 				}
+				d.outputs = append(d.outputs, printed{c.line, d.last})
+				d.last = ""
 				t.Logf("%s: %v", c.text, time.Since(begun).Round(time.Millisecond))
 				ran++
+			}
+			if filepath.Base(name) == "TUTORIAL.md" {
+				for _, fault := range unprinted(string(b), d.outputs) {
+					t.Errorf("%s:%s", name, fault)
+				}
 			}
 		})
 	}
 	if ran == 0 {
 		t.Error("no file has a command")
+	}
+}
+
+// printed is what the command of a line printed.
+type printed struct {
+	line int
+	text string
+}
+
+// unprinted returns the lines of the text blocks of a page that the commands between a block
+// and the one before it did not print. "…" stands for any characters, and spaces for any number
+// of them. A block that no command printed anything for is a fault, too.
+func unprinted(page string, outputs []printed) (faults []string) {
+	spaces := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	var block bool
+	n, seen := 0, 0
+	var lines []string
+	for line := range strings.Lines(page) {
+		n++
+		switch text := strings.TrimSpace(line); {
+		case text == "```text":
+			block = true
+			lines = nil
+			for ; seen < len(outputs) && outputs[seen].line < n; seen++ {
+				for l := range strings.Lines(outputs[seen].text) {
+					lines = append(lines, spaces(l))
+				}
+			}
+		case strings.HasPrefix(text, "```"):
+			block = false
+		case block:
+			is := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(spaces(text)), "…", ".*") + "$")
+			if !slices.ContainsFunc(lines, is.MatchString) {
+				faults = append(faults, fmt.Sprintf("%d: no command before it prints %s", n, text))
+			}
+		}
+	}
+	return faults
+}
+
+func TestALineThatNobodyPrintedIsFound(t *testing.T) {
+	page := "```sh\nx\n```\n```text\na  b\nc … e\nz\n```\n```sh\ny\n```\n```text\na b\n```\n"
+	got := unprinted(page, []printed{{2, "a b\nc d e\n"}, {10, "nothing\n"}})
+	want := []string{"7: no command before it prints z", "13: no command before it prints a b"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -172,6 +227,9 @@ type docs struct {
 	env  []string
 
 	url, creds string // of the daemon that commands go to
+
+	last    string    // what the command that ran last printed
+	outputs []printed // of all commands of a page, in order
 }
 
 // newDocs starts a daemon, with its data in the folder of the commands unless they start
@@ -185,6 +243,9 @@ func newDocs(t *testing.T, root string, startsOne bool) *docs {
 	if err := os.WriteFile(filepath.Join(project, "session.jsonl"), quickstart.Transcript, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink(filepath.Join(root, "cmd"), filepath.Join(dir, "cmd")); err != nil { // pages name files of the checkout
+		t.Fatal(err)
+	}
 	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
 	data := filepath.Join(dir, "home", ".local", "share", "nexus")
 	if startsOne {
@@ -196,7 +257,7 @@ func newDocs(t *testing.T, root string, startsOne bool) *docs {
 	}
 	t.Cleanup(stop)
 	return &docs{t: t, root: root, dir: dir, url: c.Conn().ConnectedUrl(), creds: filepath.Join(data, "users", "operator.nk"),
-		env: append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_CONFIG_HOME="+filepath.Join(dir, "home", ".config"), "XDG_DATA_HOME=", "NEXUS_LISTEN=127.0.0.1:0", "NEXUS_HTTP=127.0.0.1:0")}
+		env: append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_CONFIG_HOME="+filepath.Join(dir, "home", ".config"), "XDG_DATA_HOME=", "TZ=UTC", "NEXUS_LISTEN=127.0.0.1:0", "NEXUS_HTTP=127.0.0.1:0")}
 }
 
 var (
@@ -204,15 +265,17 @@ var (
 	turnWord    = regexp.MustCompile(`\bTURN\b`)
 	memoryWord  = regexp.MustCompile(`\bMEMORY\b( |$)`) // not MEMORY.md
 	eventWord   = regexp.MustCompile(`\bEVENT\b`)
+	importWord  = regexp.MustCompile(`\bIMPORT\b`)
 	archiveWord = regexp.MustCompile(`~/\.local/share/nexus/files/\S+`)
 )
 
 func (d *docs) run(line string) error {
-	if sessionWord.MatchString(line) || turnWord.MatchString(line) {
+	if sessionWord.MatchString(line) || turnWord.MatchString(line) || importWord.MatchString(line) {
 		s, err := d.longest()
 		if err != nil {
 			return err
 		}
+		line = importWord.ReplaceAllString(line, transcripts.ImportedBy(s).String())
 		if line = sessionWord.ReplaceAllString(line, s.ID.String()); s.Head != nil {
 			line = turnWord.ReplaceAllString(line, s.Head.String())
 		}
@@ -247,7 +310,12 @@ func (d *docs) run(line string) error {
 	}
 	c := exec.Command("sh", "-c", line)
 	c.Dir, c.Env = d.dir, append(d.env, "NEXUS_URL="+d.url, "NEXUS_CREDS="+d.creds)
-	return output(c)
+	b, err := c.CombinedOutput()
+	d.last = string(b)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, b)
+	}
+	return nil
 }
 
 // output runs c. The error holds what c printed.
@@ -302,7 +370,7 @@ func (d *docs) longest() (out *api.Session, err error) {
 		return nil, err
 	}
 	defer nc.Close()
-	for s, err := range client.New(nc, "default", "main").Sessions(d.t.Context()) {
+	for s, err := range client.New(nc, "default", "main").ListSessions(d.t.Context(), api.ListSessions{Hidden: true}) {
 		if err != nil {
 			return nil, err
 		}
