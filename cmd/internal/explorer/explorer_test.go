@@ -294,6 +294,42 @@ func TestActsChangeTheLedgerOnce(t *testing.T) {
 }
 
 // What a page cannot be asked for is refused before anything of the ledger is read.
+// What a person says of a session: a title, tags, a note on a turn, and that lists leave it out.
+func TestAPersonSaysWhatASessionIs(t *testing.T) {
+	d, c := start(t, config.Config{})
+	x := tell(t, c)
+	b := loggedIn(t, d, c, api.OpenPages{})
+	at, turn := "/ui/s/"+x.session.String(), "/ui/s/"+x.session.String()+"/t/"+x.first.String()
+	act := func(verb string, kv ...string) {
+		t.Helper()
+		if status, _, body := b.do(http.MethodPost, "/ui/do/"+verb, form(append([]string{"session", x.session.String()}, kv...)...)); status != http.StatusSeeOther {
+			t.Fatalf("%s: %d\n%s", verb, status, body)
+		}
+	}
+	act("describe", "title", "A quaint <title>", "tags", "zebra, apple ,, zebra")
+	b.has(at, "<h1>A quaint &lt;title&gt;", `value="A quaint &lt;title&gt;"`, `value="apple, zebra"`, `<span class="tag">zebra</span>`)
+	b.has("/ui/?title=zebra", "A quaint &lt;title&gt;")
+	act("note", "turn", x.first.String(), "text", "here it begins")
+	b.has(turn, "<b>Note</b> here it begins")
+	b.has(at, "<b>Note</b> here it begins")
+	act("note", "turn", x.first.String(), "text", "")
+	if body := b.page(turn); strings.Contains(body, "here it begins") {
+		t.Error("a note that was taken away is shown")
+	}
+	act("hide", "hidden", "1")
+	if body := b.page("/ui/"); strings.Contains(body, "A quaint") {
+		t.Error("a hidden session is listed")
+	}
+	b.has("/ui/?hidden=1", "A quaint &lt;title&gt;", `<span class="tag">hidden</span>`)
+	b.has(at, "Show it in lists again")
+	act("hide")
+	b.has("/ui/", "A quaint &lt;title&gt;")
+	act("describe", "title", "", "tags", "")
+	if body := b.page(at); strings.Contains(body, "zebra") || strings.Contains(body, "quaint") {
+		t.Error("what was taken back is shown")
+	}
+}
+
 func TestWhoeverIsNotLoggedInGetsNothing(t *testing.T) {
 	d, c := start(t, config.Config{})
 	x := tell(t, c)
@@ -447,7 +483,7 @@ func TestALoginMayDoWhatItsAskerMay(t *testing.T) {
 	if strings.Contains(body, "/ui/do/close") {
 		t.Error("a login that reads only is offered acts")
 	}
-	for _, verb := range []string{"fork", "rewind", "compact", "label", "close"} {
+	for _, verb := range []string{"fork", "rewind", "compact", "label", "close", "describe", "hide", "note"} {
 		if status, _, _ := read.do(http.MethodPost, "/ui/do/"+verb, form("session", x.session.String(), "turn", x.first.String())); status != http.StatusForbidden {
 			t.Errorf("%s by a login that reads only: %d", verb, status)
 		}

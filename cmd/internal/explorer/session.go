@@ -60,8 +60,9 @@ type turnRow struct {
 	Saved   uint64
 	Share   float64 // of the context that is left after it
 	Forks   []forkRow
-	Step    bool // it begins with results, not with a person's words
-	Full    bool // it is on a page of its own
+	Note    string // of a person
+	Step    bool   // it begins with results, not with a person's words
+	Full    bool   // it is on a page of its own
 
 	url string
 }
@@ -95,6 +96,8 @@ type sessionPage struct {
 	Parts    []sessionRow
 	Masked   int
 	Unread   string
+	OwnTitle string // that a person gave it
+	Tags     string // with commas
 }
 
 type promptRow struct {
@@ -107,7 +110,10 @@ func (v *visit) session() error {
 	if err != nil {
 		return err
 	}
-	p := &sessionPage{head: v.head(s)}
+	p := &sessionPage{head: v.head(s), Tags: pages.Line(strings.Join(s.Tags, ", "), 1000)}
+	if p.MayChange {
+		p.OwnTitle = v.ownTitle(s)
+	}
 	from := max(v.number("from", 1), 1)
 	if v.r.URL.Query().Get("from") == "last" {
 		from = max(s.Depth, window) - window + 1
@@ -224,6 +230,9 @@ func (v *visit) turns(s *api.Session, from, to uint64, forks map[turns.ID][]api.
 // turnRow makes a row of a turn.
 func (v *visit) turnRow(s *api.Session, t *api.Turn, e *pages.Entry) turnRow {
 	r := turnRow{Entry: e, Turn: t.ID, Session: s.ID, K: t.Compaction, url: "/ui/s/" + s.ID.String() + "/t/" + t.ID.String()}
+	if t.Note != nil {
+		r.Note = pages.Line(t.Note.Text, 2000)
+	}
 	r.fit(sizes[0])
 	r.Step = !slices.ContainsFunc(e.Asked, func(b *pages.Block) bool { return b.Kind == "person" })
 	if u := t.Usage; u != nil {

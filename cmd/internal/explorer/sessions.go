@@ -34,6 +34,8 @@ type sessionRow struct {
 	Source   string
 	Folder   string // its last two parts
 	State    string
+	Hidden   bool
+	Tags     []string
 	Turns    uint64
 	Compact  uint64
 	Tokens   uint64
@@ -52,33 +54,35 @@ type sessionRow struct {
 
 // sessionFilter is what a list is narrowed to; its fields are those of the URL.
 type sessionFilter struct {
-	Agent, Folder, State, Since, Title string
-	since                              time.Time
+	Agent, Project, Folder, State, Since, Title string
+	Hidden                                      bool
+	since                                       time.Time
 }
 
 type sessionsPage struct {
-	Rows    []sessionRow
-	Filter  sessionFilter
-	Any     bool // a filter is set
-	Agents  []string
-	Folders []string
-	Next    string // URL of the older ones
-	First   bool
-	Looked  int  // sessions that were looked at
-	Partial bool // there are more to look at
+	Rows     []sessionRow
+	Filter   sessionFilter
+	Any      bool // a filter is set
+	Agents   []string
+	Folders  []string
+	Projects []string
+	Next     string // URL of the older ones
+	First    bool
+	Looked   int  // sessions that were looked at
+	Partial  bool // there are more to look at
 }
 
 func (v *visit) sessions() error {
 	q := v.r.URL.Query()
-	f := sessionFilter{Agent: q.Get("agent"), Folder: q.Get("folder"), State: q.Get("state"), Since: q.Get("since"), Title: q.Get("title")}
+	f := sessionFilter{Agent: q.Get("agent"), Project: q.Get("project"), Hidden: q.Get("hidden") != "", Folder: q.Get("folder"), State: q.Get("state"), Since: q.Get("since"), Title: q.Get("title")}
 	if d, ok := map[string]time.Duration{"day": 24 * time.Hour, "week": 7 * 24 * time.Hour, "month": 30 * 24 * time.Hour}[f.Since]; ok {
 		f.since = v.Now().Add(-d)
 	}
 	p := &sessionsPage{Filter: f, First: q.Get("after") == "", Any: f != sessionFilter{since: f.since}}
-	agents, folders := make(map[string]bool), make(map[string]bool)
+	agents, folders, projects := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	after := q.Get("after")
 	for len(p.Rows) < sessionsShown && p.Looked < sessionsRead {
-		list, err := v.c.SessionPage(v.r.Context(), api.ListSessions{About: api.About{About: true}, Order: "updated", Page: api.Page{After: after, Limit: sessionsShown}})
+		list, err := v.c.SessionPage(v.r.Context(), api.ListSessions{About: api.About{About: true}, Order: "updated", Hidden: f.Hidden, Page: api.Page{After: after, Limit: sessionsShown}})
 		if err != nil {
 			return err
 		}
@@ -86,6 +90,9 @@ func (v *visit) sessions() error {
 			s := &list.Sessions[i]
 			p.Looked++
 			agents[s.Agent] = true
+			if s.Project != "" {
+				projects[s.Project] = true
+			}
 			if w := turns.WorkContextOf(s.Meta); w.Cwd != "" {
 				folders[w.Cwd] = true
 			}
@@ -110,6 +117,11 @@ func (v *visit) sessions() error {
 	for x := range folders {
 		p.Folders = append(p.Folders, pages.Line(x, 200))
 	}
+	for x := range projects {
+		p.Projects = append(p.Projects, pages.Line(x, 200))
+	}
+	slices.Sort(p.Projects)
+	p.Projects = p.Projects[:min(len(p.Projects), 100)]
 	slices.Sort(p.Agents)
 	slices.Sort(p.Folders)
 	p.Folders = p.Folders[:min(len(p.Folders), 100)]
@@ -124,7 +136,8 @@ func (f *sessionFilter) matches(s *api.Session) bool {
 		last = *s.HeadTime
 	}
 	return (f.Agent == "" || s.Agent == f.Agent) && (f.State == "" || s.State == f.State) && (f.Folder == "" || w.IsIn(f.Folder)) && !time.Time(last).Before(f.since) &&
-		(f.Title == "" || strings.Contains(strings.ToLower(s.Title+" "+s.Label), strings.ToLower(f.Title)))
+		(f.Project == "" || turns.ProjectOf(s.Meta).Has(s.Project, f.Project)) &&
+		(f.Title == "" || strings.Contains(strings.ToLower(s.Title+" "+s.Label+" "+strings.Join(s.Tags, " ")), strings.ToLower(f.Title)))
 }
 
 // nested puts forks and sub-agents below the session that they belong to, where that is in the
@@ -175,6 +188,10 @@ func (v *visit) row(s *api.Session) sessionRow {
 	w := turns.WorkContextOf(s.Meta)
 	r := sessionRow{ID: s.ID, Title: pages.Title(s, 110), Label: pages.Line(s.Label, 60), Agent: s.Agent, Source: pages.Line(w.Source, 20), Folder: tail(pages.Line(w.Cwd, 200)), State: s.State,
 		Turns: s.Turns, Compact: s.Compactions, Tokens: s.Tokens + s.Overhead, Budget: s.Budget, Pressure: s.Pressure, Fork: s.ForkedFrom}
+	r.Hidden = s.Hidden
+	for _, tag := range s.Tags[:min(len(s.Tags), 6)] {
+		r.Tags = append(r.Tags, pages.Line(tag, 40))
+	}
 	if s.Reported > 0 {
 		r.Tokens = s.Reported
 	}

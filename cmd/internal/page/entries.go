@@ -34,7 +34,7 @@ func Entries(s *api.Session, ts []api.Turn, opt Options) (out []*Entry, masked i
 // Title is what a person knows a session by, in at most n characters.
 func Title(s *api.Session, n int) string {
 	r := newReader(s, Options{})
-	return cmp.Or(r.line(metaText(s.Meta, "title"), n), r.line(s.Title, n), r.line(s.Label, n))
+	return cmp.Or(r.line(s.Title, n), r.line(metaText(s.Meta, "title"), n), r.line(s.Label, n))
 }
 
 // Line is the beginning of a text in one line of at most n characters, with its credentials

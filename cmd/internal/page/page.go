@@ -164,7 +164,7 @@ type reader struct {
 func New(s *api.Session, ts iter.Seq2[api.Turn, error], opt Options) (*Page, error) {
 	r := newReader(s, opt)
 	r.Agent = r.line(s.Agent, 100)
-	r.Label, r.Title = r.line(s.Label, 200), r.line(cmp.Or(metaText(s.Meta, "title"), s.Title), 200)
+	r.Label, r.Title = r.line(s.Label, 200), r.line(cmp.Or(s.Title, metaText(s.Meta, "title")), 200)
 	r.Folder, r.Branch = r.line(metaText(s.Meta, "cwd"), 300), r.line(cmp.Or(metaText(s.Meta, "git_branch"), metaText(s.Meta, "git", "branch")), 200)
 	if f := s.ForkedFrom; f != nil {
 		r.Origin = &origin{Session: f.Session.String(), Turn: f.Turn.String()}
