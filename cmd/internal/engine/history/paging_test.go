@@ -327,3 +327,37 @@ func TestACursorOfLongAgoIsRefused(t *testing.T) {
 		t.Errorf("a cursor behind which 11 records are, to %s: %v, want a conflict", last.Position, err)
 	}
 }
+
+// A list that begins at a depth has the turns from there on, in its order; the next of a page
+// goes on behind that.
+func TestAListBeginsAtADepth(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
+	for range 9 {
+		enginetest.Add(t, e, s.ID, enginetest.Say("hello", "ok"))
+	}
+	depths := func(r api.ListTurns) (out []uint64) {
+		for {
+			page := enginetest.Must(e.History.ListTurns(t.Context(), enginetest.Alice, s.ID, r))(t)
+			for _, x := range page.Turns {
+				out = append(out, x.Depth)
+			}
+			if r.After = page.Next; r.After == "" {
+				return out
+			}
+		}
+	}
+	for _, tc := range []struct {
+		request api.ListTurns
+		want    []uint64
+	}{
+		{api.ListTurns{From: 6, Page: api.Page{Limit: 2}}, []uint64{6, 7, 8, 9}},
+		{api.ListTurns{From: 3, Order: "desc", Page: api.Page{Limit: 2}}, []uint64{3, 2, 1}},
+		{api.ListTurns{From: 10}, nil},
+		{api.ListTurns{From: 99, Order: "desc"}, []uint64{9, 8, 7, 6, 5, 4, 3, 2, 1}},
+	} {
+		if got := depths(tc.request); !slices.Equal(got, tc.want) {
+			t.Errorf("%+v: %v, want %v", tc.request, got, tc.want)
+		}
+	}
+}

@@ -86,24 +86,34 @@ if (follows && navigator.locks && window.BroadcastChannel) {
   const channel = new BroadcastChannel('nexus-live');
   const news = $('.news');
   let n = 0;
-  const hear = ({ data }) => {
-    const [session, kind] = data.split(' ');
-    if (follows === 'all' ? kind !== 'turn.appended' && kind !== 'compaction.applied' : session !== follows) return;
-    if (!/^(turn\.appended|compaction\.applied|session\.)/.test(kind)) return;
-    n++;
+  const tell = (href, text) => {
     let a = $('a', news);
     if (!a) {
       a = document.createElement('a');
       news.append(a);
     }
-    a.href = follows === 'all' ? '/ui/' : `/ui/s/${follows}?from=last`;
-    a.textContent = `${n} new`;
+    a.href = href;
+    a.textContent = text;
+  };
+  const hear = ({ data }) => {
+    if (data === 'gone') return tell(location.href, 'The ledger closed or began anew: load the page again');
+    const [session, kind] = data.split(' ');
+    if (follows === 'all' ? kind !== 'turn.appended' && kind !== 'compaction.applied' : session !== follows) return;
+    if (!/^(turn\.appended|compaction\.applied|session\.)/.test(kind)) return;
+    n++;
+    tell(follows === 'all' ? '/ui/' : `/ui/s/${follows}?from=last`, `${n} new`);
   };
   channel.onmessage = hear;
   navigator.locks.request('nexus-live', () => new Promise((release) => {
     const source = new EventSource('/ui/live');
     source.onmessage = (e) => { hear(e); channel.postMessage(e.data); };
-    source.onerror = () => { if (source.readyState === EventSource.CLOSED) release(); };
+    let opened = false;
+    source.onopen = () => { opened = true; };
+    source.onerror = () => { // it tries again by itself, unless it is refused: then nobody is logged in any more, or there are too many
+      if (source.readyState !== EventSource.CLOSED) return;
+      if (opened) { hear({ data: 'gone' }); channel.postMessage('gone'); }
+      release();
+    };
     addEventListener('pagehide', () => { source.close(); release(); }, { once: true });
   }));
 }
