@@ -108,6 +108,7 @@ var allowed = map[string][]string{
 	"cmd/internal/daemon/config":          {"ledger/jetstream/mark", "ledger/jetstream/embed", "cmd/internal/wholefile", "cmd/internal/natsapi", "cmd/internal/web", "turns/tokens", "ledger/jetstream", "ledger/api/client", "compactor", "cmd/internal/provider", "cmd/internal/engine/cache", "turns"},
 	"cmd/internal/daemon":                 nil, // the wiring: everything
 	"docs/examples/go":                    {},  // what any client may use
+	"docs/examples/go/core":               {},
 	"cmd/ledgerctl/internal/cost":         {"ledger/api/client", "turns", "turns/tokens", "ledger/api"},
 	"cmd/ledgerctl/internal/contextview":  {"cmd/ledgerctl/internal/fault", "cmd/ledgerctl/internal/names", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "cmd/ledgerctl/internal/turnview", "compactor/policy", "ledger/api", "turns"},
 	"cmd/internal/agents":                 {"turns/transcript", "turns/transcript/gemini"},
@@ -176,14 +177,14 @@ var only = map[string][]string{
 	"github.com/blevesearch":              {"projections/search"},
 	"github.com/fsnotify/fsnotify":        {"cmd/internal/watch"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
-	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go"},
+	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go", "docs/examples/go/core"},
 	"github.com/prometheus/client_golang": {"cmd/internal/daemon", "cmd/internal/engine", "cmd/internal/engine/metrics", "cmd/internal/files"},
 	"github.com/modelcontextprotocol":     {"ledger/api/mcp"},
 	"github.com/google/jsonschema-go":     {"ledger/api/mcp"},
 	"github.com/yuin/goldmark":            {"cmd/internal/page"},
 	"github.com/coder/websocket":          {"cmd/internal/responses/socket"},
 	"charm.land/bubbletea":                {"cmd/ledgerctl/internal/picker"},
-	"encoding/json":                       {"docs/examples/go", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
+	"encoding/json":                       {"docs/examples/go", "docs/examples/go/core", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
 	"math/rand":                           {},
 	"net/http":                            {"cmd/internal/responses/wire", "cmd/internal/responses/stream", "cmd/internal/responses/place", "cmd/internal/responses/run", "cmd/internal/responses/socket", "cmd/internal/responses", "cmd/internal/daemon", "cmd/internal/web", "cmd/internal/provider", "cmd/internal/provider/providertest", "cmd/ledgerctl/internal/doctor", "docs/examples/go", "ledger/api/mcp"},
 }
