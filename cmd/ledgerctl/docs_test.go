@@ -31,7 +31,7 @@ import (
 // Every command of README.md and docs/**/*.md runs as it is written.
 //
 // A fenced block holds commands, a line each, unless its language is one that no
-// shell runs (text, json, toml, python). A block "sh norun" is not run: what needs another
+// shell runs (text, json, toml, python, go, js). A block "sh norun" is not run: what needs another
 // program, a model or a package registry. Of "go test" only the names are checked:
 // packages, tests and flags; the tests run elsewhere, some of them for hours.
 //
@@ -198,10 +198,10 @@ func commandsOf(text string) (out []command, err error) {
 				switch info {
 				case "", "sh", "bash", "console":
 					runs = true
-				case "text", "json", "toml", "python", "sh norun":
+				case "text", "json", "toml", "python", "go", "js", "sh norun":
 					runs = false
 				default:
-					return out, fmt.Errorf("line %d: a block of %q: say sh, sh norun, text, json, toml or python", n, info)
+					return out, fmt.Errorf("line %d: a block of %q: say sh, sh norun, text, json, toml, python, go or js", n, info)
 				}
 			}
 			continue

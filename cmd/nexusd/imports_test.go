@@ -111,6 +111,7 @@ var allowed = map[string][]string{
 	"cmd/internal/daemon":                 nil, // the wiring: everything
 	"docs/examples/go":                    {},  // what any client may use
 	"cmd/internal/cost":                   {"ledger/api/client", "turns", "turns/tokens", "ledger/api"},
+	"docs/examples/go/core":               {},
 	"cmd/ledgerctl/internal/contextview":  {"cmd/ledgerctl/internal/fault", "cmd/ledgerctl/internal/names", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "cmd/ledgerctl/internal/turnview", "compactor/policy", "ledger/api", "turns"},
 	"cmd/internal/kinds":                  {"turns", "ledger/api"},
 	"cmd/internal/explorer":               {"cmd/internal/explorer/login", "cmd/internal/web", "cmd/internal/page", "cmd/internal/prose", "cmd/internal/kinds", "cmd/internal/cost", "ledger/api", "ledger/api/client", "turns", "turns/tokens"},
@@ -182,14 +183,14 @@ var only = map[string][]string{
 	"github.com/blevesearch":              {"projections/search"},
 	"github.com/fsnotify/fsnotify":        {"cmd/internal/watch"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
-	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/explorer", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go"},
+	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/explorer", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go", "docs/examples/go/core"},
 	"github.com/prometheus/client_golang": {"cmd/internal/daemon", "cmd/internal/engine", "cmd/internal/engine/metrics", "cmd/internal/files"},
 	"github.com/modelcontextprotocol":     {"ledger/api/mcp"},
 	"github.com/google/jsonschema-go":     {"ledger/api/mcp"},
 	"github.com/yuin/goldmark":            {"cmd/internal/page"},
 	"github.com/coder/websocket":          {"cmd/internal/responses/socket"},
 	"charm.land/bubbletea":                {"cmd/ledgerctl/internal/picker"},
-	"encoding/json":                       {"docs/examples/go", "docs/examples/go/verify", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
+	"encoding/json":                       {"docs/examples/go", "docs/examples/go/core", "docs/examples/go/verify", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
 	"golang.org/x/mod":                    {"ledger/tlog"},
 	"math/rand":                           {},
 	"net/http":                            {"cmd/internal/responses/wire", "cmd/internal/responses/stream", "cmd/internal/responses/place", "cmd/internal/responses/run", "cmd/internal/responses/socket", "cmd/internal/responses", "cmd/internal/daemon", "cmd/internal/explorer", "cmd/internal/web", "cmd/internal/provider", "cmd/internal/provider/providertest", "cmd/ledgerctl/internal/doctor", "docs/examples/go", "ledger/api/mcp"},

@@ -18,10 +18,10 @@ import (
 	"nexus/turns"
 )
 
-// operations returns the rows of a section of docs/OPERATIONS.md: their cells.
-func operations(t *testing.T, section string) (rows [][]string) {
+// operations returns the rows of a section of a page for operators: their cells.
+func operations(t *testing.T, page, section string) (rows [][]string) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(root, "docs/OPERATIONS.md"))
+	b, err := os.ReadFile(filepath.Join(root, "docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestOperationsPageNamesEverySetting(t *testing.T) {
 	}
 	var got [][]string
 	page := make(map[string]string)
-	for _, row := range operations(t, "Settings") {
+	for _, row := range operations(t, "OPERATIONS.md", "Settings") {
 		got = append(got, row[:3])
 		page[row[2]] = row[4]
 	}
@@ -103,7 +103,7 @@ func TestOperationsPageNamesEverySetting(t *testing.T) {
 // daemon exports is among them.
 func TestOperationsPageNamesEveryMetric(t *testing.T) {
 	var page, code []string
-	for _, row := range operations(t, "Metrics") {
+	for _, row := range operations(t, "TEAM.md", "Metrics") {
 		page = append(page, row[0])
 	}
 	literal := regexp.MustCompile(`(?:Name:\s*|NewDesc\()"(nexus_[a-z_]+)"`)

@@ -209,7 +209,7 @@ system_account: SYS
 // The accounts that the page for operators shows keep users apart on an external
 // server.
 func TestAccountsOfTheOperationsPageKeepUsersApart(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "OPERATIONS.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "TEAM.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestAccountsOfTheOperationsPageKeepUsersApart(t *testing.T) {
 // serves a ledger of three copies, also when a server has stopped. The agents' user can't act
 // as the operator.
 func TestThreeServersOfTheOperationsPage(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "OPERATIONS.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "TEAM.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

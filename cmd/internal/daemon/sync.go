@@ -39,7 +39,7 @@ func (d *Daemon) warnAboutSync() {
 		d.sync = syncUnknown
 		d.logger.Warn("it can't be known here whether the NATS servers write an event to the disk before they acknowledge it: "+
 			"they do not tell the ledger's user; with their default, a power cut can take up to two minutes of acknowledged events",
-			"check", check, "docs", "OPERATIONS.md, Two daemons")
+			"check", check, "docs", "TEAM.md, Two daemons")
 	case len(late) > 0:
 		d.sync = syncLater
 		d.logger.Warn("NATS servers acknowledge an event before it is on the disk: a power cut can take acknowledged events",

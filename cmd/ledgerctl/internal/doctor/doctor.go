@@ -347,7 +347,7 @@ func (d *Doctor) measure(m metrics) {
 		d.Add("durability", Warn, kept+"; the servers acknowledge events before they are on the disk", "set sync_interval: always in the jetstream block of each server")
 	default:
 		d.Add("durability", Warn, kept+"; it can't be known from here whether the servers write to the disk before they acknowledge",
-			"check that each has sync_interval: always (docs/OPERATIONS.md shows how to let nexusd ask)")
+			"check that each has sync_interval: always (docs/TEAM.md shows how to let nexusd ask)")
 	}
 	if fsync, ok := m.values["nexus_fsync_seconds"]; !ok {
 		d.Add("fsync", Skipped, "the disks are the external server's", "")
