@@ -116,7 +116,7 @@ func newMade(t *testing.T, n int) *made {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := &turns.Event{Version: turns.Version, Kind: turns.KindTurn, ID: id, Chain: turns.SessionChain(session), Index: uint64(1 + i), Prev: turns.Hash{1}, Recorded: 1, Depth: 1, Segment: id, Halves: turns.MessagesHalf}
+		e := &turns.Event{Version: turns.Version, Kind: turns.KindTurn, ID: id, Chain: turns.SessionChain(session), Index: uint64(1 + i), Prev: turns.Hash{1}, Recorded: 1, Depth: 1, Segment: id, Halves: 1}
 		if i%2 == 0 {
 			e.Sender = "U" + strings.Repeat("A", 55)
 		}

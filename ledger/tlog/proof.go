@@ -1,6 +1,7 @@
 package tlog
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -100,7 +101,7 @@ func NewEvent(payload []byte, shown ...*turns.Disclosed) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Event{Version: 1, Header: header, Body: body[:]}
+	e := &Event{Version: 1, Header: bytes.Clone(header), Body: body[:]}
 	for _, d := range shown {
 		l := Leaf{Leaf: d.Leaf, Count: d.Count, Salt: d.Salt[:], Bytes: d.Bytes}
 		for _, h := range d.Path {
