@@ -225,7 +225,7 @@ func TestADisclosedPartShowsNothingOfTheOthers(t *testing.T) {
 		}
 		b = append(b, p.Encode()...)
 		all := bytes.Clone(b)
-		for _, l := range append(e.Leaves, Leaf{Bytes: e.Header}) {
+		for _, l := range append(e.Leaves, ShownLeaf{Bytes: e.Header}) {
 			all = append(all, l.Bytes...)
 		}
 		if !bytes.Contains(all, fmt.Appendf(nil, "part 0 of turn %d", i)) {
