@@ -59,11 +59,11 @@ func (a *applier) leaf(p parsed) error {
 	if a.tree == nil {
 		return nil
 	}
-	entry := p.Hash
+	leaf := tlog.LeafHash(p.Hash)
 	if p.event == nil { // nobody compared the hash, or it is no event
-		entry = tlog.Entry(p.Seq, p.Payload)
+		leaf = tlog.Leaf(p.Seq, p.Payload)
 	}
-	return a.tree.Append(entry, func(level int, n uint64, h turns.Hash) error {
+	return a.tree.AppendLeaf(leaf, func(level int, n uint64, h turns.Hash) error {
 		a.keys = rows.TreeKey(a.keys[:0], level, n)
 		return a.batch.Set(a.keys, h[:])
 	})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,12 +10,13 @@ import (
 	"nexus/cmd/internal/build"
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/audit"
+	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
 func verifyCmd(e *env) *cobra.Command {
-	var file string
+	var file, checkpoint, key string
 	cmd := verb("verify [SESSION…]", "check every event, hash, parent and blob", 0, -1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.Client(api.Operator)
 		if err != nil {
@@ -24,8 +26,22 @@ func verifyCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		var note []byte
+		if checkpoint != "" || key != "" {
+			if checkpoint == "" || key == "" || len(args) > 0 {
+				return fault.Usage(errors.New("--checkpoint and --key go together, and compare the whole ledger: name no sessions"))
+			}
+			if note, _, err = readCheckpoint(checkpoint, key); err != nil {
+				return err
+			}
+		}
 		began := time.Now()
-		v, err := c.Verify(cmd.Context(), ids...)
+		var v *api.Verified
+		if note != nil {
+			v, err = c.VerifyCheckpoint(cmd.Context(), string(note))
+		} else {
+			v, err = c.Verify(cmd.Context(), ids...)
+		}
 		if err != nil {
 			return err
 		}
@@ -47,6 +63,8 @@ func verifyCmd(e *env) *cobra.Command {
 		return err
 	})
 	cmd.Flags().StringVar(&file, "report", "", "write a report, as JSON, to a file or to - (stdout)")
+	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "compare the ledger with a checkpoint in a file, the newest there")
+	cmd.Flags().StringVar(&key, "key", "", "public key that signed it")
 	return cmd
 }
 

@@ -116,7 +116,7 @@ func newMade(t *testing.T, n int) *made {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := &turns.Event{Version: turns.Version, Kind: turns.KindTurn, ID: id, Chain: turns.SessionChain(session), Index: uint64(1 + i), Prev: turns.Hash{1}, Recorded: 1, Depth: 1, Segment: id, Halves: turns.MessagesHalf}
+		e := &turns.Event{Version: turns.Version, Kind: turns.KindTurn, ID: id, Chain: turns.SessionChain(session), Index: uint64(1 + i), Prev: turns.Hash{1}, Recorded: 1, Depth: 1, Segment: id, Halves: 1}
 		if i%2 == 0 {
 			e.Sender = "U" + strings.Repeat("A", 55)
 		}
@@ -225,7 +225,7 @@ func TestADisclosedPartShowsNothingOfTheOthers(t *testing.T) {
 		}
 		b = append(b, p.Encode()...)
 		all := bytes.Clone(b)
-		for _, l := range append(e.Leaves, Leaf{Bytes: e.Header}) {
+		for _, l := range append(e.Leaves, ShownLeaf{Bytes: e.Header}) {
 			all = append(all, l.Bytes...)
 		}
 		if !bytes.Contains(all, fmt.Appendf(nil, "part 0 of turn %d", i)) {

@@ -13,8 +13,8 @@
 //   - The entry of a record that is no event is the hash that [turns.HashEvent] gives to such bytes.
 //     No event has it.
 //   - A repair or a restore that gives a position up stores a replacement there ([LostPayload]). If
-//     it knows the hash of what was lost, the replacement carries it, and its entry is that
-//     hash: the leaf stays, and so do the tree and every proof. The replacement proves nothing new: the
+//     the projections still have the leaf, the replacement carries its hash: the leaf stays, and so
+//     do the tree and every proof. The replacement proves nothing new: the
 //     event stays lost, and a verification says so. If nobody knows the hash, the replacement
 //     is a record that is no event, the tree is another one, and it does not extend what was signed:
 //     the log begins under a new origin ([Origin]), which whoever repairs is told.

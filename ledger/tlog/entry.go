@@ -7,35 +7,35 @@ import (
 	"nexus/turns"
 )
 
-// LostPayload is what stands at a position whose record was given up. hash is the
-// entry that the record had in the tree; zero: nobody knows it. It is no event.
-func LostPayload(seq uint64, hash turns.Hash) []byte {
-	if hash.IsZero() {
+// LostPayload is what stands at a position whose record was given up. leaf is the hash of the leaf
+// that the record had in the tree; zero: nobody knows it. It is no event.
+func LostPayload(seq uint64, leaf turns.Hash) []byte {
+	if leaf.IsZero() {
 		return fmt.Appendf(nil, `{"lost":%d}`, seq)
 	}
-	return fmt.Appendf(nil, `{"lost":%d,"hash":%q}`, seq, hash)
+	return fmt.Appendf(nil, `{"lost":%d,"leaf":%q}`, seq, leaf)
 }
 
-// Entry is the entry of the record at a position, by its payload as it is stored.
-func Entry(seq uint64, payload []byte) turns.Hash {
-	if h, ok := lostHash(seq, payload); ok {
+// Leaf is the hash of the leaf of the record at a position, by its payload as it is stored.
+func Leaf(seq uint64, payload []byte) turns.Hash {
+	if h, ok := lostLeaf(seq, payload); ok {
 		return h
 	}
-	return turns.HashEvent(payload)
+	return LeafHash(turns.HashEvent(payload))
 }
 
-// lostHash returns the entry that a payload of [LostPayload] carries. It believes nothing else than
+// lostLeaf returns the leaf that a payload of [LostPayload] carries. It believes nothing else than
 // the very bytes, at their own position.
-func lostHash(seq uint64, payload []byte) (turns.Hash, bool) {
+func lostLeaf(seq uint64, payload []byte) (turns.Hash, bool) {
 	if len(payload) > 200 || !bytes.HasPrefix(payload, []byte(`{"lost":`)) {
 		return turns.Hash{}, false
 	}
 	var x struct {
 		Lost uint64     `json:"lost"`
-		Hash turns.Hash `json:"hash"`
+		Leaf turns.Hash `json:"leaf"`
 	}
-	if turns.DecodeJSON(payload, &x) != nil || x.Hash.IsZero() || !bytes.Equal(payload, LostPayload(seq, x.Hash)) {
+	if turns.DecodeJSON(payload, &x) != nil || x.Leaf.IsZero() || !bytes.Equal(payload, LostPayload(seq, x.Leaf)) {
 		return turns.Hash{}, false
 	}
-	return x.Hash, true
+	return x.Leaf, true
 }

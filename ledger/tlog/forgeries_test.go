@@ -147,9 +147,9 @@ func other(m *made) *Event {
 }
 
 // nodeAsLeaf shows the node above a leaf and its neighbour as a leaf of a smaller tree: the two hashes as its text.
-func nodeAsLeaf(l Leaf) Leaf {
+func nodeAsLeaf(l ShownLeaf) ShownLeaf {
 	own := turns.Digest("x", l.Bytes) // the text of a node is two hashes; a leaf has a zero byte and a salt before it
-	return Leaf{Leaf: l.Leaf / 2, Count: (l.Count + 1) / 2, Salt: l.Path[0], Bytes: own[:], Path: l.Path[1:]}
+	return ShownLeaf{Leaf: l.Leaf / 2, Count: (l.Count + 1) / 2, Salt: l.Path[0], Bytes: own[:], Path: l.Path[1:]}
 }
 
 func TestCheckersRefuseForgeries(t *testing.T) {

@@ -1,6 +1,7 @@
 package tlog
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -71,15 +72,15 @@ func (p *Proof) Verify(entry turns.Hash, public string) (Checkpoint, error) {
 // Event is the file beside a proof: the header of an event, the hash of its body, and the leaves of
 // the body that are shown.
 type Event struct {
-	Version int       `json:"nexus_event"` // 1
-	Header  []byte    `json:"header"`
-	Body    []byte    `json:"body"` // SHA-256 of the body as it is stored
-	Leaves  []Leaf    `json:"leaves,omitempty"`
-	Key     *EventKey `json:"key,omitempty"`
+	Version int         `json:"nexus_event"` // 1
+	Header  []byte      `json:"header"`
+	Body    []byte      `json:"body"` // SHA-256 of the body as it is stored
+	Leaves  []ShownLeaf `json:"leaves,omitempty"`
+	Key     *EventKey   `json:"key,omitempty"`
 }
 
-// Leaf is a leaf of the commitment in the header; see [turns.Disclosed].
-type Leaf struct {
+// ShownLeaf is a leaf of the commitment in the header; see [turns.Disclosed].
+type ShownLeaf struct {
 	Leaf  int      `json:"leaf"`
 	Count int      `json:"count"`
 	Salt  []byte   `json:"salt"`
@@ -100,9 +101,9 @@ func NewEvent(payload []byte, shown ...*turns.Disclosed) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Event{Version: 1, Header: header, Body: body[:]}
+	e := &Event{Version: 1, Header: bytes.Clone(header), Body: body[:]}
 	for _, d := range shown {
-		l := Leaf{Leaf: d.Leaf, Count: d.Count, Salt: d.Salt[:], Bytes: d.Bytes}
+		l := ShownLeaf{Leaf: d.Leaf, Count: d.Count, Salt: d.Salt[:], Bytes: d.Bytes}
 		for _, h := range d.Path {
 			l.Path = append(l.Path, h[:])
 		}

@@ -45,7 +45,11 @@ func (f *Frontier) Clone() Frontier {
 
 // Append adds a leaf by its entry. put is called for each hash that is to be stored.
 func (f *Frontier) Append(entry turns.Hash, put func(level int, n uint64, h turns.Hash) error) error {
-	h := LeafHash(entry)
+	return f.AppendLeaf(LeafHash(entry), put)
+}
+
+// AppendLeaf is Append of a leaf by its hash.
+func (f *Frontier) AppendLeaf(h turns.Hash, put func(level int, n uint64, h turns.Hash) error) error {
 	if err := put(0, f.size, h); err != nil {
 		return err
 	}

@@ -174,11 +174,11 @@ func TestConsistencyProofs(t *testing.T) {
 	}
 }
 
-// A replacement has the entry of what was lost, at its own position and in its own bytes only.
-func TestAReplacementKeepsTheLostEntry(t *testing.T) {
+// A replacement has the leaf of what was lost, at its own position and in its own bytes only.
+func TestAReplacementKeepsTheLostLeaf(t *testing.T) {
 	lost := entry(7)
 	p := LostPayload(12, lost)
-	if got := Entry(12, p); got != lost {
+	if got := Leaf(12, p); got != lost {
 		t.Errorf("%v, want %v", got, lost)
 	}
 	for what, x := range map[string]struct {
@@ -188,10 +188,10 @@ func TestAReplacementKeepsTheLostEntry(t *testing.T) {
 		"another position": {13, p},
 		"a space":          {12, append([]byte(nil), append(p[:len(p)-1:len(p)-1], ' ', '}')...)},
 		"no hash":          {12, LostPayload(12, turns.Hash{})},
-		"a zero hash":      {12, fmt.Appendf(nil, `{"lost":12,"hash":%q}`, turns.Hash{})},
-		"another member":   {12, fmt.Appendf(nil, `{"lost":12,"hash":%q,"x":1}`, lost)},
+		"a zero hash":      {12, fmt.Appendf(nil, `{"lost":12,"leaf":%q}`, turns.Hash{})},
+		"another member":   {12, fmt.Appendf(nil, `{"lost":12,"leaf":%q,"x":1}`, lost)},
 	} {
-		if got := Entry(x.seq, x.b); got != turns.HashEvent(x.b) {
+		if got := Leaf(x.seq, x.b); got != LeafHash(turns.HashEvent(x.b)) {
 			t.Errorf("%s: %v", what, got)
 		}
 	}

@@ -21,9 +21,9 @@ import (
 
 // Files of the data folder.
 const (
-	KeyFile  = "checkpoint.key"    // the private key; in no backup
-	NoteFile = "checkpoint"        // the newest note
-	larger   = "checkpoint.larger" // a note of this key that is of a larger tree than the log has
+	KeyFile    = "checkpoint.key"    // the private key; in no backup
+	NoteFile   = "checkpoint"        // the newest note
+	LargerFile = "checkpoint.larger" // a note of this key that is of a larger tree than the log has
 )
 
 // Config says what a [Signer] signs.
@@ -101,7 +101,7 @@ func Open(ctx context.Context, c Config) (*Signer, error) {
 		s.stop("%s: %v", NoteFile, err)
 		return s, nil
 	}
-	if b, err := os.ReadFile(filepath.Join(c.Data, larger)); err == nil {
+	if b, err := os.ReadFile(filepath.Join(c.Data, LargerFile)); err == nil {
 		if shown, err := tlog.OpenCheckpoint(b, s.key.Public()); err == nil {
 			s.stopLarger(shown)
 			return s, nil
@@ -298,7 +298,7 @@ func (s *Signer) Shown(ctx context.Context, note []byte) error {
 		return s.why
 	}
 	s.stopLarger(c)
-	return errors.Join(s.why, wholefile.Write(filepath.Join(s.c.Data, larger), 0o600, wholefile.Bytes(note)))
+	return errors.Join(s.why, wholefile.Write(filepath.Join(s.c.Data, LargerFile), 0o600, wholefile.Bytes(note)))
 }
 
 // Run signs every interval, until ctx ends.
@@ -327,7 +327,7 @@ func Retire(data, stamp string) (note []byte, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	for _, name := range []string{KeyFile, larger, NoteFile} { // the note last: a crash between leaves one without a key
+	for _, name := range []string{KeyFile, LargerFile, NoteFile} { // the note last: a crash between leaves one without a key
 		err := os.Rename(filepath.Join(data, name), filepath.Join(data, strings.Join([]string{name, stamp}, ".")))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"time"
 
+	"nexus/cmd/internal/checkpoint"
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/blocks"
 	"nexus/ledger/jetstream/disk"
 	"nexus/ledger/jetstream/embed"
 	"nexus/ledger/jetstream/mark"
+	"nexus/ledger/tlog"
 	"nexus/projections"
 	"nexus/turns"
 )
@@ -35,6 +37,9 @@ type Repaired struct {
 	Identity bool
 	Aside    string // folder with the damaged files; "" if there were none
 	Mark     mark.Mark
+	// NewLog is the note that the log does not continue: the next start begins a new log of hashes, under
+	// another origin. "" if the log continues what was signed, or AcceptLoss was not set.
+	NewLog string
 }
 
 // Repair writes the damaged files of a data folder again: the records of the log from
@@ -91,6 +96,13 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 	} else {
 		defer func() { err = errors.Join(err, store.Close()) }()
 		r.Log, r.LogLast = copyOf(store), store.Applied().Seq
+		r.Leaf = func(seq uint64) turns.Hash {
+			h, err := store.TreeHashes().Hashes(0, seq-1, 1)
+			if err != nil {
+				return turns.Hash{}
+			}
+			return h[0]
+		}
 	}
 	if _, err := os.Stat(embed.StreamDir(c.Data, jetstream.CopyStream(m.BlobStream))); err == nil {
 		r.Blobs = disk.StreamCopy(c.Data, jetstream.CopyStream(m.BlobStream))
@@ -120,9 +132,59 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 	}
 	if !id.Marked {
 		id.Marked = true
-		return out, saveIdentity(c.Data, id)
+		if err := saveIdentity(c.Data, id); err != nil {
+			return out, err
+		}
 	}
-	return out, nil
+	if c.AcceptLoss {
+		out.NewLog, err = beginLog(ctx, c, id)
+	}
+	return out, err
+}
+
+// beginLog begins a new log of hashes if this one does not continue the newest note in the folder, or somebody has shown a
+// larger one. It returns that note, "" if the log goes on.
+//
+// Crash states: the origin is another one before the key and the notes are put aside; a start in between signs
+// nothing, and the next repair goes on.
+func beginLog(ctx context.Context, c RepairConfig, id identity) (string, error) {
+	note, err := os.ReadFile(filepath.Join(c.Data, checkpoint.NoteFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(filepath.Join(c.Data, checkpoint.LargerFile)); errors.Is(err, fs.ErrNotExist) {
+		signed, err := tlog.ReadCheckpoint(note)
+		if err != nil {
+			return "", err
+		}
+		tree := tlog.Frontier{}
+		for rec, err := range blocks.Records(ctx, embed.StreamDir(c.Data, jetstream.StreamName), 0) {
+			if err != nil {
+				return "", err
+			}
+			if tree.Size() == signed.Size {
+				break
+			}
+			if err := tree.AppendLeaf(tlog.Leaf(rec.Seq, rec.Payload), func(int, uint64, turns.Hash) error { return nil }); err != nil {
+				return "", err
+			}
+		}
+		if tree.Size() == signed.Size && tree.Root() == signed.Root {
+			return "", nil
+		}
+	}
+	id.Began++
+	if err := saveIdentity(c.Data, id); err != nil {
+		return "", err
+	}
+	if _, err := checkpoint.Retire(c.Data, time.Now().UTC().Format("20060102T150405.000Z")); err != nil {
+		return "", err
+	}
+	c.Logger.Warn("the log does not continue what was signed: a new log of hashes begins, under another origin. Whoever kept a checkpoint is told so", "signed", string(note))
+	return string(note), nil
 }
 
 // copyOf returns the records that the projections hold.

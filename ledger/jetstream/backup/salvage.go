@@ -345,7 +345,7 @@ func (s *salvager) lose(stream Stream, first, last uint64, before time.Time) err
 		if !stream.Blobs {
 			subject = s.subjects[seq]
 		}
-		r := disk.LostRecord(name, subject, seq, stored)
+		r := disk.LostRecord(name, subject, seq, stored, turns.Hash{})
 		var err error
 		if stream.Blobs {
 			err = s.c.chunk(stream, r)

@@ -18,6 +18,7 @@ import (
 	"nexus/ledger/jetstream/blocks"
 	"nexus/ledger/jetstream/embed"
 	"nexus/ledger/jetstream/mark"
+	"nexus/ledger/tlog"
 	"nexus/turns"
 )
 
@@ -33,6 +34,8 @@ type RepairConfig struct {
 	// are the last positions that they hold.
 	Log, Blobs         Copy
 	LogLast, BlobsLast uint64
+	// Leaf returns the leaf of a record in the tree of hashes, zero if it is not known. nil: none is.
+	Leaf func(seq uint64) turns.Hash
 	// Aside is a new folder for the damaged files, under Data.
 	Aside string
 	// AcceptLoss puts a record that says "lost" at each position of which no copy is
@@ -299,6 +302,14 @@ func (r *repair) layOut(ctx context.Context, report blocks.Report) error {
 	return nil
 }
 
+// leaf returns the leaf of a record of the log; zero: it is not known.
+func (r *repair) leaf(seq uint64) turns.Hash {
+	if !r.chains || r.cfg.Leaf == nil {
+		return turns.Hash{}
+	}
+	return r.cfg.Leaf(seq)
+}
+
 func (r *repair) isLost(seq uint64) bool {
 	return slices.ContainsFunc(r.done.Lost, func(l Lost) bool { return l.Seq == seq })
 }
@@ -306,8 +317,10 @@ func (r *repair) isLost(seq uint64) bool {
 // LostRecord is what a repair, or a restore of a damaged backup, stores at a position of which no copy is sound, so that
 // the position is not given out again. It is no event: a chain on whose subject it is
 // stored can't be read past it. subject is that of the lost record; "" if nobody knows it.
-func LostRecord(stream, subject string, seq uint64, stored time.Time) blocks.Record {
-	payload := fmt.Appendf(nil, `{"lost":%d}`, seq)
+//
+// leaf is what the lost record had in the tree of hashes, which so stays as it was; zero: nobody knows it.
+func LostRecord(stream, subject string, seq uint64, stored time.Time, leaf turns.Hash) blocks.Record {
+	payload := tlog.LostPayload(seq, leaf)
 	r := blocks.Record{Seq: seq, Subject: subject, Payload: payload, Stored: stored}
 	if stream == jetstream.StreamName {
 		r.Header, r.Subject = jetstream.LogHeader(payload), cmp.Or(subject, "nexus.log.lost")
@@ -389,7 +402,7 @@ func (r *repair) choose(ctx context.Context, seq uint64, stored time.Time) (bloc
 		return rec, err
 	}
 	r.done.Lost = append(r.done.Lost, Lost{Seq: seq, Subject: r.legible[seq], Why: err.Error()})
-	return LostRecord(r.stream, r.legible[seq], seq, stored), nil
+	return LostRecord(r.stream, r.legible[seq], seq, stored, r.leaf(seq)), nil
 }
 
 func (r *repair) fromCopy(ctx context.Context, seq uint64, stored time.Time) (blocks.Record, error) {
@@ -458,7 +471,7 @@ func (r *repair) write(ctx context.Context, p *planned) (err error) {
 		}
 		rec, err := r.fromCopy(ctx, piece.seq, piece.stored)
 		if r.isLost(piece.seq) {
-			rec, err = LostRecord(r.stream, r.legible[piece.seq], piece.seq, piece.stored), nil
+			rec, err = LostRecord(r.stream, r.legible[piece.seq], piece.seq, piece.stored, r.leaf(piece.seq)), nil
 		}
 		if err != nil {
 			return err

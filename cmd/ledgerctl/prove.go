@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nexus/cmd/internal/wholefile"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+	"nexus/ledger/tlog"
+	"nexus/turns"
+)
+
+func proveCmd(e *env) *cobra.Command {
+	var disclose, out string
+	var key, checkpoint bool
+	cmd := verb("prove [TURN] [--disclose none|turn|session|part:N] -o FILE", "a proof that a turn is in the ledger, which anyone can check", 0, 1, func(cmd *cobra.Command, args []string) error {
+		c, err := e.Client(api.Operator)
+		if err != nil {
+			return err
+		}
+		switch {
+		case key || checkpoint:
+			if len(args) > 0 || key && checkpoint {
+				return fault.Usage(errors.New("--key and --checkpoint go alone, without a turn"))
+			}
+			if key {
+				k, err := c.CheckpointKey(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return e.Result(k, "%s", k.Key)
+			}
+			if err := e.checkKnown(cmd.Context(), c); err != nil {
+				return err
+			}
+			p, err := c.Checkpoint(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if out != "" {
+				return wholefile.Write(out, 0o644, wholefile.Bytes([]byte(p.Note)))
+			}
+			return e.Result(p, "%s", strings.TrimSuffix(p.Note, "\n"))
+		case len(args) == 0:
+			return fault.Usage(errors.New("name a turn, or --key, or --checkpoint"))
+		case out == "":
+			return fault.Usage(errors.New("name the file of the proof with -o"))
+		}
+		req := api.GetProof{Disclose: disclose}
+		if n, ok := strings.CutPrefix(disclose, "part:"); ok {
+			part, err := strconv.Atoi(n)
+			if err != nil || part < 1 {
+				return fault.Usage(fmt.Errorf("--disclose %s: parts are numbered from 1", disclose))
+			}
+			req.Disclose, req.Parts = api.DisclosePart, []int{part}
+		}
+		at, err := e.Turn(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if err := e.checkKnown(cmd.Context(), c); err != nil {
+			return err
+		}
+		req.Turn = at.Turn
+		p, err := c.Proof(cmd.Context(), at.Session.ID, req)
+		if err != nil {
+			return err
+		}
+		if err := checkProof(p); err != nil { // the daemon is not believed
+			return err
+		}
+		if err := wholefile.Write(out, 0o644, wholefile.Bytes([]byte(p.Proof))); err != nil {
+			return err
+		}
+		if err := wholefile.Write(out+".event", 0o600, wholefile.Bytes([]byte(p.Event))); err != nil {
+			return err
+		}
+		return e.Result(p, "%s, %s.event: event %d of %d, under the key %s", out, out, p.Index+1, p.Size, p.Key)
+	})
+	cmd.Flags().StringVar(&disclose, "disclose", "none", "what of the turn is shown: none, turn, part:N, or session (gives its key away)")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "file of the proof; what is shown is in FILE.event")
+	cmd.Flags().BoolVar(&key, "key", false, "print the public key of the checkpoints")
+	cmd.Flags().BoolVar(&checkpoint, "checkpoint", false, "sign a checkpoint now, and print it")
+	return cmd
+}
+
+// checkProof checks the two files as who gets them does.
+func checkProof(p *api.TurnProof) error {
+	proof, err := tlog.ParseProof([]byte(p.Proof))
+	if err != nil {
+		return err
+	}
+	event, err := tlog.ParseEvent([]byte(p.Event))
+	if err != nil {
+		return err
+	}
+	if _, err := proof.Verify(event.Entry(), p.Key); err != nil {
+		return err
+	}
+	_, err = event.Verify()
+	return err
+}
+
+// checkKnown compares the ledger with the newest checkpoint that this user has of it, and keeps the newest.
+func (e *env) checkKnown(ctx context.Context, c *client.Client) error {
+	dir, err := client.KnownDir()
+	if err != nil {
+		return err
+	}
+	_, rekeyed, err := c.CheckKnown(ctx, dir)
+	if refused := (*api.Error)(nil); errors.As(err, &refused) && (refused.Code == api.Unsupported || refused.Code == api.Denied) {
+		return nil // an external server, on which nothing is signed
+	}
+	if rekeyed && err == nil {
+		e.Tell("the ledger signs with another key than before: it was restored or repaired, and has all that it had")
+	}
+	return err
+}
+
+// readCheckpoint returns the newest checkpoint of a file, signed by a key.
+func readCheckpoint(name, key string) ([]byte, tlog.Checkpoint, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, tlog.Checkpoint{}, err
+	}
+	var newest tlog.Checkpoint
+	var note []byte
+	for _, n := range tlog.Notes(b) {
+		c, err := tlog.OpenCheckpoint(n, key)
+		if err != nil {
+			return nil, c, fmt.Errorf("%s: %w", name, err)
+		}
+		if note == nil || c.Size > newest.Size {
+			note, newest = n, c
+		}
+	}
+	if note == nil {
+		return nil, newest, fmt.Errorf("%w: %s has no checkpoint", turns.ErrMalformed, name)
+	}
+	return note, newest, nil
+}
