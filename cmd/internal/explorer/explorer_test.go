@@ -553,7 +553,7 @@ func TestHostileTranscriptsStayText(t *testing.T) {
 			t.Fatal(err)
 		}
 		at = append(at, a.ID)
-		if a, err = c.Append(ctx, s.ID, api.AppendTurn{Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "c", Response: turns.RawText(text)}}}}}); err != nil {
+		if _, err = c.Append(ctx, s.ID, api.AppendTurn{Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "c", Response: turns.RawText(text)}}}}}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.ContainsFunc(text, turns.IsHidden) {
