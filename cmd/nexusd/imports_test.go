@@ -110,7 +110,7 @@ var allowed = map[string][]string{
 	"cmd/internal/daemon/config":          {"ledger/jetstream/mark", "ledger/jetstream/embed", "cmd/internal/wholefile", "cmd/internal/natsapi", "cmd/internal/web", "turns/tokens", "ledger/jetstream", "ledger/api/client", "compactor", "cmd/internal/provider", "cmd/internal/engine/cache", "turns"},
 	"cmd/internal/daemon":                 nil, // the wiring: everything
 	"docs/examples/go/verify":             {},
-	"docs/examples/go":                    {},  // what any client may use
+	"docs/examples/go":                    {}, // what any client may use
 	"cmd/ledgerctl/internal/cost":         {"ledger/api/client", "turns", "turns/tokens", "ledger/api"},
 	"cmd/ledgerctl/internal/contextview":  {"cmd/ledgerctl/internal/fault", "cmd/ledgerctl/internal/names", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "cmd/ledgerctl/internal/turnview", "compactor/policy", "ledger/api", "turns"},
 	"cmd/internal/agents":                 {"turns/transcript", "turns/transcript/gemini"},
