@@ -155,7 +155,7 @@ func New(c Config) *Engine {
 	e.Transfer = transfer.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Sessions, budget)
 	e.Audit = audit.New(e.Store, e.Limits, e.Loader, e.Reader)
 	e.Proofs = proofs.New(c.Checkpoints, e.Store, e.Limits, e.Reader)
-	e.Audit.Signed = e.Proofs.Signed
+	e.Audit.Signed, e.Audit.Inconsistent = e.Proofs.Signed, e.Proofs.Inconsistent
 	e.Backup = backup.New(c.Backup, e.Store, e.Limits)
 	e.Archive = archive.New(e.Store, e.Reader, e.Transfer, e.Memories)
 	return e

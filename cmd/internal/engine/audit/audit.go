@@ -17,6 +17,8 @@ type Audit struct {
 	running runningVerifications
 	// Signed returns the newest checkpoint that the ledger signed; false: there is none. nil: nothing is signed.
 	Signed func() (tlog.Checkpoint, bool)
+	// Inconsistent says why nothing is signed any more, nil if it is. nil: as if it were.
+	Inconsistent func() error
 }
 
 // New returns the audit of what r reads.

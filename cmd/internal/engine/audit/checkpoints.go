@@ -11,6 +11,11 @@ import (
 // reportCheckpoints compares the tree that was made of the log with the checkpoint that the ledger signed last, and
 // with the one that the request has. Signatures are the business of who has the key.
 func (v *verifier) reportCheckpoints(req api.Verify) error {
+	if v.audit.Inconsistent != nil {
+		if err := v.audit.Inconsistent(); err != nil {
+			v.problem("", api.Problem{Code: api.Corrupt, Message: err.Error()})
+		}
+	}
 	if v.audit.Signed != nil {
 		if c, ok := v.audit.Signed(); ok && c.Size <= v.out.Last {
 			if err := v.reportCheckpoint(c, "signed"); err != nil {

@@ -22,6 +22,8 @@ type Source interface {
 	Newest() ([]byte, tlog.Checkpoint)
 	// Public is the public key.
 	Public() string
+	// Inconsistent says why nothing is signed any more, nil if it is.
+	Inconsistent() error
 	// Shown takes a note that a client kept. It returns why nothing is signed any more.
 	Shown(ctx context.Context, note []byte) error
 }
@@ -48,6 +50,14 @@ func (p *Proofs) Signed() (tlog.Checkpoint, bool) {
 	}
 	note, c := p.source.Newest()
 	return c, len(note) > 0
+}
+
+// Inconsistent says why nothing is signed any more, nil if it is, or if nothing ever was.
+func (p *Proofs) Inconsistent() error {
+	if p.source == nil {
+		return nil
+	}
+	return p.source.Inconsistent()
 }
 
 // Checkpoint is audit.checkpoint: it signs now, with all that was acknowledged before the call.
