@@ -39,7 +39,7 @@ func TestKeysThatAreCutAreNamed(t *testing.T) {
 	cfg := config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Logger: slog.New(slog.NewTextHandler(logs, nil))}
 	d, c = startWith(t, cfg)
 	must[*api.Session](t)(c.Session(t.Context(), first.ID))
-	report := must[*api.Verified](t)(c.Verify(t.Context(), api.Verify{Sessions: []turns.ID{last.ID}}))
+	report := must[*api.Verified](t)(c.Verify(t.Context(), last.ID))
 	if len(report.Problems) == 0 || !strings.Contains(report.Problems[0].Message, last.ID.String()) {
 		t.Errorf("verify: %+v", report.Problems)
 	}
