@@ -3,6 +3,7 @@ package projections
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
@@ -235,7 +236,7 @@ func (a *author) compact(s *session, head lineage.Node) {
 // claim gives a label of the session's tenant to the session.
 func (a *author) claim(s *session) {
 	a.t.Helper()
-	chain := turns.Chain{Entity: turns.LabelEntity, ID: fmt.Sprint("label", a.rng.IntN(3))}
+	chain := turns.Chain{Entity: turns.LabelEntity, ID: fmt.Sprintf("%032x", a.rng.IntN(3))}
 	subject := ledger.Subject(s.Tenant, chain.ID, chain)
 	l := a.labels[subject]
 	e := &turns.Event{Version: turns.Version, Recorded: 1, Kind: turns.KindClaimed, ID: a.id(), Chain: chain, Agent: s.Agent, To: turns.Ref{Session: s.ID}}
@@ -283,7 +284,9 @@ func (a *author) policy(agent string, name turns.Hash) {
 }
 
 // channelOf is the id of the chain of an agent's n-th channel.
-func channelOf(agent string, n int) string { return fmt.Sprintf("channel-%s-%d", agent, n) }
+func channelOf(agent string, n int) string {
+	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "channel-%s-%d", agent, n)))[:32]
+}
 
 // receive appends an event to a channel of an agent.
 func (a *author) receive(tenant, agent string, n int) {

@@ -74,6 +74,21 @@ func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.
 	}
 }
 
+// SessionIDs yields the ids of the sessions of all tenants. It reads no row of a session.
+func (s *Store) SessionIDs() iter.Seq2[turns.ID, error] {
+	return func(yield func(turns.ID, error) bool) {
+		for k, err := range db.Scan(s.db(), rows.AgentSessions.Key(), rows.End(rows.AgentSessions.Key())) {
+			if err != nil {
+				yield(turns.ID{}, err)
+				return
+			}
+			if !yield(rows.IDAt(k.Key, len(k.Key)-16), nil) {
+				return
+			}
+		}
+	}
+}
+
 // Timed yields the open sessions of all tenants that are reset by time, by id.
 func (s *Store) Timed() iter.Seq2[ledger.Session, error] {
 	return func(yield func(ledger.Session, error) bool) {

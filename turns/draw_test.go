@@ -12,7 +12,7 @@ func drawEvent(t *rapid.T) (*Event, any) {
 		KindMemory, KindMemoryChanged, KindDocument, KindReceived, KindHidden, KindDescribed, KindNoted}).Draw(t, "kind")
 	self := drawID(t)
 	e := &Event{Version: 1, Kind: kind, ID: drawID(t), Chain: SessionChain(self), Recorded: rapid.Int64Range(1, 1<<63-1).Draw(t, "recorded"),
-		Claimed: rapid.Int64().Draw(t, "claimed"), Actor: rapid.StringN(0, 20, 200).Draw(t, "actor"), Digest: drawHash(t)}
+		Claimed: rapid.Int64().Draw(t, "claimed"), Actor: rapid.SampledFrom([]string{"", "acme/coder", "acme/Ünïcode", " "}).Draw(t, "actor"), Digest: drawHash(t)}
 	if rapid.Bool().Draw(t, "blobs") {
 		e.Blobs = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) BlobLink { return BlobLink{Address: drawHash(t), Size: drawCount(t)} }), 1, 4,
 			func(b BlobLink) Hash { return b.Address }).Draw(t, "links")

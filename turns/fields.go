@@ -248,6 +248,9 @@ func (s *Settings) fields(c *coder) {
 	c.rawOf(7, &s.Reset, '{')
 	object(c, 8, &s.PreambleBlob)
 	c.ref(9, &s.SpawnedBy)
+	if s.SpawnedBy.Session.IsZero() && !s.SpawnedBy.IsZero() {
+		c.fail(ErrMalformed, "spawned by a turn without a session")
+	}
 	c.end(m, 9)
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -20,6 +22,16 @@ func validSender(s string) bool {
 	return true
 }
 
+// validDigits reports whether s is the id of a label's or a channel's chain: 32 lower-case hex digits.
+func validDigits(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return len(s) == 32
+}
+
 // Validate checks what of an event can be checked by itself. Its relation to
 // the chain and the lineage is package ledger's to check.
 func (e *Event) Validate() error {
@@ -33,11 +45,13 @@ func (e *Event) Validate() error {
 		return fmt.Errorf("%w: event kind %s", ErrUnsupported, e.Kind)
 	case e.ID.IsZero():
 		return bad("no id")
+	case e.ID.IsReserved():
+		return bad("its id is one of those that only keys have")
 	case e.Index == 0 != e.Prev.IsZero():
 		return bad("index %d with prev %v", e.Index, e.Prev)
 	case e.Recorded <= 0:
 		return bad("no recorded time")
-	case len(e.Actor) > 200 || !utf8.ValidString(e.Actor):
+	case len(e.Actor) > 200 || !utf8.ValidString(e.Actor) || strings.ContainsFunc(e.Actor, unicode.IsControl):
 		return bad("actor")
 	case e.Sender != "" && !validSender(e.Sender):
 		return bad("sender %q is not the public NKey of a user", clip(e.Sender, 60))
@@ -64,10 +78,14 @@ func (e *Event) Validate() error {
 	}
 	switch e.Chain.Entity {
 	case SessionEntity:
-		if _, err := ParseID(e.Chain.ID); err != nil {
+		if id, err := ParseID(e.Chain.ID); err != nil || id.IsReserved() {
 			return bad("chain %q", clip(e.Chain.ID, 40))
 		}
-	case LabelEntity, AgentEntity, TenantEntity, ChannelEntity:
+	case LabelEntity, ChannelEntity:
+		if !validDigits(e.Chain.ID) {
+			return bad("chain %q is not 32 hex digits", clip(e.Chain.ID, 40))
+		}
+	case AgentEntity, TenantEntity:
 		if !ValidName(e.Chain.ID) {
 			return bad("chain %q", clip(e.Chain.ID, 40))
 		}
@@ -161,6 +179,9 @@ func (e *Event) checkKind(bad refusal) error {
 		if f := e.ForkOf; f != nil && (!f.At.whole() || f.At.Session == self || f.Hash.IsZero() || f.Mode < AsSeen || f.Mode > Summary) {
 			return bad("fork point")
 		}
+		if e.SpawnedBy.Session.IsZero() && !e.SpawnedBy.IsZero() {
+			return bad("spawned by a turn without a session")
+		}
 		switch e.Role {
 		case "", Peer, Main, Task:
 		default:
@@ -176,7 +197,7 @@ func (e *Event) checkKind(bad refusal) error {
 		if e.Halves == 0 {
 			return bad("has neither messages nor a response")
 		}
-		if l := e.External; l != nil && (l.ID.IsZero() || !ValidName(l.Channel)) {
+		if l := e.External; l != nil && (l.ID.IsZero() || !validDigits(l.Channel)) {
 			return bad("links to event %s of channel %q", l.ID, clip(l.Channel, 40))
 		}
 	case KindCompaction:

@@ -13,6 +13,8 @@ func TestValidateNamesEachFaultOfAnEvent(t *testing.T) {
 		byName[s.name] = s
 	}
 	half := Ref{Session: sampleID(1)}
+	reserved := sampleID(1)
+	copy(reserved[:], "\xff\xff\xff\xff\xff\xff")
 	for _, tt := range []struct {
 		sample, name string
 		change       func(e *Event)
@@ -25,6 +27,17 @@ func TestValidateNamesEachFaultOfAnEvent(t *testing.T) {
 		{"turn", "index 0", func(e *Event) { e.Index, e.Prev = 0, Hash{} }, ErrMalformed},
 		{"turn", "not recorded", func(e *Event) { e.Recorded = 0 }, ErrMalformed},
 		{"turn", "actor not UTF-8", func(e *Event) { e.Actor = "a\xff" }, ErrMalformed},
+		{"turn", "a reserved id", func(e *Event) { e.ID = reserved }, ErrMalformed},
+		{"turn", "a session with a reserved id", func(e *Event) { e.Chain = SessionChain(reserved) }, ErrMalformed},
+		{"turn", "NUL in the actor", func(e *Event) { e.Actor = "acme/a\x00" }, ErrMalformed},
+		{"turn", "a line feed in the actor", func(e *Event) { e.Actor = "acme/a\n" }, ErrMalformed},
+		{"turn-external", "a channel that is a name", func(e *Event) { e.External = &ExternalLink{Channel: "mail", ID: sampleID(30)} }, ErrMalformed},
+		{"opened-fork", "spawned by a turn of no session", func(e *Event) { e.SpawnedBy = Ref{Turn: sampleID(9)} }, ErrMalformed},
+		{"claimed", "a label of 31 digits", func(e *Event) { e.Chain.ID = e.Chain.ID[1:] }, ErrMalformed},
+		{"claimed", "a label of 33 digits", func(e *Event) { e.Chain.ID += "0" }, ErrMalformed},
+		{"claimed", "a label in upper case", func(e *Event) { e.Chain.ID = strings.ToUpper(e.Chain.ID) }, ErrMalformed},
+		{"claimed", "a label that is a name", func(e *Event) { e.Chain.ID = strings.Repeat("g", 32) }, ErrMalformed},
+		{"received", "a channel that is a name", func(e *Event) { e.Chain.ID = "mail" }, ErrMalformed},
 		{"turn", "actor too long", func(e *Event) { e.Actor = strings.Repeat("a", 201) }, ErrMalformed},
 		{"turn", "counter not UTF-8", func(e *Event) { e.Tokens.Counter = "\xff" }, ErrMalformed},
 		{"turn", "huge count", func(e *Event) { e.Tokens.Messages = MaxCount + 1 }, ErrMalformed},
@@ -130,5 +143,24 @@ func TestSenderOtherThanPublicUserKeyIsMalformed(t *testing.T) {
 		if err := e.Validate(); (err == nil) != valid || err != nil && !errors.Is(err, ErrMalformed) {
 			t.Errorf("sender %q: %v", sender, err)
 		}
+	}
+}
+
+// A session that is spawned by a turn has the session of that turn in its settings.
+func TestSettingsSpawnedByATurnOfNoSessionAreMalformed(t *testing.T) {
+	b := &ChangedBody{Settings: Settings{Policy: PolicyRef{Name: "balanced"}, SpawnedBy: Ref{Session: sampleID(9)}}}
+	if _, err := EncodeBody(b); err != nil {
+		t.Fatal(err)
+	}
+	b.Settings.SpawnedBy = Ref{Turn: sampleID(9)}
+	if _, err := EncodeBody(b); !errors.Is(err, ErrMalformed) {
+		t.Errorf("encoded: %v", err)
+	}
+	raw, err := encMode.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := DecodeBody(raw, new(ChangedBody)); !errors.Is(err, ErrMalformed) {
+		t.Errorf("decoded: %v", err)
 	}
 }

@@ -34,6 +34,7 @@ const (
 	memoryKey     purpose = "nexus.key.v1 memory"
 	channelKey    purpose = "nexus.key.v1 channel"
 	tokenKey      purpose = "nexus.key.v1 token"
+	tokenNonceKey purpose = "nexus.key.v1 token nonce"
 )
 
 // derive is the key for one purpose: expand of k. Each append derives two keys, and

@@ -2,7 +2,6 @@ package seal
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"io/fs"
@@ -316,12 +315,8 @@ func (d *memDisk) secrets(everywhere bool) map[Key]bool {
 	var epochs []*epoch
 	for _, b := range files {
 		for at := 0; at+epochBlock <= len(b); at++ {
-			block := b[at : at+epochBlock]
-			if string(block[:8]) != epochMagic {
-				continue
-			}
-			if sum := sha256.Sum256(block[:49]); bytes.Equal(sum[:], block[49:]) {
-				epochs = append(epochs, newEpoch(binary.BigEndian.Uint64(block[9:]), Key(block[17:])))
+			if block, ok := blockAt(b, at); ok {
+				epochs = append(epochs, newEpoch(binary.BigEndian.Uint64(block[9:]), storeID(block[17:]), Key(block[33:])))
 			}
 		}
 	}

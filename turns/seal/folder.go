@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,6 +57,10 @@ func (s *Store) load() error {
 	if s.epoch != nil && number < s.epoch.number {
 		return fmt.Errorf("%w: %s and %s are gone", turns.ErrCorrupt, s.logName(copyA), s.logName(copyB))
 	}
+	files, err := s.read()
+	if err != nil {
+		return err
+	}
 	if number == 0 {
 		if err := s.sweep(0); err != nil {
 			return err
@@ -63,12 +68,11 @@ func (s *Store) load() error {
 		s.succeed(newKeys())
 		return s.rewrite(nil)
 	}
-	key, err := s.loadEpoch(number)
+	e, err := s.loadEpoch(number, files)
 	if err != nil {
 		return err
 	}
-	e := newEpoch(number, key)
-	m, err := s.loadLog(e)
+	m, err := s.loadLog(e, files)
 	if err != nil {
 		return err
 	}
@@ -90,7 +94,9 @@ func (s *Store) succeed(k keys) {
 // current returns the number of the epoch, 0 if there is none yet.
 func (s *Store) current() (uint64, error) {
 	number, orphan := uint64(0), ""
-	for _, side := range sides {
+	var first [2]map[string]bool // files of epoch 1 in a and b, by their endings
+	for i, side := range sides {
+		first[i] = make(map[string]bool)
 		list, err := s.disk.List(filepath.Join(s.dir, side))
 		if err != nil {
 			return 0, err
@@ -106,7 +112,13 @@ func (s *Store) current() (uint64, error) {
 			} else if n > 1 {
 				orphan = filepath.Join(s.dir, side, name)
 			}
+			if n == 1 {
+				first[i][suffix] = true
+			}
 		}
+	}
+	if first[1][epochSuffix] && !first[0][logSuffix+newSuffix] && !first[1][logSuffix+newSuffix] { // the first open has one of them then
+		orphan = s.name(copyB, 1, epochSuffix)
 	}
 	if number == 0 && orphan != "" {
 		return 0, fmt.Errorf("%w: %s is there, and no log of any epoch", turns.ErrCorrupt, orphan)
@@ -127,62 +139,95 @@ func parse(name string) (number uint64, suffix string) {
 	return number, m[2]
 }
 
+// read reads the files of both copies, by name. Nothing was changed before it, and nothing is
+// if two of them name different stores. Errors: [ErrOtherStore]; the disk's.
+func (s *Store) read() (map[string][]byte, error) {
+	files := make(map[string][]byte)
+	var store storeID
+	var from string // the file that names store
+	if s.epoch != nil {
+		store, from = s.epoch.store, "the store that is open"
+	}
+	for _, side := range sides {
+		list, err := s.disk.List(filepath.Join(s.dir, side))
+		if err != nil {
+			return nil, err
+		}
+		slices.Sort(list)
+		for _, file := range list {
+			_, suffix := parse(file)
+			if suffix == "" {
+				continue
+			}
+			name := filepath.Join(s.dir, side, file)
+			b, err := s.disk.Read(name)
+			if err != nil {
+				return nil, err
+			}
+			files[name] = b
+			switch other, ok := storeOf(suffix, b); {
+			case !ok:
+			case from == "":
+				store, from = other, name
+			case other != store:
+				return nil, fmt.Errorf("%w: %s is of store %x, %s of store %x: one of them was put there from another folder. Nothing was changed",
+					ErrOtherStore, from, store, name, other)
+			}
+		}
+	}
+	return files, nil
+}
+
 // loadEpoch reads the key of an epoch, and mends its copies.
-func (s *Store) loadEpoch(number uint64) (Key, error) {
-	var files, faults [2]error
-	var bytesOf [2][]byte
+func (s *Store) loadEpoch(number uint64, files map[string][]byte) (*epoch, error) {
+	var faults [2]error
+	var stores [2]storeID
 	var keys [2]Key
 	for i, side := range sides {
 		name := s.name(side, number, epochSuffix)
-		bytesOf[i], files[i] = s.disk.Read(name)
-		if files[i] != nil && !errors.Is(files[i], fs.ErrNotExist) {
-			return Key{}, files[i]
-		}
-		if faults[i] = files[i]; faults[i] == nil {
-			if keys[i], faults[i] = decodeEpoch(bytesOf[i], number); faults[i] != nil {
-				faults[i] = fmt.Errorf("%s: %w", name, faults[i])
-			}
+		b, ok := files[name]
+		if !ok {
+			faults[i] = fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+		} else if stores[i], keys[i], faults[i] = decodeEpoch(b, number); faults[i] != nil {
+			faults[i] = fmt.Errorf("%s: %w", name, faults[i])
 		}
 		if errors.Is(faults[i], turns.ErrUnsupported) {
-			return Key{}, faults[i]
+			return nil, faults[i]
 		}
 	}
 	switch {
 	case faults[0] != nil && faults[1] != nil:
-		return Key{}, fmt.Errorf("%w: no copy of the epoch's key can be read: %w; %w", turns.ErrCorrupt, faults[0], faults[1])
+		return nil, fmt.Errorf("%w: no copy of the epoch's key can be read: %w; %w", turns.ErrCorrupt, faults[0], faults[1])
 	case faults[0] == nil && faults[1] == nil && keys[0] != keys[1]:
-		return Key{}, fmt.Errorf("%w: %s and %s hold different keys", turns.ErrCorrupt, s.name(copyA, number, epochSuffix), s.name(copyB, number, epochSuffix))
+		return nil, fmt.Errorf("%w: %s and %s hold different keys", turns.ErrCorrupt, s.name(copyA, number, epochSuffix), s.name(copyB, number, epochSuffix))
 	case faults[0] != nil:
-		keys[0] = keys[1]
+		stores[0], keys[0] = stores[1], keys[1]
 	}
-	want := encodeEpoch(number, keys[0])
-	for i, side := range sides {
-		if bytes.Equal(bytesOf[i], want) {
+	want := encodeEpoch(number, stores[0], keys[0])
+	for _, side := range sides {
+		name := s.name(side, number, epochSuffix)
+		if bytes.Equal(files[name], want) {
 			continue
 		}
-		name := s.name(side, number, epochSuffix)
 		if err := s.disk.Write(name, want); err != nil { // in place: a rename would leave most of the key in a free block
-			return Key{}, err
+			return nil, err
 		}
 		if err := s.disk.SyncDir(filepath.Dir(name)); err != nil {
-			return Key{}, err
+			return nil, err
 		}
 		s.warn(fmt.Errorf("key store: %s was damaged or missing; repaired from the other copy", name))
 	}
-	return keys[0], nil
+	return newEpoch(number, stores[0], keys[0]), nil
 }
 
 // loadLog reads the log of an epoch, and mends its copies.
-func (s *Store) loadLog(e *epoch) (merged, error) {
+func (s *Store) loadLog(e *epoch, files map[string][]byte) (merged, error) {
 	var logs copies
 	var names [2]string
 	for i, side := range sides {
 		names[i] = s.name(side, e.number, logSuffix)
-		b, err := s.disk.Read(names[i])
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return merged{}, err
-		}
-		if logs[i] = b; err == nil && b == nil {
+		b, ok := files[names[i]]
+		if logs[i] = b; ok && b == nil {
 			logs[i] = []byte{}
 		}
 	}
@@ -246,7 +291,7 @@ func (s *Store) mend(name string, log []byte, m merged, i int) error {
 // Committed: it may be the current one, also after an error.
 func (s *Store) publish(e *epoch, log []byte) (committed bool, err error) {
 	for _, side := range sides {
-		if err := s.disk.Write(s.name(side, e.number, epochSuffix), encodeEpoch(e.number, e.key)); err != nil {
+		if err := s.disk.Write(s.name(side, e.number, epochSuffix), encodeEpoch(e.number, e.store, e.key)); err != nil {
 			return false, err
 		}
 		if err := s.disk.Write(s.name(side, e.number, logSuffix+newSuffix), log); err != nil {

@@ -18,14 +18,14 @@ const (
 	epochMagic = "NEXUSEPK"
 	logVersion = 1
 
-	headerSize = 8 + 1 + 7 + 8 + 32 // magic, version, zeros, epoch, check
-	headSize   = 32 + 4             // of a record: head and its CRC
+	headerSize = 8 + 1 + 7 + 8 + 16 + 32 + 4 // magic, version, zeros, epoch, store, check under the epoch's key, CRC
+	headSize   = 32 + 4                      // of a record: head and its CRC
 	// recordExtra is what a record takes beyond its body: a head before it and one behind it.
 	recordExtra = 2*headSize + nonceSize + tagSize
 	maxBody     = 1 << 20 // bytes of a record's body
 
-	epochBlock  = 8 + 1 + 8 + 32 + 32 // magic, version, epoch, key, check
-	epochSecond = 4096                // where the file repeats the block
+	epochBlock  = 8 + 1 + 8 + 16 + 32 + 32 // magic, version, epoch, store, key, check
+	epochSecond = 4096                     // where the file repeats the block
 	epochFile   = epochSecond + epochBlock
 )
 
@@ -91,26 +91,51 @@ func headAt(log []byte, at int) (h head, ok bool) {
 		number: binary.BigEndian.Uint64(b[8:]), id: turns.ID(b[16:32])}, true
 }
 
+// storeID names a store, in each of its files: 16 random bytes, made with the store and never
+// changed. Files that name another one are not ours.
+type storeID [16]byte
+
 // epoch seals and opens the records of one log. Safe for concurrent use.
 type epoch struct {
 	number uint64
+	store  storeID
 	key    Key
 	aead   cipher.AEAD
 	nonces Key
 	header []byte // of the log
 }
 
-func newEpoch(number uint64, key Key) *epoch {
-	e := &epoch{number: number, key: key, aead: gcm(key.derive(logKey)), nonces: key.derive(logNonceKey)}
-	e.header = logHeader(logVersion, number, key)
+func newEpoch(number uint64, store storeID, key Key) *epoch {
+	e := &epoch{number: number, store: store, key: key, aead: gcm(key.derive(logKey)), nonces: key.derive(logNonceKey)}
+	e.header = logHeader(logVersion, number, store, key)
 	return e
 }
 
-func logHeader(version byte, number uint64, key Key) []byte {
+func logHeader(version byte, number uint64, store storeID, key Key) []byte {
 	b := append([]byte(logMagic), version, 0, 0, 0, 0, 0, 0, 0)
 	b = binary.BigEndian.AppendUint64(b, number)
+	b = append(b, store[:]...)
 	sum := mac(key.derive(logHeaderKey), b)
-	return append(b, sum[:]...)
+	b = append(b, sum[:]...)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// storeOf returns the store that a file of ours names, and false where its bytes are not sound
+// enough to name one. It needs no key, so it knows a stranger's file too.
+func storeOf(suffix string, b []byte) (storeID, bool) {
+	if suffix == epochSuffix {
+		for _, at := range []int{0, epochSecond} {
+			if block, ok := blockAt(b, at); ok && block[8] == logVersion {
+				return storeID(block[17:33]), true
+			}
+		}
+		return storeID{}, false
+	}
+	if len(b) < headerSize || string(b[:8]) != logMagic || b[8] != logVersion ||
+		binary.BigEndian.Uint32(b[headerSize-4:]) != crc32.Checksum(b[:headerSize-4], castagnoli) {
+		return storeID{}, false
+	}
+	return storeID(b[24:40]), true
 }
 
 func (e *epoch) aad(h head) []byte {
@@ -147,31 +172,41 @@ func (e *epoch) open(log []byte, at int, h head) (body []byte, ok bool) {
 }
 
 // encodeEpoch is the file of an epoch's key: a checked block, twice.
-func encodeEpoch(number uint64, key Key) []byte {
+func encodeEpoch(number uint64, store storeID, key Key) []byte {
 	b := append([]byte(epochMagic), logVersion)
 	b = binary.BigEndian.AppendUint64(b, number)
+	b = append(b, store[:]...)
 	b = append(b, key[:]...)
 	sum := sha256.Sum256(b)
 	b = append(b, sum[:]...)
 	return append(append(b, make([]byte, epochSecond-epochBlock)...), b...)
 }
 
-// decodeEpoch returns the key of an epoch. One sound block is enough. Errors:
+// blockAt returns the block of an epoch's key at an offset, and false if there is no sound one.
+func blockAt(b []byte, at int) ([]byte, bool) {
+	if len(b) < at+epochBlock {
+		return nil, false
+	}
+	block := b[at : at+epochBlock]
+	if string(block[:8]) != epochMagic {
+		return nil, false
+	}
+	sum := sha256.Sum256(block[:epochBlock-sha256.Size])
+	return block, bytes.HasSuffix(block, sum[:])
+}
+
+// decodeEpoch returns the store and the key of an epoch. One sound block is enough. Errors:
 // [turns.ErrUnsupported] for a version that this build does not know; [turns.ErrCorrupt].
-func decodeEpoch(b []byte, number uint64) (Key, error) {
+func decodeEpoch(b []byte, number uint64) (storeID, Key, error) {
 	for _, at := range []int{0, epochSecond} {
-		if len(b) < at+epochBlock {
-			continue
-		}
-		block := b[at : at+epochBlock]
-		sum := sha256.Sum256(block[:epochBlock-sha256.Size])
+		block, ok := blockAt(b, at)
 		switch {
-		case !bytes.HasSuffix(block, sum[:]) || string(block[:8]) != epochMagic:
+		case !ok:
 		case block[8] != logVersion:
-			return Key{}, fmt.Errorf("%w: version %d of an epoch key, this build knows %d", turns.ErrUnsupported, block[8], logVersion)
+			return storeID{}, Key{}, fmt.Errorf("%w: version %d of an epoch key, this build knows %d", turns.ErrUnsupported, block[8], logVersion)
 		case binary.BigEndian.Uint64(block[9:]) == number:
-			return Key(block[17:49]), nil
+			return storeID(block[17:33]), Key(block[33:65]), nil
 		}
 	}
-	return Key{}, fmt.Errorf("%w: no sound key of epoch %d (%d bytes)", turns.ErrCorrupt, number, len(b))
+	return storeID{}, Key{}, fmt.Errorf("%w: no sound key of epoch %d (%d bytes)", turns.ErrCorrupt, number, len(b))
 }

@@ -133,7 +133,7 @@ func (m *merger) checkHeader(log []byte) (bool, error) {
 		return false, nil
 	}
 	v := log[len(logMagic)]
-	if v != logVersion && bytes.Equal(log[:headerSize], logHeader(v, m.number, m.key)) {
+	if v != logVersion && bytes.Equal(log[:headerSize], logHeader(v, m.number, m.store, m.key)) {
 		return false, fmt.Errorf("%w: version %d of a key log, this build knows %d", turns.ErrUnsupported, v, logVersion)
 	}
 	return bytes.Equal(log[:headerSize], m.header), nil

@@ -336,11 +336,11 @@ func TestWhatAnotherBuildWroteIsRefused(t *testing.T) {
 		return e.append(bytes.Clone(good), h, body)
 	}
 	epochFileOf := func(version byte) []byte { // both blocks
-		b := encodeEpoch(e.number, e.key)
+		b := encodeEpoch(e.number, e.store, e.key)
 		for _, at := range []int{0, epochSecond} {
 			b[at+8] = version
-			sum := sha256.Sum256(b[at : at+49])
-			copy(b[at+49:], sum[:])
+			sum := sha256.Sum256(b[at : at+65])
+			copy(b[at+65:], sum[:])
 		}
 		return b
 	}
@@ -351,7 +351,7 @@ func TestWhatAnotherBuildWroteIsRefused(t *testing.T) {
 		"a record of kind 3":     {logSuffix, add(head{kind: 3}, make([]byte, 100))},
 		"a record of kind 200":   {logSuffix, add(head{kind: 200}, nil)},
 		"a key of 33 bytes":      {logSuffix, add(head{kind: recordKey}, make([]byte, 33))},
-		"a log of version 2":     {logSuffix, append(logHeader(2, e.number, e.key), good[headerSize:]...)},
+		"a log of version 2":     {logSuffix, append(logHeader(2, e.number, e.store, e.key), good[headerSize:]...)},
 		"an epoch key version 2": {epochSuffix, epochFileOf(2)},
 	} {
 		d := whole.clone()
@@ -392,10 +392,10 @@ func TestAFolderThatCanNotBeReadIsRefused(t *testing.T) {
 				d.set(s.name(side, 2, epochSuffix), nil)
 			}
 		}, turns.ErrCorrupt, "/keys/b/0000000000000002.epoch"},
-		"two epoch keys": {func(d *memDisk) { d.set(s.name(copyB, 2, epochSuffix), encodeEpoch(2, Key{5})) }, turns.ErrCorrupt, "different"},
+		"two epoch keys": {func(d *memDisk) { d.set(s.name(copyB, 2, epochSuffix), encodeEpoch(2, s.epoch.store, Key{5})) }, turns.ErrCorrupt, "different"},
 		"another epoch key": {func(d *memDisk) {
 			for _, side := range sides {
-				d.set(s.name(side, 2, epochSuffix), encodeEpoch(2, Key{5}))
+				d.set(s.name(side, 2, epochSuffix), encodeEpoch(2, s.epoch.store, Key{5}))
 			}
 		}, turns.ErrCorrupt, "/keys/a/0000000000000002.log"},
 	} {
@@ -446,7 +446,11 @@ func TestLogBytes(t *testing.T) {
 		key[i], content[i] = byte(i), byte(0x80+i)
 		id[i%16] = byte(0x40 + i%16)
 	}
-	e := newEpoch(3, key)
+	var store storeID
+	for i := range store {
+		store[i] = byte(0xe0 + i)
+	}
+	e := newEpoch(3, store, key)
 	got := e.append(nil, head{kind: recordKey, place: 2, number: 7, id: id}, content[:])
 	for name, x := range map[string]struct {
 		got  []byte
@@ -454,7 +458,7 @@ func TestLogBytes(t *testing.T) {
 	}{
 		"header": {e.header, goldenHeader},
 		"record": {got, goldenRecord},
-		"block":  {encodeEpoch(3, key)[:epochBlock], goldenBlock},
+		"block":  {encodeEpoch(3, store, key)[:epochBlock], goldenBlock},
 	} {
 		if hex.EncodeToString(x.got) != strings.ReplaceAll(x.want, " ", "") {
 			t.Errorf("%s: %x", name, x.got)
@@ -466,7 +470,7 @@ func TestLogBytes(t *testing.T) {
 	if body, ok := e.open(got, 0, head{kind: recordKey, place: 2, length: 32, number: 7, id: id}); !ok || !bytes.Equal(body, content[:]) {
 		t.Errorf("the body: %x, %v", body, ok)
 	}
-	if _, ok := newEpoch(4, key).open(got, 0, head{kind: recordKey, place: 2, length: 32, number: 7, id: id}); ok {
+	if _, ok := newEpoch(4, store, key).open(got, 0, head{kind: recordKey, place: 2, length: 32, number: 7, id: id}); ok {
 		t.Error("a record of another epoch opens")
 	}
 	for _, h := range []head{{kind: recordDestroyed, place: 2, number: 7}, {kind: recordKey, place: 2, number: 8}, {kind: recordKey, place: 3, number: 7}} {
@@ -480,7 +484,7 @@ func TestLogBytes(t *testing.T) {
 
 // TestANonceIsNotUsedForTwoRecords: also if a number is used again, behind a write that failed.
 func TestANonceIsNotUsedForTwoRecords(t *testing.T) {
-	e := newEpoch(1, Key{1})
+	e := newEpoch(1, storeID{}, Key{1})
 	seen := map[string]string{}
 	for number := range uint64(20) {
 		for k := range byte(20) {
@@ -517,7 +521,7 @@ func FuzzMerge(f *testing.F) {
 			d.live[dir], d.durable[dir] = nil, nil
 		}
 		for i, side := range sides {
-			d.set(filepath.Join("/keys", side, "0000000000000002.epoch"), encodeEpoch(2, e.key))
+			d.set(filepath.Join("/keys", side, "0000000000000002.epoch"), encodeEpoch(2, e.store, e.key))
 			d.set(filepath.Join("/keys", side, "0000000000000002.log"), [][]byte{a, b}[i])
 		}
 		s, err := openStore("/keys", d)
@@ -575,14 +579,14 @@ func TestRandomDamageOfBothCopies(t *testing.T) {
 	}
 }
 
-// As in docs/FORMAT.md: epoch 3, the epoch's key 00 01 … 1f, the id 40 41 … 4f, the content key
+// As in docs/FORMAT.md: epoch 3 of store e0 e1 … ef, the epoch's key 00 01 … 1f, the id 40 41 … 4f, the content key
 // 80 81 … 9f, record 7, the third of its write.
 const (
-	goldenHeader = "4e455855534c4f47 01 00000000000000 0000000000000003 bd96a7d33222fa578de6ebe98af65503b41b39bee82c87628efb641ce3cb9240"
+	goldenHeader = "4e455855534c4f47 01 00000000000000 0000000000000003 e0e1e2e3e4e5e6e7e8e9eaebecedeeef 2d7c574f539b358b8f9166441a283d640d29f3bfbb8aabaf37ead9aa6ddfda84 6e1e7c38"
 	goldenRecord = "01 00 0002 00000020 0000000000000007 404142434445464748494a4b4c4d4e4f 76b615d3" +
 		"4ee114a4d8dc0d1b38e4536e 19212310e64cf764e98a8fafb77b2ab6f179edb6f80189e043f8c852f8ef4b00 2b371b88aeac7a01c8a809903110dc6e" +
 		"01 01 0002 00000020 0000000000000007 404142434445464748494a4b4c4d4e4f 0e11755e"
-	goldenBlock = "4e4558555345504b 01 0000000000000003 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f 750959d23be7e49a59dede1928a9440d35a384f01c7bfb6f80a1d946b95bded0"
+	goldenBlock = "4e4558555345504b 01 0000000000000003 e0e1e2e3e4e5e6e7e8e9eaebecedeeef 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f 1d9f1646f8a23ddaf46f6b6226019355c489b9f3f58a560b9a6cc33714a961b0"
 )
 
 // TestALogCutBeforeItsHeaderEndsIsDamage: a log gets its name with its header in it, so no crash leaves less of both copies. A
@@ -598,4 +602,101 @@ func TestALogCutBeforeItsHeaderEndsIsDamage(t *testing.T) {
 			t.Errorf("%d bytes of each copy: %v", n, err)
 		}
 	}
+}
+
+// TestTheCopyOfAnotherStoreIsRefused: with a higher epoch it would be taken for ours, and our keys destroyed.
+func TestTheCopyOfAnotherStoreIsRefused(t *testing.T) {
+	whole, s, want := sample(t) // epoch 2
+	other := newMemDisk()
+	o, err := openStore(s.dir, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moveOn := func() {
+		if err := o.Destroy(idOf(100 + int(o.epoch.number))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for epoch := uint64(1); epoch <= 4; epoch++ { // lower, the same, higher
+		if o.epoch.number != epoch {
+			t.Fatalf("epoch %d, want %d", o.epoch.number, epoch)
+		}
+		for _, side := range sides {
+			for _, suffixes := range [][]string{{epochSuffix, logSuffix}, {epochSuffix}, {logSuffix}} {
+				for _, keep := range []bool{true, false} { // our files beside them
+					if !keep && (epoch == 2 && len(suffixes) == 1) {
+						continue // one of ours is replaced anyway
+					}
+					d := whole.clone()
+					for _, suffix := range []string{epochSuffix, logSuffix} {
+						if !keep {
+							delete(d.live, s.name(side, 2, suffix))
+						}
+					}
+					for _, suffix := range suffixes {
+						d.set(s.name(side, epoch, suffix), other.get(o.name(copyA, epoch, suffix)))
+					}
+					name := fmt.Sprintf("epoch %d, %v in %s, ours beside them %v", epoch, suffixes, side, keep)
+					before := d.clone()
+					if _, err := openStore(s.dir, d); !errors.Is(err, ErrOtherStore) || !strings.Contains(err.Error(), s.name(side, epoch, suffixes[len(suffixes)-1])) &&
+						!strings.Contains(err.Error(), s.name(side, epoch, suffixes[0])) {
+						t.Errorf("%s: %v", name, err)
+					}
+					sameFiles(t, name, d, before)
+					for _, suffix := range suffixes { // taken away again
+						delete(d.live, s.name(side, epoch, suffix))
+					}
+					again, err := openStore(s.dir, d)
+					if err != nil {
+						t.Errorf("%s: and taken away: %v", name, err)
+						continue
+					}
+					holdsAll(t, again, want, turns.ID{})
+				}
+			}
+		}
+		moveOn()
+	}
+}
+
+// TestAFolderExchangedUnderAnOpenStoreIsRefused: a step failed, and the store that is read again is another one.
+func TestAFolderExchangedUnderAnOpenStoreIsRefused(t *testing.T) {
+	d := newMemDisk()
+	s := mustOpen(t, d)
+	other := newMemDisk()
+	o := mustOpen(t, other)
+	for n := range 3 {
+		if err := o.Destroy(idOf(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, side := range sides {
+		for _, suffix := range []string{epochSuffix, logSuffix} {
+			delete(d.live, s.name(side, 1, suffix))
+			d.set(s.name(side, 4, suffix), other.get(o.name(side, 4, suffix)))
+		}
+	}
+	s.fail(errInjected)
+	before := d.clone()
+	if _, err := s.Create(idOf(9), new(counter)); !errors.Is(err, ErrOtherStore) {
+		t.Error(err)
+	}
+	sameFiles(t, "exchanged", d, before)
+}
+
+// TestAStoreWhoseLogsAreGoneIsNotBegunAnew: nor in the first epoch, where a crash of the first open leaves no log either.
+func TestAStoreWhoseLogsAreGoneIsNotBegunAnew(t *testing.T) {
+	d := newMemDisk()
+	s := mustOpen(t, d)
+	if _, err := s.Create(idOf(1), new(counter)); err != nil {
+		t.Fatal(err)
+	}
+	for _, side := range sides {
+		delete(d.live, s.logName(side))
+	}
+	before := d.clone()
+	if _, err := openStore(s.dir, d); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), s.name(copyB, 1, epochSuffix)) {
+		t.Error(err)
+	}
+	sameFiles(t, "no log", d, before)
 }

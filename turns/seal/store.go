@@ -59,10 +59,13 @@ import (
 //	after 2                    destroyed: the next open does 3 and 4, and so the next
 //	                           Destroy, also of the same key, before it returns.
 //
+// Each file names the store that it is of. Where two name different ones, an open changes nothing
+// and refuses: the copy of another folder, with a higher epoch, would have ours destroyed.
+//
 // Open: the epoch key's copies mended; the log's copies mended, a first; then 3 and 4. Each step writes one copy from the other one, or writes the bytes that
 // are there, so a crash leaves it to be done again. The first open of a folder is steps 1
 // and 2 with an empty log; a crash before the rename leaves an epoch 1 without a log,
-// which is made anew.
+// which is made anew; where b/1.epoch is there and no 1.log.new in a or b, the log was there and is gone.
 //
 // So: a key that Create or Put returned is there after any crash; a key that
 // Destroy returned for is nowhere; in between the call can be made again.
@@ -77,6 +80,9 @@ import (
 
 // ErrDifferent: another key is stored under the id.
 var ErrDifferent = errors.New("different key")
+
+// ErrOtherStore: the files in the folder are of two stores.
+var ErrOtherStore = errors.New("files of two key stores")
 
 var errClosed = errors.New("the key store is closed")
 
@@ -132,7 +138,7 @@ type erasure struct {
 // OpenStore opens the key store in dir, and makes it, for its owner's eyes only, if it is
 // not there. It mends a damaged copy from the other one. Errors: [turns.ErrCorrupt] where
 // no copy of what all keys need is sound, [turns.ErrUnsupported] for files that another
-// build wrote; the disk's.
+// build wrote, [ErrOtherStore] where the files are of two stores; the disk's.
 func OpenStore(dir string) (*Store, error) { return openStore(dir, osDisk{}) }
 
 func openStore(dir string, d disk) (*Store, error) {
@@ -449,14 +455,17 @@ func (s *Store) destroy(e *erasure) {
 // caller has both stages.
 func (s *Store) rewrite(ids []turns.ID) error {
 	number := uint64(1)
+	var store storeID
 	if s.epoch != nil {
-		number = s.epoch.number + 1 // nothing is there of it: a step that failed made reload sweep it away
+		number, store = s.epoch.number+1, s.epoch.store // nothing is there of it: a step that failed made reload sweep it away
+	} else if _, err := io.ReadFull(rand.Reader, store[:]); err != nil {
+		return err
 	}
 	key, err := newKey(rand.Reader)
 	if err != nil {
 		return err
 	}
-	e := newEpoch(number, key)
+	e := newEpoch(number, store, key)
 	left := s.keys.without(ids)
 	log, next := left.encode(e)
 	committed, err := s.publish(e, log)

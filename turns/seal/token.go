@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 
@@ -21,7 +22,14 @@ func Token(k Key, text []byte, rand io.Reader, owner ...string) ([]byte, error) 
 	return encrypt(k.derive(tokenKey), []byte{tokenVersion}, text, tokenAAD(owner), rand)
 }
 
-// OpenToken is the text that [Token] was given. Errors: [turns.ErrCorrupt] for one that was
+// StableToken is [Token], but one text has one token for an owner: the nonce is a hash, under a
+// key of its own, of all that is sealed, so no two texts share one.
+func StableToken(k Key, text []byte, owner ...string) ([]byte, error) {
+	nonce := mac(k.derive(tokenNonceKey), tokenAAD(owner), text)
+	return Token(k, text, bytes.NewReader(nonce[:]), owner...)
+}
+
+// OpenToken is the text that [Token] or [StableToken] was given. Errors: [turns.ErrCorrupt] for one that was
 // made under another key or for another owner, or is altered: it does not say which.
 func OpenToken(k Key, token []byte, owner ...string) ([]byte, error) {
 	if len(token) > 0 && token[0] == tokenVersion {

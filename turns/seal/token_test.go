@@ -1,7 +1,11 @@
 package seal
 
 import (
+	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
@@ -43,5 +47,43 @@ func TestTokenOpensForItsOwnerOnly(t *testing.T) {
 		changed := append([]byte(nil), token...)
 		changed[i] ^= 1
 		refused("changed", k, changed, "tenant", "agent")
+	}
+}
+
+// A stable token's nonce is made under a key that is used for nothing else, of the owner and the text.
+func TestAStableTokenHasANonceUnderAKeyOfItsOwn(t *testing.T) {
+	k := Key{1}
+	token := func(k Key, text string, owner ...string) string {
+		b, err := StableToken(k, []byte(text), owner...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := OpenToken(k, b, owner...); err != nil || string(got) != text {
+			t.Fatalf("%q, %v", got, err)
+		}
+		return string(b)
+	}
+	first := token(k, "text", "tenant", "agent")
+	if first != token(k, "text", "tenant", "agent") {
+		t.Error("one text has two tokens")
+	}
+	derived, err := hkdf.Key(sha256.New, k[:], nil, "nexus.key.v1 token nonce", 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hmac.New(sha256.New, derived)
+	for _, b := range []string{"nexus.token.v1\x00\x016:tenant5:agent", "text"} {
+		h.Write(append(binary.BigEndian.AppendUint64(nil, uint64(len(b))), b...))
+	}
+	if nonce := string(h.Sum(nil)[:nonceSize]); first[1:1+nonceSize] != nonce {
+		t.Errorf("the nonce is %x, want %x", first[1:1+nonceSize], nonce)
+	}
+	seen := map[string]bool{first[1 : 1+nonceSize]: true}
+	for _, other := range []string{token(Key{2}, "text", "tenant", "agent"), token(k, "text", "tenant", "other"), token(k, "texts", "tenant", "agent"), token(k, "text", "tenantagent")} {
+		if nonce := other[1 : 1+nonceSize]; seen[nonce] {
+			t.Errorf("two texts have the nonce %x", nonce)
+		} else {
+			seen[nonce] = true
+		}
 	}
 }

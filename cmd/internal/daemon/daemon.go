@@ -399,6 +399,10 @@ func (d *Daemon) serve(ctx context.Context) error {
 		if err := checkKeys(ctx, copies{d.log, d.store}, keys, c.Ledger); err != nil {
 			return err
 		}
+		if err := checkEmptyKeys(d.store, keys, c.Ledger); err != nil {
+			return err
+		}
+		d.startKeyCheck(keys, c.Ledger)
 		c.Keys = &guardedKeys{keys, d.outage}
 	} else if sealed, err := isSealed(ctx, copies{d.log, d.store}); err != nil {
 		return err

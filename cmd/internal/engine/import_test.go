@@ -214,6 +214,22 @@ func TestAnImportDoesNotReopenASession(t *testing.T) {
 	verified(t, e)
 }
 
+// No event erases a session: who has the keys destroys one. So no agent can say of a session, in another
+// ledger's name, that it was erased.
+func TestAnAgentImportsNoErasure(t *testing.T) {
+	e := newWorld().Engine(t)
+	x := newAbroad(t, bob)
+	if err := importAs(t, e, bob, x.records(t)...); err != nil {
+		t.Fatal(err)
+	}
+	erased := x.forge(t, &turns.Event{Kind: turns.KindState, State: turns.Erased}, &turns.StateBody{})
+	if err := importAs(t, e, bob, eventRecord(t, erased)); code(err) != api.Denied {
+		t.Errorf("by the agent: %v, want denied", err)
+	}
+	must(e.Sessions.Append(t.Context(), bob, x.id, say("again", ""), nil))(t)
+	verified(t, e)
+}
+
 // What opens a session gives it nothing that is another's: no turn, no tree and so
 // no key, no kind.
 func TestAnImportedSessionReachesOnlyItsOwnAgent(t *testing.T) {
@@ -394,6 +410,25 @@ func TestAnImportRestoresAKey(t *testing.T) {
 	}
 	must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	verified(t, e)
+}
+
+// A session that was opened while nothing was sealed has no key, and takes none: whoever chose it could read what is
+// sealed from then on.
+func TestAnUnsealedSessionTakesNoKey(t *testing.T) {
+	w := newWorld()
+	clear := w.Engine(t)
+	clear.Store.Keys = nil
+	s := create(t, clear, 0, "nexus")
+	sealing := w.Engine(t)
+	chosen := api.ExportRecord{Key: &api.ExportKey{ID: s.ID, Key: make([]byte, 32)}}
+	for name, c := range map[string]reader.Caller{"its agent": alice, "the operator": operator} {
+		if err := importAs(t, sealing, c, chosen); code(err) != api.Conflict || !strings.Contains(err.Error(), "not sealed") {
+			t.Errorf("%s: %v, want a conflict that says it is not sealed", name, err)
+		}
+	}
+	if _, err := w.Keys.Key(s.ID); !errors.Is(err, seal.ErrNoKey) {
+		t.Errorf("the key of the session: %v, want none", err)
+	}
 }
 
 // A refused record ends an import. The events before it stay stored, those after it are

@@ -410,6 +410,8 @@ func (tr *Transfer) checkImportable(c reader.Caller, s *ledger.Session, ev *turn
 			return denied("session %s is of kind main, which is granted by the daemon's configuration", origin.Session)
 		case origin.Ledger == tr.content.Ledger:
 			return denied("session %s was begun in this ledger, and event %d of it is not stored here; only the operator brings that back", origin.Session, ev.Index)
+		case ev.State == turns.Erased: // a key is destroyed by who has the keys, and no event destroys one
+			return denied("event %d of session %s says that the session is erased; only the operator brings that", ev.Index, origin.Session)
 		case ev.State == turns.Reset && !ev.Successor.IsZero(): // this ledger would open it, in the name of whoever the event says
 			if here, err := tr.sessions.IsResetHere(&ledger.Session{ID: s.ID, Successor: ev.Successor}); err == nil && here {
 				return denied("event %d of session %s names a successor that this ledger would open, and is not stored here; only the operator brings that back", ev.Index, s.ID)

@@ -12,12 +12,8 @@
 package window
 
 import (
-	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"fmt"
 	"math"
 	"strings"
 
@@ -49,7 +45,7 @@ type Sealer struct {
 }
 
 // Seal returns the encrypted_content of a window for an agent. The same window has the same
-// one: the nonce is a hash, under the key, of all that is sealed, so none is used for two texts.
+// one.
 func (s Sealer) Seal(tenant, agent string, w Window) (string, error) {
 	k, err := s.Key()
 	if err != nil {
@@ -58,10 +54,7 @@ func (s Sealer) Seal(tenant, agent string, w Window) (string, error) {
 	b := make([]byte, 0, size)
 	b = append(append(b, w.At.Session[:]...), w.At.Turn[:]...)
 	b = binary.BigEndian.AppendUint32(b, w.Users)
-	h := hmac.New(sha256.New, k[:])
-	fmt.Fprintf(h, "compaction item %q %q ", tenant, agent)
-	h.Write(b)
-	token, err := seal.Token(k, b, bytes.NewReader(h.Sum(nil)), "compaction item", tenant, agent)
+	token, err := seal.StableToken(k, b, "compaction item", tenant, agent)
 	return base64.RawURLEncoding.EncodeToString(token), err
 }
 
