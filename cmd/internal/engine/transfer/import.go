@@ -470,6 +470,11 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 		}
 		open = &known.Open
 	}
+	release, err := tr.waitToOpen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	body, calls, err := content.CheckBody(tr.keyring(c), ev, next.Node, open)
 	if err != nil {
 		return nil, missingDependency(err)
