@@ -1,4 +1,4 @@
-"""Checks proofs of ledgerctl prove: verify_proof.py KEY FILE… reads FILE and FILE.event. Needs python3-cryptography."""
+"""Checks proofs of ledgerctl prove: verify_proof.py KEY FILE… reads FILE and FILE.event. Exit status 1: one was refused."""
 
 import base64
 import hashlib
@@ -70,10 +70,13 @@ def check(key, proof, event):
         need(root(h, leaf["leaf"], leaf["count"], map(decode, leaf.get("path") or [])) == end[1])
 
 
+status = 0  # needs python3-cryptography
 for name in sys.argv[2:]:
     try:
         with open(name, encoding="utf-8", newline="") as proof, open(name + ".event", "rb") as event:
             check(sys.argv[1], proof.read(), event.read())
-        print(name, "<nil>")
+        print(name, "accepted")
     except Exception:  # also what is cut short
         print(name, "REFUSED")
+        status = 1
+sys.exit(status)

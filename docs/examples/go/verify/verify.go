@@ -1,4 +1,5 @@
-// Command verify checks proofs of ledgerctl prove: verify KEY FILE… reads FILE and FILE.event.
+// Command verify checks proofs of ledgerctl prove: verify KEY FILE… reads FILE and FILE.event. It
+// prints a line for each, and its exit status is 1 if one was refused.
 package main
 
 import (
@@ -42,7 +43,13 @@ func root(h []byte, i, n uint64, path [][]byte) []byte {
 }
 
 func check(key, name string) (path [][]byte, signed bool) {
-	defer func() { fmt.Println(name, recover()) }() // <nil>: accepted; what is cut short panics too
+	defer func() {
+		verdict := "accepted"
+		if recover() != nil { // what is cut short panics too
+			verdict, status = "REFUSED", 1
+		}
+		fmt.Println(name, verdict)
+	}()
 	proof, _ := os.ReadFile(name)
 	file, _ := os.ReadFile(name + ".event")
 	var e struct {
@@ -81,8 +88,11 @@ func check(key, name string) (path [][]byte, signed bool) {
 	return path, signed
 }
 
+var status int
+
 func main() {
 	for _, name := range os.Args[2:] {
 		check(os.Args[1], name)
 	}
+	os.Exit(status)
 }
