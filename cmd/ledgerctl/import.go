@@ -30,7 +30,7 @@ func importCmd(e *env) *cobra.Command {
 		if err := transcripts.CheckFormat(im.Format); err != nil {
 			return err
 		}
-		if f.undo != "" || f.list {
+		if f.undo+f.redo != "" || f.list {
 			return e.importUnits(cmd.Context(), args, f)
 		}
 		if len(args) == 0 {
@@ -111,6 +111,7 @@ func importCmd(e *env) *cobra.Command {
 	})
 	c.Flags().BoolVar(&f.dry, "dry-run", false, "report what would be stored; store nothing")
 	c.Flags().StringVar(&f.undo, "undo", "", "hide the sessions that an import opened")
+	c.Flags().StringVar(&f.redo, "redo", "", "show the sessions again that an import opened")
 	c.Flags().BoolVar(&f.list, "list", false, "list the imports, with their ids")
 	c.Flags().BoolVar(&im.Final, "final", false, "the files will not grow: import the last turns too")
 	c.Flags().BoolVar(&im.Refresh, "refresh", false, "read files again that an older reader imported, or that were changed")

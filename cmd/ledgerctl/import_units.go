@@ -22,28 +22,29 @@ import (
 type importFlags struct {
 	dry, list bool
 	undo      string
+	redo      string
 }
 
 // importUnits is import --list and import --undo.
 func (e *env) importUnits(ctx context.Context, args []string, f importFlags) error {
 	switch {
 	case len(args) > 0:
-		return fault.Usage(errors.New("--list and --undo take no file"))
-	case f.undo != "" && f.list:
-		return fault.Usage(errors.New("--list and --undo don't go together"))
+		return fault.Usage(errors.New("--list, --undo and --redo take no file"))
+	case f.undo != "" && f.redo != "", f.undo+f.redo != "" && f.list:
+		return fault.Usage(errors.New("--list, --undo and --redo don't go together"))
 	case f.list:
 		return e.listImports(ctx)
 	}
-	unit, err := turns.ParseID(f.undo)
+	unit, err := turns.ParseID(cmp.Or(f.undo, f.redo))
 	if err != nil {
-		return fault.WithHint(fault.Usage(fmt.Errorf("--undo %.40q is not the id of an import", f.undo)), "ledgerctl import --list lists them")
+		return fault.WithHint(fault.Usage(fmt.Errorf("%.40q is not the id of an import", cmp.Or(f.undo, f.redo))), "ledgerctl import --list lists them")
 	}
-	return e.undoImport(ctx, unit, f.dry)
+	return e.undoImport(ctx, unit, f.undo != "", f.dry)
 }
 
-// undoImport hides the sessions that an import opened. Those that an earlier import opened stay
+// undoImport hides the sessions that an import opened, or shows them again. Those that an earlier import opened stay
 // as they are, also where this one added turns to them.
-func (e *env) undoImport(ctx context.Context, unit turns.ID, dry bool) error {
+func (e *env) undoImport(ctx context.Context, unit turns.ID, hide, dry bool) error {
 	c, err := e.Client(api.Operator)
 	if err != nil {
 		return err
@@ -63,19 +64,29 @@ func (e *env) undoImport(ctx context.Context, unit turns.ID, dry bool) error {
 	result := struct {
 		Import   turns.ID   `json:"import"`
 		Sessions []turns.ID `json:"sessions"`
-		Hidden   int        `json:"hidden"` // now; the others were hidden before
+		Hidden   int        `json:"hidden"`         // now; the others were before
+		Shown    int        `json:"shown,omitzero"` // again, likewise
 	}{Import: unit, Sessions: []turns.ID{}}
 	for _, s := range of {
 		result.Sessions = append(result.Sessions, s.ID)
-		if s.Hidden {
+		if s.Hidden == hide {
 			continue
 		}
 		if !dry {
-			if _, err := c.As(s.Agent).Hide(ctx, s.ID, api.HideSession{Cause: "import " + unit.String() + " is undone"}); err != nil {
-				return fmt.Errorf("%d of %s hidden: session %s: %w", result.Hidden, prose.Plural(uint64(len(of)), "session"), s.ID, err)
+			cause := "import " + unit.String() + map[bool]string{true: " is undone", false: " is shown again"}[hide]
+			if _, err := setHidden(ctx, c.As(s.Agent), s.ID, hide, cause); err != nil {
+				return fmt.Errorf("%d of %s done: session %s: %w", result.Hidden+result.Shown, prose.Plural(uint64(len(of)), "session"), s.ID, err)
 			}
 		}
-		result.Hidden++
+		if hide {
+			result.Hidden++
+		} else {
+			result.Shown++
+		}
+	}
+	if !hide {
+		would := map[bool]string{true: " would be"}[dry]
+		return e.Result(result, "import %s opened %s: %s%s shown again", unit, prose.Plural(uint64(len(of)), "session"), prose.Grouped(uint64(result.Shown)), would)
 	}
 	if dry {
 		return e.Result(result, "import %s opened %s; %s would be hidden", unit, prose.Plural(uint64(len(of)), "session"), prose.Grouped(uint64(result.Hidden)))
@@ -83,7 +94,7 @@ func (e *env) undoImport(ctx context.Context, unit turns.ID, dry bool) error {
 	if err := e.Result(result, "import %s is undone: %s hidden", unit, prose.Plural(uint64(result.Hidden), "session")); err != nil {
 		return err
 	}
-	e.Say("nothing is deleted; turns that it added to sessions of earlier imports stay. ledgerctl sessions --hidden lists hidden sessions, session unhide shows one again")
+	e.Say("nothing is deleted; turns that it added to sessions of earlier imports stay. ledgerctl import --redo %s shows them again, sessions --hidden lists them", unit)
 	return nil
 }
 

@@ -83,7 +83,14 @@ func proveCmd(e *env) *cobra.Command {
 		if err := wholefile.Write(out+".event", 0o600, wholefile.Bytes([]byte(p.Event))); err != nil {
 			return err
 		}
-		return e.Result(p, "%s, %s.event: event %d of %d, under the key %s", out, out, p.Index+1, p.Size, p.Key)
+		if err := e.Result(p, "%s, %s.event: event %d of %d, under the key %s", out, out, p.Index+1, p.Size, p.Key); err != nil {
+			return err
+		}
+		if disclose == "none" {
+			e.Say("it shows that the turn is there, and nothing of what was said; --disclose turn shows that too")
+		}
+		e.Say("check it: python3 docs/examples/python/verify_proof.py KEY %s, with the key from elsewhere (ledgerctl prove --key)", out)
+		return nil
 	})
 	cmd.Flags().StringVar(&disclose, "disclose", "none", "what of the turn is shown: none, turn, part:N, or session (gives its key away)")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file of the proof; what is shown is in FILE.event")

@@ -101,7 +101,7 @@ func (e *env) listSessions(ctx context.Context, all bool, g *searchview.Filter) 
 	if len(list) == 0 && hidden > 0 {
 		return nil
 	}
-	if len(list) == 0 && others {
+	if len(list) == 0 && (others || g.IsSet()) {
 		e.Say("no session %s; ledgerctl sessions lists all", g.Described(since))
 		return nil
 	}

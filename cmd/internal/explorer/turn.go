@@ -99,6 +99,7 @@ func (v *visit) turn() error {
 		return err
 	}
 	p := &turnPage{head: v.head(s), Turn: t, Depth: t.Depth, Masked: masked, Inherited: t.Session != s.ID}
+	p.Command = "ledgerctl continue " + s.ID.String() + "/" + t.ID.String() + " --in claude" // by its id: it may be on another branch
 	p.Row = v.turnRow(s, t, e)
 	p.pieces(s, t, e, int(min(v.number("p", 0), 1<<20)))
 	if t.Parent != nil {

@@ -28,6 +28,7 @@ type Report struct {
 	Format      string            `json:"format"`
 	Sessions    []turns.ID        `json:"sessions"`
 	Opened      int               `json:"opened,omitzero"` // of the sessions: those that this import opened
+	Hidden      int               `json:"hidden,omitzero"` // of them: those that were hidden, and stay so
 	Turns       int               `json:"turns"`
 	Split       int               `json:"split,omitzero"` // of the turns: several turns of the ledger hold each
 	Forks       int               `json:"forks"`
@@ -71,7 +72,7 @@ func (r *Report) Add(o *Report) {
 	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
 	r.Older, r.Renewed, r.Same = r.Older+o.Older, r.Renewed+o.Renewed, r.Same+o.Same
 	r.Split += o.Split
-	r.Opened += o.Opened
+	r.Opened, r.Hidden = r.Opened+o.Opened, r.Hidden+o.Hidden
 	if r.added == nil {
 		r.added = make(map[turns.ID]bool)
 	}
@@ -755,6 +756,9 @@ func (im *Importer) sessionOf(ctx context.Context, id turns.ID) (*line, error) {
 func (im *Importer) known(ctx context.Context, l *line, by turns.Ref, rep *Report) error {
 	if isOlder(l.had, rep.Format) && !im.Refresh {
 		rep.Older++
+	}
+	if l.had.Hidden {
+		rep.Hidden++
 	}
 	return im.linkSpawner(ctx, l.had, by, rep)
 }

@@ -71,6 +71,8 @@ def check(key, proof, event):
 
 
 status = 0  # needs python3-cryptography
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 for name in sys.argv[2:]:
     try:
         with open(name, encoding="utf-8", newline="") as proof, open(name + ".event", "rb") as event:

@@ -56,6 +56,8 @@ func livedIn(t *testing.T) (*enginetest.World, *engine.Engine) {
 			t.Fatalf("%+v", run)
 		}
 	}
+	note := api.NoteTurn{Turn: all[0].ID, Text: "noted"}
+	enginetest.Must(e.Sessions.Note(ctx, alice, s.ID, note, enginetest.JSON(note)))(t)
 	back := all[len(all)-2].ID
 	enginetest.Must(e.Sessions.Move(ctx, alice, s.ID, api.MoveSession{To: &back}, []byte("{}")))(t)
 	fork := enginetest.Must(e.Forks.Fork(ctx, alice, s.ID, api.CreateFork{Turn: all[1].ID}, []byte("{}")))(t)

@@ -132,8 +132,11 @@ func (a *Report) End() error {
 	return fault.WithHint(err, "the other files are in; the same command tries these again")
 }
 
-// SayUnit says how to take the import back, if it opened a session.
+// SayUnit says how to take the import back, if it opened a session, and which were hidden before.
 func (a *Report) SayUnit() {
+	if n := a.sum.Hidden; n > 0 {
+		a.Terminal.Say("%s in the ledger, and stay so; ledgerctl sessions --hidden lists them, import --list the imports, and import --redo IMPORT shows one again", map[bool]string{true: "1 session is hidden", false: prose.Grouped(uint64(n)) + " sessions are hidden"}[n == 1])
+	}
 	if a.sum.Opened > 0 && !a.Unit.IsZero() {
 		a.Terminal.Say("import %s opened %s; ledgerctl import --undo %s hides them", a.Unit, prose.Plural(uint64(a.sum.Opened), "session"), a.Unit)
 	}

@@ -91,6 +91,10 @@ func check(key, name string) (path [][]byte, signed bool) {
 var status int
 
 func main() {
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "verify KEY FILE…")
+		os.Exit(2)
+	}
 	for _, name := range os.Args[2:] {
 		check(os.Args[1], name)
 	}
