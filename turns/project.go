@@ -86,7 +86,8 @@ func Remote(url string) string {
 	path, _, _ = strings.Cut(path, "?")
 	path, _, _ = strings.Cut(path, "#")
 	path = strings.TrimSuffix(strings.Trim(path, "/"), ".git")
-	if !ok || host == "" || path == "" || strings.ContainsFunc(host+path, isControl) {
+	if !ok || host == "" || path == "" || strings.Contains(path, "@") || // what is before it may be a password
+		strings.ContainsFunc(host+path, isControl) {
 		return ""
 	}
 	return host + "/" + path

@@ -42,6 +42,8 @@ func TestARemoteHasOneNameAndNoCredentials(t *testing.T) {
 		"file:///srv/git/shelf.git":                          "",
 		"C:/git/shelf":                                       "",
 		"":                                                   "",
+		"oauth2:ghp_secret@github.com:acme/x":                "",
+		"https://bob:ab/cd@host/x":                           "",
 	} {
 		if got := Remote(url); got != want {
 			t.Errorf("Remote(%q) = %q, want %q", url, got, want)

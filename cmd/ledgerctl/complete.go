@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/cmd/ledgerctl/internal/fault"
@@ -42,10 +43,21 @@ var valueTypes = map[string]source{
 	}),
 	"KIND":    listed(events, func(_ *completion, ev *api.Event) string { return ev.Kind }),
 	"MEMORY":  listed(memories, func(_ *completion, m *api.Memory) string { return m.ID.String() + "\t" + prose.Clip(m.Text, 50) }),
+	"PROJECT": listed(recent, func(_ *completion, s *api.Session) string { return s.Project }),
+	"GROUP":   ofProgram(costGroups(), nil), "part:N": nil,
 	"BUILTIN": builtin, "POLICY": policies, "VERB": verbs,
 	"FORMAT": ofProgram(export.Forms, nil), "FILE": ofShell(cobra.ShellCompDirectiveDefault), "COMMAND": ofShell(cobra.ShellCompDirectiveDefault), "AGENT=DIR": ofShell(cobra.ShellCompDirectiveDefault), "DIR": ofShell(cobra.ShellCompDirectiveFilterDirs),
 	"TENANT": nil, "LABEL": nil, "NAME": nil, "TOOL": nil, "ID": nil, "VERSION": nil, "DIGEST": nil, "POSITION": nil, "KEY=VALUE": nil,
 	"TEXT": nil, "JSON": nil, "URL": nil, "ZONE": nil, "DAY": nil, "DAYS": nil, "TIME": nil, "DURATION": nil, "N": nil,
+	"DOLLARS": nil, "TAG": nil, "TITLE": nil, "IMPORT": nil, "KEY": nil,
+}
+
+// costGroups is what cost adds calls up by.
+func costGroups() (out []string) {
+	for _, k := range cost.Keys() {
+		out = append(out, string(k))
+	}
+	return out
 }
 
 // complete gives every verb what a shell completes its arguments and flags with.

@@ -89,9 +89,10 @@ func TestArgumentOfAUseLine(t *testing.T) {
 // The values that a help page lists are those that the program takes.
 func TestListedValuesAreThoseOfTheProgram(t *testing.T) {
 	root := commands(newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard}))
-	var keys []string
 	for _, k := range cost.Keys() {
-		keys = append(keys, string(k))
+		if !strings.Contains(manual["cost"], string(k)) {
+			t.Errorf("the page of cost does not name %s", k)
+		}
 	}
 	for _, tc := range []struct {
 		verb, flag string
@@ -100,7 +101,6 @@ func TestListedValuesAreThoseOfTheProgram(t *testing.T) {
 		{"context", "format", export.ContextForms},
 		{"import", "format", strings.Split(transcripts.FormatNames(), ", ")},
 		{"continue", "in", agents.Names()},
-		{"cost", "by", keys},
 	} {
 		c, _, err := root.Find([]string{tc.verb})
 		if err != nil {

@@ -31,10 +31,9 @@ program: it is listed below the table, and in no row.
 The kinds of tokens do not overlap: input is neither read from the cache nor
 written to it. Reasoning is a part of the output, if the source reports it.
 
-  --by turn|session|day|week|month|block|model|project|folder|branch|agent|
-       source|kind,…
-                 a row for each (default: session); several with commas:
-                 day,model. A week begins on Monday. A block is five hours from
+  --by GROUP,…   a row for each turn, session, day, week, month, block, model,
+                 project, folder, branch, agent, source or kind (default:
+                 session); several with commas: day,model. A week begins on Monday. A block is five hours from
                  the full hour of its first call on, as limits of subscriptions
                  are counted. project is the repository, folder the working
                  folder, branch that of git, agent the agent of the ledger,

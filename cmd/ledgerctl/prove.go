@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func proveCmd(e *env) *cobra.Command {
 				}
 				return e.Result(k, "%s", k.Key)
 			}
-			if err := e.checkKnown(cmd.Context(), c); err != nil {
+			if _, err := e.checkKnown(cmd.Context(), c); err != nil {
 				return err
 			}
 			p, err := c.Checkpoint(cmd.Context())
@@ -66,7 +67,8 @@ func proveCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := e.checkKnown(cmd.Context(), c); err != nil {
+		known, err := e.checkKnown(cmd.Context(), c)
+		if err != nil {
 			return err
 		}
 		req.Turn = at.Turn
@@ -74,7 +76,7 @@ func proveCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := checkProof(p); err != nil { // the daemon is not believed
+		if err := checkProof(p, req.Turn, known); err != nil { // the daemon is not believed
 			return err
 		}
 		if err := wholefile.Write(out, 0o644, wholefile.Bytes([]byte(p.Proof))); err != nil {
@@ -99,8 +101,9 @@ func proveCmd(e *env) *cobra.Command {
 	return cmd
 }
 
-// checkProof checks the two files as who gets them does.
-func checkProof(p *api.TurnProof) error {
+// checkProof checks the two files as who gets them does, and that they are of the turn, under the key of the log that
+// was compared with what is known of it; nil: the ledger signs nothing that is known.
+func checkProof(p *api.TurnProof, turn turns.ID, known *api.Consistency) error {
 	proof, err := tlog.ParseProof([]byte(p.Proof))
 	if err != nil {
 		return err
@@ -112,24 +115,30 @@ func checkProof(p *api.TurnProof) error {
 	if _, err := proof.Verify(event.Entry(), p.Key); err != nil {
 		return err
 	}
-	_, err = event.Verify()
-	return err
-}
-
-// checkKnown compares the ledger with the newest checkpoint that this user has of it, and keeps the newest.
-func (e *env) checkKnown(ctx context.Context, c *client.Client) error {
-	dir, err := client.KnownDir()
+	ev, err := event.Verify()
 	if err != nil {
 		return err
 	}
-	_, rekeyed, err := c.CheckKnown(ctx, dir)
+	if ev.ID != turn || known == nil || p.Key != known.Key {
+		return fmt.Errorf("%w: the proof is of another turn, or under another key than that of the log", turns.ErrCorrupt)
+	}
+	return nil
+}
+
+// checkKnown compares the ledger with the newest checkpoint that this user has of it, and keeps the newest.
+func (e *env) checkKnown(ctx context.Context, c *client.Client) (*api.Consistency, error) {
+	dir, err := client.KnownDir()
+	if err != nil {
+		return nil, err
+	}
+	known, rekeyed, err := c.CheckKnown(ctx, dir)
 	if refused := (*api.Error)(nil); errors.As(err, &refused) && (refused.Code == api.Unsupported || refused.Code == api.Denied) {
-		return nil // an external server, on which nothing is signed
+		return nil, nil // an external server, on which nothing is signed
 	}
 	if rekeyed && err == nil {
 		e.Tell("the ledger signs with another key than before: it was restored or repaired, and has all that it had")
 	}
-	return err
+	return known, err
 }
 
 // readCheckpoint returns the newest checkpoint of a file, signed by a key.
@@ -140,16 +149,21 @@ func readCheckpoint(name, key string) ([]byte, tlog.Checkpoint, error) {
 	}
 	var newest tlog.Checkpoint
 	var note []byte
+	var refused error
 	for _, n := range tlog.Notes(b) {
 		c, err := tlog.OpenCheckpoint(n, key)
-		if err != nil {
-			return nil, c, fmt.Errorf("%s: %w", name, err)
+		if err != nil { // of another key, as after a repair, or torn
+			refused = cmp.Or(refused, err)
+			continue
 		}
 		if note == nil || c.Size > newest.Size {
 			note, newest = n, c
 		}
 	}
 	if note == nil {
+		if refused != nil {
+			return nil, newest, fmt.Errorf("%s: %w", name, refused)
+		}
 		return nil, newest, fmt.Errorf("%w: %s has no checkpoint", turns.ErrMalformed, name)
 	}
 	return note, newest, nil

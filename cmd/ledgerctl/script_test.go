@@ -161,7 +161,7 @@ func TestScripts(t *testing.T) {
 
 // startDaemon runs a daemon on a folder until stop is called.
 func startDaemon(t *testing.T, dir string) (url, creds string, stop func(), err error) {
-	d, err := daemon.Open(context.Background(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Agent: []config.AgentRow{{Name: "owner", Main: true}}})
+	d, err := daemon.Open(context.Background(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Agent: []config.AgentRow{{Name: "owner", Main: true}}})
 	if err != nil {
 		return "", "", nil, err
 	}

@@ -125,7 +125,9 @@ func ParseEvent(b []byte) (*Event, error) {
 		return nil, err
 	}
 	sound := len(e.Body) == len(turns.Hash{})
-	for _, l := range e.Leaves {
+	for i, l := range e.Leaves {
+		// A leaf could take another's place in a tree of another size: one size, and each place once.
+		sound = sound && l.Count == e.Leaves[0].Count && !slices.ContainsFunc(e.Leaves[:i], func(o ShownLeaf) bool { return o.Leaf == l.Leaf })
 		sound = sound && len(l.Salt) == len(turns.Hash{}) && !slices.ContainsFunc(l.Path, func(h []byte) bool { return len(h) != len(turns.Hash{}) })
 	}
 	if !sound {

@@ -123,6 +123,22 @@ func (s *Signer) first() (err error) {
 	if err != nil {
 		return err
 	}
+	if b, err := os.ReadFile(filepath.Join(s.c.Data, NoteFile)); err == nil { // it was signed under a key that is gone
+		was, err := tlog.ReadCheckpoint(b)
+		ok := err == nil && was.Origin != s.c.Origin // of the log before a repair or a restore
+		if err == nil && !ok && was.Size <= size {
+			if has, err := tlog.Root(s.c.Tree(), was.Size); err != nil {
+				return err
+			} else if ok = has == was.Root; ok {
+				s.c.Logger.Warn("checkpoints: the key is gone, and the log continues what it signed: another key signs from here on", "events", was.Size)
+			}
+		}
+		if !ok {
+			s.key = nil
+			s.stop("%s is missing, and the log does not continue the checkpoint of %d events that it signed", KeyFile, was.Size)
+			return nil
+		}
+	}
 	if err := s.put(tlog.Checkpoint{Origin: s.c.Origin, Size: size, Root: root}); err != nil {
 		return err
 	}
@@ -278,7 +294,7 @@ func (s *Signer) Elsewhere() (size uint64, failed error) {
 	return size, failed
 }
 
-// Shown takes a note that somebody kept. If it is of this key, and of a larger tree than the log has, the
+// Shown takes a note that somebody kept. If it is of this key, and of a larger tree than the log has, or of another one, the
 // ledger was rolled back: nothing is signed any more, which a restart remembers. A note of another key says nothing.
 func (s *Signer) Shown(ctx context.Context, note []byte) error {
 	if s.key == nil {
@@ -289,8 +305,15 @@ func (s *Signer) Shown(ctx context.Context, note []byte) error {
 		return nil
 	}
 	end, err := s.c.Last(ctx)
-	if err != nil || c.Size <= end {
+	if err != nil {
 		return err
+	}
+	if c.Size <= s.c.Applied() { // it may have grown again since it was rolled back
+		if root, err := tlog.Root(s.c.Tree(), c.Size); err != nil || root == c.Root {
+			return err
+		}
+	} else if c.Size <= end {
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

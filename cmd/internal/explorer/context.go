@@ -134,7 +134,7 @@ func (v *visit) context() error {
 	}
 	depths := v.depths(s, t.Depth, all)
 	p.All = len(all)
-	from := min(int(v.number("p", uint64(max(0, len(all)-contextRows)))), max(0, len(all)-1))
+	from := int(min(v.number("p", uint64(max(0, len(all)-contextRows))), uint64(max(0, len(all)-1))))
 	to := min(from+contextRows, len(all))
 	p.From, p.To = from+1, to
 	base := fmt.Sprintf("/ui/s/%s/x/%s", s.ID, id)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -189,7 +190,7 @@ func (e *Explorer) known(f func(*visit) error) http.Handler {
 
 // cookieName has the port in it: cookies are of a host, and there may be several ledgers.
 func cookieName(r *http.Request) string {
-	_, port, _ := strings.Cut(r.Host, ":")
+	_, port, _ := net.SplitHostPort(r.Host)
 	name := "nexus-ui-" + port
 	if r.TLS != nil {
 		name = "__Host-" + name

@@ -324,7 +324,7 @@ func TestAPersonSaysWhatASessionIs(t *testing.T) {
 	b.has(at, "Show it in lists again")
 	act("hide")
 	b.has("/ui/", "A quaint &lt;title&gt;")
-	act("describe", "title", "", "tags", "")
+	act("describe", "was_title", "A quaint <title>", "was_tags", "apple, zebra", "title", "", "tags", "")
 	if body := b.page(at); strings.Contains(body, "zebra") || strings.Contains(body, "quaint") {
 		t.Error("what was taken back is shown")
 	}

@@ -1,29 +1,48 @@
 package explorer
 
 import (
+	"slices"
 	"strings"
 
-	pages "nexus/cmd/internal/page"
 	"nexus/ledger/api"
 )
 
-// doDescribe gives a session a title and tags. The form has all tags, so that one that is taken
-// out of it is taken away.
+// doDescribe gives a session a title and tags. The form has what both were when it was made: only what
+// was changed in it is stored.
 func (v *visit) doDescribe() error {
 	c, s, id, err := v.form()
 	if err != nil {
 		return err
 	}
-	title, tags := v.r.PostForm.Get("title"), []string{}
-	for tag := range strings.SplitSeq(v.r.PostForm.Get("tags"), ",") {
+	r, f := api.DescribeSession{ID: id}, v.r.PostForm
+	if title := f.Get("title"); title != f.Get("was_title") {
+		r.Title = &title
+	}
+	was, now := tagsOf(f.Get("was_tags")), tagsOf(f.Get("tags"))
+	for _, tag := range now {
+		if !slices.Contains(was, tag) {
+			r.Tag = append(r.Tag, tag)
+		}
+	}
+	for _, tag := range was {
+		if !slices.Contains(now, tag) {
+			r.Untag = append(r.Untag, tag)
+		}
+	}
+	if _, err := c.Describe(v.r.Context(), s.ID, r); err != nil {
+		return err
+	}
+	return v.seeOther("/ui/s/" + s.ID.String())
+}
+
+// tagsOf reads tags with commas between them.
+func tagsOf(text string) (tags []string) {
+	for tag := range strings.SplitSeq(text, ",") {
 		if tag = strings.TrimSpace(tag); tag != "" {
 			tags = append(tags, tag)
 		}
 	}
-	if _, err := c.Describe(v.r.Context(), s.ID, api.DescribeSession{ID: id, Title: &title, Tags: &tags}); err != nil {
-		return err
-	}
-	return v.seeOther("/ui/s/" + s.ID.String())
+	return tags
 }
 
 // doHide leaves a session out of lists, or shows it in them again.
@@ -62,9 +81,10 @@ func (v *visit) doNote() error {
 
 // ownTitle returns the title that a person gave a session, for the form that changes it: without
 // about, a session has no other.
-func (v *visit) ownTitle(s *api.Session) string {
-	if plain, err := v.c.Session(v.r.Context(), s.ID); err == nil {
-		return pages.Line(plain.Title, 1024)
+func (v *visit) ownTitle(s *api.Session) (string, error) {
+	plain, err := v.c.Session(v.r.Context(), s.ID)
+	if err != nil {
+		return "", err
 	}
-	return ""
+	return plain.Title, nil
 }

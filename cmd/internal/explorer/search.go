@@ -88,6 +88,10 @@ func (v *visit) search() error {
 			} else {
 				x.Context = fmt.Sprintf("/ui/s/%s?from=%d#t%d", h.Session, max(h.Depth, 6)-5, h.Depth)
 			}
+		case "note":
+			x.Title, x.Where, x.URL = titles[h.Session], fmt.Sprintf("note on turn %d", h.Depth), v.turnURL(h.Session, h.Turn)
+		case "session":
+			x.Title, x.Where, x.URL = titles[h.Session], "session", "/ui/s/"+h.Session.String()
 		case "memory":
 			x.Title, x.Where, x.URL = "Memory", prose.Short(h.Memory), "/ui/memory#"+h.Memory.String()
 		default:

@@ -110,9 +110,11 @@ func (v *visit) session() error {
 	if err != nil {
 		return err
 	}
-	p := &sessionPage{head: v.head(s), Tags: pages.Line(strings.Join(s.Tags, ", "), 1000)}
+	p := &sessionPage{head: v.head(s), Tags: strings.Join(s.Tags, ", ")}
 	if p.MayChange {
-		p.OwnTitle = v.ownTitle(s)
+		if p.OwnTitle, err = v.ownTitle(s); err != nil {
+			return err
+		}
 	}
 	from := max(v.number("from", 1), 1)
 	if v.r.URL.Query().Get("from") == "last" {

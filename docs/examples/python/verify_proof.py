@@ -63,7 +63,10 @@ def check(key, proof, event):
     need(root(sha(b"\0", entry), int(index[6:]), int(size), map(decode, path)) == decode(top))
     # The header ends with the commitment, or with that and the sender.
     end = re.search(rb"\x18\x2b\x58\x20(.{32})(\x18\x2c\x78\x38[A-Z2-7]{56})?\Z", header, re.DOTALL)
-    for leaf in e.get("leaves", []):
+    leaves = e.get("leaves", [])
+    need(len({leaf["leaf"] for leaf in leaves}) == len(leaves) and len({leaf["count"] for leaf in leaves}) < 2)
+    for leaf in leaves:
+        need(type(leaf["leaf"]) is int)
         salt = decode(leaf["salt"])
         need(len(salt) == 32)
         h = sha(b"\0", salt, decode(leaf["bytes"]))

@@ -39,13 +39,12 @@ type searchResult struct {
 }
 
 type searchHit struct {
-	Kind    string  `json:"kind" jsonschema:"turn, memory, event, note or session"`
+	Kind    string  `json:"kind" jsonschema:"turn, memory or event"`
 	State   string  `json:"state" jsonschema:"what a model sees of it now: live, elided, compacted, archived, other_branch"`
 	Time    string  `json:"time"`
 	Score   float64 `json:"score"`
 	Snippet string  `json:"snippet"`
 	Handle  string  `json:"handle,omitempty" jsonschema:"of a turn: expand and fork take it"`
-	Session string  `json:"session,omitempty" jsonschema:"id of a session, of what a person says of it"`
 	Number  uint64  `json:"number,omitempty" jsonschema:"of a turn on its path"`
 	Half    string  `json:"half,omitempty" jsonschema:"of a turn: messages or response; none: a summary"`
 	Role    string  `json:"role,omitempty"`
@@ -61,7 +60,7 @@ func defineSearch() (definition, error) {
 	return define(about{name: "search", title: "Search the ledger",
 		description: "Finds stored turns, memories and external events by words, also what compactions removed from view and what other sessions hold. Returns snippets with handles; expand reads a turn word for word."},
 		func(p map[string]*jsonschema.Schema) {
-			oneOf(p["kinds"], "turn", "memory", "event", "note", "session")
+			oneOf(p["kinds"], "turn", "memory", "event")
 			within(p["limit"], 1, maxHits)
 		}, search)
 }
@@ -85,6 +84,11 @@ func search(ctx context.Context, c *call, in searchInput) (*searchResult, error)
 		}
 		r.Session = s.ID
 	}
+	if len(r.Kinds) == 0 { // what a person notes is not for the model
+		if r.Kinds = []string{"turn", "memory", "event"}; !r.Session.IsZero() {
+			r.Kinds = r.Kinds[:2] // an external event is of no session
+		}
+	}
 	r.After = in.After
 	got, err := c.Search(ctx, r)
 	for err == nil && len(got.Hits) == 0 && got.Next != "" { // a page ends where it has looked at much text
@@ -98,9 +102,6 @@ func search(ctx context.Context, c *call, in searchInput) (*searchResult, error)
 	for _, h := range got.Hits {
 		x := searchHit{Kind: h.Kind, State: h.State, Time: timeText(&h.Time), Score: h.Score, Snippet: head(h.Snippet, snippetBytes),
 			Number: h.Depth, Half: h.Half, Role: h.Role, Tool: h.Tool, Memory: idText(h.Memory), Channel: h.Channel, Event: idText(h.Event), Some: h.Some}
-		if h.Kind == "session" {
-			x.Session = idText(h.Session)
-		}
 		if !h.Turn.IsZero() {
 			x.Handle = handle(h.Session, h.Turn)
 		}
@@ -130,10 +131,6 @@ func (r *searchResult) text(f *frame) {
 		switch h.Kind {
 		case "turn":
 			f.line("%d. turn %s (number %d, %s), %s, %s%s", i+1, h.Handle, h.Number, cmp.Or(h.Half, "summary"), h.State, h.Time, some)
-		case "note":
-			f.line("%d. a person's note on turn %s (number %d), %s%s", i+1, h.Handle, h.Number, h.Time, some)
-		case "session":
-			f.line("%d. what a person says of session %s, %s%s", i+1, h.Session, h.Time, some)
 		case "memory":
 			f.line("%d. memory %s, %s, %s%s", i+1, h.Memory, h.State, h.Time, some)
 		default:

@@ -1,6 +1,7 @@
 package proofs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -105,6 +106,9 @@ func (p *Proofs) Consistency(ctx context.Context, _ reader.Caller, req api.GetCo
 	if p.source == nil {
 		return nil, errNone
 	}
+	if err := p.source.Inconsistent(); err != nil { // what it signed before says nothing of what it is now
+		return nil, err
+	}
 	if req.Note != "" {
 		if err := p.source.Shown(ctx, []byte(req.Note)); err != nil {
 			return nil, err
@@ -155,7 +159,7 @@ func (p *Proofs) Proof(ctx context.Context, c reader.Caller, session turns.ID, r
 	if err != nil {
 		return nil, err
 	}
-	shown, key, err := p.disclose(c, ev, req)
+	shown, key, err := p.disclose(ctx, c, ev, req)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +196,7 @@ func (p *Proofs) Proof(ctx context.Context, c reader.Caller, session turns.ID, r
 }
 
 // disclose returns the leaves of the body that are shown, and the session's key if all of it is.
-func (p *Proofs) disclose(c reader.Caller, ev *turns.Event, req api.GetProof) (shown []*turns.Disclosed, key *tlog.EventKey, err error) {
+func (p *Proofs) disclose(ctx context.Context, c reader.Caller, ev *turns.Event, req api.GetProof) (shown []*turns.Disclosed, key *tlog.EventKey, err error) {
 	if req.Disclose != api.DisclosePart && len(req.Parts) > 0 {
 		return nil, nil, api.FieldErrorf("/parts", "parts go with disclose: part")
 	}
@@ -203,11 +207,19 @@ func (p *Proofs) disclose(c reader.Caller, ev *turns.Event, req api.GetProof) (s
 		if len(req.Parts) == 0 {
 			return nil, nil, api.FieldErrorf("/parts", "missing: number the parts, from 1")
 		}
+		if len(req.Parts) > maxDisclosed {
+			return nil, nil, api.FieldErrorf("/parts", "%d parts, at most %d can be shown; disclose: turn shows all", len(req.Parts), maxDisclosed)
+		}
+		seen, size := make(map[int]bool), 0
 		for _, n := range req.Parts {
-			if n < 1 {
-				return nil, nil, api.FieldErrorf("/parts", "parts are numbered from 1")
+			if n < 1 || seen[n] {
+				return nil, nil, api.FieldErrorf("/parts", "parts are numbered from 1, each once")
 			}
-			d, err := seal.Disclose(ev, ring, n)
+			seen[n] = true
+			if err := ctx.Err(); err != nil {
+				return nil, nil, err
+			}
+			d, err := discloseOne(ev, ring, n, &size, p.page.Payload()/2)
 			if errors.Is(err, turns.ErrMalformed) {
 				return nil, nil, api.FieldErrorf("/parts", "the turn has no part %d", n)
 			}
@@ -217,7 +229,7 @@ func (p *Proofs) disclose(c reader.Caller, ev *turns.Event, req api.GetProof) (s
 			shown = append(shown, d)
 		}
 	case api.DiscloseTurn, api.DiscloseSession:
-		if shown, err = DiscloseAll(ev, ring); err != nil {
+		if shown, err = discloseAll(ctx, ev, ring, p.page.Payload()/2); err != nil {
 			return nil, nil, err
 		}
 		if req.Disclose == api.DiscloseTurn {
@@ -240,14 +252,40 @@ func (p *Proofs) disclose(c reader.Caller, ev *turns.Event, req api.GetProof) (s
 	return shown, key, nil
 }
 
-// DiscloseAll returns all leaves of the body of an event.
-func DiscloseAll(ev *turns.Event, ring seal.Keyring) (shown []*turns.Disclosed, err error) {
+const (
+	// maxDisclosed bounds the parts that a request names, maxLeaves those of a turn that is shown whole: each
+	// is made from the whole body.
+	maxDisclosed = 64
+	maxLeaves    = 1024
+)
+
+// discloseOne returns a leaf of the body of an event, and adds its bytes to size, which may be limit.
+func discloseOne(ev *turns.Event, ring seal.Keyring, n int, size *int, limit int) (*turns.Disclosed, error) {
+	d, err := seal.Disclose(ev, ring, n)
+	if err != nil {
+		return nil, err
+	}
+	if *size += len(d.Bytes); *size > limit {
+		return nil, api.Errorf(api.TooLarge, map[string]any{"limit": limit}, "what is disclosed has over %d bytes, more than a message; disclose fewer parts", limit)
+	}
+	d.Bytes = bytes.Clone(d.Bytes) // not the body, of which they are a part
+	return d, nil
+}
+
+// discloseAll returns all leaves of the body of an event.
+func discloseAll(ctx context.Context, ev *turns.Event, ring seal.Keyring, limit int) (shown []*turns.Disclosed, err error) {
+	size := 0
 	for n, count := 0, 1; n < count; n++ {
-		d, err := seal.Disclose(ev, ring, n)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		d, err := discloseOne(ev, ring, n, &size, limit)
 		if err != nil {
 			return nil, err
 		}
-		shown, count = append(shown, d), d.Count
+		if shown, count = append(shown, d), d.Count; count > maxLeaves {
+			return nil, api.Errorf(api.TooLarge, map[string]any{"limit": maxLeaves}, "the turn has %d parts, over %d; disclose some of them", count-1, maxLeaves)
+		}
 	}
 	return shown, nil
 }

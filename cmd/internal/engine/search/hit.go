@@ -145,6 +145,9 @@ func (r *resolver) remark(h *api.SearchHit, ev *turns.Event) (bool, error) {
 	if err != nil || s.Tenant != r.caller.Tenant || !r.mine(s.Agent) || s.Hidden && !r.hidden && r.view == nil || r.filter.Role != "" {
 		return false, err
 	}
+	if v, err := r.viewOf(s.ID); err != nil || !r.inProject(v) || r.view == nil && r.isSuperseded(v.session) {
+		return false, err
+	}
 	newest := s.Described
 	if ev.Kind == turns.KindNoted {
 		if newest, err = r.se.reader.Projections.NoteOn(s.ID, ev.To); err != nil {

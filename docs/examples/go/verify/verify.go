@@ -81,7 +81,10 @@ func check(key, name string) (path [][]byte, signed bool) {
 	if at := len(h) - 60; strings.Trim(string(h[at:]), "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == "\x18\x2c\x78\x38" {
 		h = h[:at]
 	}
+	seen := map[uint64]bool{}
 	for _, l := range e.Leaves {
+		need(l.Count == e.Leaves[0].Count && !seen[l.Leaf]) // one tree, and each place of it once
+		seen[l.Leaf] = true
 		is := len(l.Salt) == 32 && string(h[len(h)-36:len(h)-32]) == "\x18\x2b\x58\x20"
 		need(is && bytes.Equal(root(sum([]byte{0}, l.Salt, l.Bytes), l.Leaf, l.Count, l.Path), h[len(h)-32:]))
 	}
