@@ -185,6 +185,8 @@ func TestEachTypeCompletes(t *testing.T) {
 		{"MODEL", "search --model model", []string{"model-7"}, "", none},
 		{"BRANCH", "sessions --branch ", []string{"topic"}, "", none},
 		{"SOURCE", "search --source ", []string{"claude-code"}, "", none},
+		{"PROJECT", "sessions --project ", []string{"/"}, "", none},
+		{"GROUP", "cost --by day,we", []string{"day,week"}, "", none},
 		{"CHANNEL", "event list ", []string{"mail\t1 event"}, "play", none},
 		{"EVENT", "event get mail ", []string{"0\tmail.received"}, "", none},
 		{"EVENT", "event tail mail --after ", []string{"0\tmail.received"}, "", none},

@@ -33,13 +33,13 @@ written to it. Reasoning is a part of the output, if the source reports it.
 
   --by GROUP,…   a row for each turn, session, day, week, month, block, model,
                  project, folder, branch, agent, source or kind (default:
-                 session); several with commas: day,model. A week begins on Monday. A block is five hours from
-                 the full hour of its first call on, as limits of subscriptions
-                 are counted. project is the repository, folder the working
-                 folder, branch that of git, agent the agent of the ledger,
-                 source the program. Rows by a time or by turn are in order of
-                 time, the newest last, as in ledgerctl sessions; others have
-                 the highest cost first
+                 session); several with commas: day,model. A week begins on
+                 Monday. A block is five hours from the full hour of its first
+                 call on, as limits of subscriptions are counted. project is the
+                 repository, folder the working folder, branch that of git,
+                 agent the agent of the ledger, source the program. Rows by a
+                 time or by turn are in order of time, the newest last, as in
+                 ledgerctl sessions; others have the highest cost first
   --project PROJECT
                  only sessions of this repository: see ledgerctl help sessions
   --cwd DIR      only sessions in this folder or below

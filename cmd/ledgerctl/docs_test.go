@@ -21,7 +21,6 @@ import (
 
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/ledgerctl/internal/fault"
-	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -246,17 +245,16 @@ func newDocs(t *testing.T, root string, startsOne bool) *docs {
 	if err := os.Symlink(filepath.Join(root, "cmd"), filepath.Join(dir, "cmd")); err != nil { // pages name files of the checkout
 		t.Fatal(err)
 	}
-	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
 	data := filepath.Join(dir, "home", ".local", "share", "nexus")
 	if startsOne {
 		data = t.TempDir()
 	}
-	c, stop, err := local.Start(t.Context(), e.Terminal, data)
+	url, creds, stop, err := startDaemon(t, data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	return &docs{t: t, root: root, dir: dir, url: c.Conn().ConnectedUrl(), creds: filepath.Join(data, "users", "operator.nk"),
+	return &docs{t: t, root: root, dir: dir, url: url, creds: creds,
 		env: append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_CONFIG_HOME="+filepath.Join(dir, "home", ".config"), "XDG_DATA_HOME=", "TZ=UTC", "NEXUS_LISTEN=127.0.0.1:0", "NEXUS_HTTP=127.0.0.1:0")}
 }
 
