@@ -76,7 +76,7 @@ files of the credentials that it made.
   --config FILE        TOML with the same names, as max_store = 1000000000;
                        [[user]], [[token]], [[agent]], [[provider]] (models
                        behind /v1 and for summaries) and [[model]] rows, and
-                       [watch], stand only there
+                       [watch] and [checkpoint], stand only there
   --version, --help
 
 Each flag has an environment variable: NEXUS_LISTEN, NEXUS_MAX_STORE, …

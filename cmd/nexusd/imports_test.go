@@ -113,7 +113,6 @@ var allowed = map[string][]string{
 	"docs/examples/go":                    {}, // what any client may use
 	"cmd/internal/cost":                   {"ledger/api/client", "turns", "turns/tokens", "ledger/api"},
 	"docs/examples/go/core":               {},
-	"cmd/ledgerctl/internal/cost":         {"ledger/api/client", "turns", "turns/tokens", "ledger/api"},
 	"cmd/ledgerctl/internal/contextview":  {"cmd/ledgerctl/internal/fault", "cmd/ledgerctl/internal/names", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "cmd/ledgerctl/internal/turnview", "compactor/policy", "ledger/api", "turns"},
 	"cmd/internal/kinds":                  {"turns", "ledger/api"},
 	"cmd/internal/explorer":               {"cmd/internal/explorer/login", "cmd/internal/web", "cmd/internal/page", "cmd/internal/prose", "cmd/internal/kinds", "cmd/internal/cost", "ledger/api", "ledger/api/client", "turns", "turns/tokens"},

@@ -89,7 +89,7 @@ func TestOperationsPageNamesEverySetting(t *testing.T) {
 		t.Errorf("the page has\n%q\nthe configuration\n%q", got, want)
 	}
 	for table, row := range map[string]reflect.Type{"[[model]]": reflect.TypeFor[config.ModelRow](),
-		"[[user]]": reflect.TypeFor[config.UserRow](), "[[token]]": reflect.TypeFor[config.TokenRow](), "[[agent]]": reflect.TypeFor[config.AgentRow](), "[watch]": reflect.TypeFor[config.WatchTable](),
+		"[[user]]": reflect.TypeFor[config.UserRow](), "[[token]]": reflect.TypeFor[config.TokenRow](), "[[agent]]": reflect.TypeFor[config.AgentRow](), "[watch]": reflect.TypeFor[config.WatchTable](), "[checkpoint]": reflect.TypeFor[config.CheckpointTable](),
 		"[[provider]]": reflect.TypeFor[asked.Row]()} {
 		for f := range row.Fields() {
 			if name := f.Tag.Get("toml"); name != "-" && !strings.Contains(page[table], "`"+name+"`") {
