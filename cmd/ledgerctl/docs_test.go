@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -249,7 +250,7 @@ func newDocs(t *testing.T, root string, startsOne bool) *docs {
 	if startsOne {
 		data = t.TempDir()
 	}
-	url, creds, stop, err := startDaemon(t, data)
+	url, creds, stop, err := startDaemonOf(t, config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

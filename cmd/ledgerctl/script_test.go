@@ -161,7 +161,11 @@ func TestScripts(t *testing.T) {
 
 // startDaemon runs a daemon on a folder until stop is called.
 func startDaemon(t *testing.T, dir string) (url, creds string, stop func(), err error) {
-	d, err := daemon.Open(context.Background(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Agent: []config.AgentRow{{Name: "owner", Main: true}}})
+	return startDaemonOf(t, config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30, Agent: []config.AgentRow{{Name: "owner", Main: true}}})
+}
+
+func startDaemonOf(t *testing.T, c config.Config) (url, creds string, stop func(), err error) {
+	d, err := daemon.Open(context.Background(), c)
 	if err != nil {
 		return "", "", nil, err
 	}
