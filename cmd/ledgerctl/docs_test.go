@@ -19,8 +19,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/cmd/ledgerctl/internal/terminal"
