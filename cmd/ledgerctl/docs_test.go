@@ -351,10 +351,12 @@ func (d *docs) newest() (memory, event string, err error) {
 	return memory, event, nil
 }
 
-// written waits until the daemon has written a file beside the ledger.
+// written waits until the daemon has written a file beside the ledger. What a file is called
+// while it is being written begins with a dot, which no pattern of a shell finds.
 func (d *docs) written(pattern string) error {
 	for range 600 {
-		if names, err := filepath.Glob(filepath.Join(d.dir, "home", strings.TrimPrefix(pattern, "~/"))); err != nil || len(names) > 0 {
+		names, err := filepath.Glob(filepath.Join(d.dir, "home", strings.TrimPrefix(pattern, "~/")))
+		if err != nil || slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(filepath.Base(name), ".") }) {
 			return err
 		}
 		time.Sleep(50 * time.Millisecond)
