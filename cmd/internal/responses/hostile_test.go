@@ -243,8 +243,14 @@ func TestRequestsTakeABoundedPartOfTheMemory(t *testing.T) {
 			t.Fatalf("%d %v", status, out)
 		}
 	}
-	c = r.dial()
-	if response, code := last(r.turn(c, `,"store":false,"input":"exactly: z","instructions":"`+long+`"`)); code != "" || textIn(response) != "z" {
-		t.Errorf("over a WebSocket: %s %v", code, response)
+	for {
+		response, code := last(r.turn(r.dial(), `,"store":false,"input":"exactly: z","instructions":"`+long+`"`))
+		if code == "rate_limit_exceeded" { // the request before has its answer, and not given its memory back yet
+			continue
+		}
+		if code != "" || textIn(response) != "z" {
+			t.Errorf("over a WebSocket: %s %v", code, response)
+		}
+		break
 	}
 }
