@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"maps"
 	"slices"
 
 	"pgregory.net/rapid"
@@ -8,8 +9,10 @@ import (
 
 // drawEvent draws a valid event of any kind, and a body of its kind or none.
 func drawEvent(t *rapid.T) (*Event, any) {
-	kind := rapid.SampledFrom([]Kind{KindOpened, KindTurn, KindCompaction, KindMoved, KindChanged, KindState, KindFlush, KindClaimed, KindPolicy,
-		KindMemory, KindMemoryChanged, KindDocument, KindReceived, KindHidden, KindDescribed, KindNoted}).Draw(t, "kind")
+	return drawEventOf(t, rapid.SampledFrom(slices.Sorted(maps.Keys(kindNames))).Draw(t, "kind"))
+}
+
+func drawEventOf(t *rapid.T, kind Kind) (*Event, any) {
 	self := drawID(t)
 	e := &Event{Version: 1, Kind: kind, ID: drawID(t), Chain: SessionChain(self), Recorded: rapid.Int64Range(1, 1<<63-1).Draw(t, "recorded"),
 		Claimed: rapid.Int64().Draw(t, "claimed"), Actor: rapid.SampledFrom([]string{"", "acme/coder", "acme/Ünïcode", " "}).Draw(t, "actor"), Digest: drawHash(t)}
