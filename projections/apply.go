@@ -138,6 +138,9 @@ func (a *applier) session(r ledger.Record, e *turns.Event, c *chain, node lineag
 			a.place(r.Seq, rows.Place{Session: id, Index: e.Index}),
 		)
 	}
+	if c.session.State == turns.Erased {
+		err = errors.Join(err, a.batch.Set(rows.ErasedSessions.Key(id), nil))
+	}
 	switch e.Kind {
 	case turns.KindOpened, turns.KindChanged, turns.KindState:
 		if c.session.Timed && !c.session.Final() {

@@ -90,9 +90,15 @@ func (s *Store) SessionIDs() iter.Seq2[turns.ID, error] {
 }
 
 // Timed yields the open sessions of all tenants that are reset by time, by id.
-func (s *Store) Timed() iter.Seq2[ledger.Session, error] {
+func (s *Store) Timed() iter.Seq2[ledger.Session, error] { return s.listed(rows.TimedSessions) }
+
+// Erased yields the sessions of all tenants that were erased, by id.
+func (s *Store) Erased() iter.Seq2[ledger.Session, error] { return s.listed(rows.ErasedSessions) }
+
+// listed yields the sessions of a list of all tenants.
+func (s *Store) listed(list rows.Prefix) iter.Seq2[ledger.Session, error] {
 	return func(yield func(ledger.Session, error) bool) {
-		for k, err := range db.Scan(s.db(), rows.TimedSessions.Key(), rows.End(rows.TimedSessions.Key())) {
+		for k, err := range db.Scan(s.db(), list.Key(), rows.End(list.Key())) {
 			var row ledger.Session
 			if err == nil {
 				row, err = s.Session(rows.IDAt(k.Key, 1))

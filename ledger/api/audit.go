@@ -27,7 +27,9 @@ type Verified struct {
 	// log has. Two daemons stored them at the same time; they open nothing, and are no
 	// problem.
 	Duplicates uint64 `json:"duplicate_openings,omitempty"`
-	Last       uint64 `json:"last,string"` // log position verified through
+	// Erased counts events whose bodies nobody can open, since a session was erased: no problem.
+	Erased uint64 `json:"erased,omitempty"`
+	Last   uint64 `json:"last,string"` // log position verified through
 	// Covered is how many events, from the first one, were compared with a checkpoint.
 	Covered    uint64    `json:"covered,string,omitempty"`
 	Problems   []Problem `json:"problems"`      // the first ones

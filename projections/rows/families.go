@@ -52,6 +52,7 @@ var families = []family{
 	{prefix: "r", parts: "Ts", of: "the number of policies of tenant %v that %v stored", entity: turns.TenantEntity},
 	{prefix: "w", parts: "TE", of: "the policies of tenant %v by the id of event %v", entity: turns.TenantEntity},
 	{prefix: "T", parts: "I", of: "the list of sessions that are reset by time, session %v"},
+	{prefix: "K", parts: "I", of: "the list of sessions that were erased, session %v"},
 	{prefix: "H", parts: "Ts", of: "a channel of tenant %v, channel %v", entity: turns.ChannelEntity},
 	{prefix: "G", parts: "Tss", of: "the list of channels of tenant %v, agent %v, channel %v", entity: turns.ChannelEntity},
 	{prefix: "Y", parts: "Tsn", of: "the list of events of tenant %v, channel %v, event %v", entity: turns.ChannelEntity},

@@ -39,6 +39,7 @@ type Prefix byte
 //	r tenant 0 actor 0                        number of events of the tenant's chain, by who stored them
 //	w tenant 0 event                          position of an event of the tenant's chain, by its id
 //	T session                                 open session that is reset by time
+//	K session                                 session that was erased
 //	H tenant 0 channel-id 0                   fold of a channel's chain
 //	G tenant 0 agent 0 channel-id 0           channel of an agent
 //	Y tenant 0 channel-id 0 index             position of an event of a channel's chain
@@ -89,6 +90,7 @@ const (
 	PoliciesBy         Prefix = 'r'
 	PolicyEvents       Prefix = 'w'
 	TimedSessions      Prefix = 'T'
+	ErasedSessions     Prefix = 'K'
 	Channels           Prefix = 'H'
 	AgentChannels      Prefix = 'G'
 	Received           Prefix = 'Y'

@@ -249,6 +249,21 @@ func terms(ctx context.Context, idx bleve.Index, field string) (out []string, er
 	return out, err
 }
 
+// Without reports whether the index is past a position of the log, and has no words of what is sealed under a
+// content key: they were not there, or it was made again. Errors: [ledger.ErrUnavailable].
+func (x *Index) Without(ctx context.Context, key string, seq uint64) (bool, error) {
+	open, has := false, false
+	r, err := x.read(ctx, func(o opened, _ *Result) error {
+		open = true
+		n, err := o.idx.SearchInContext(ctx, bleve.NewSearchRequestOptions(exactly("key", key), 0, 0, false))
+		if err == nil {
+			has = n.Total > 0
+		}
+		return err
+	})
+	return err == nil && open && !has && r.Position >= seq, err
+}
+
 func exactly(field, term string) query.Query {
 	q := query.NewTermQuery(term)
 	q.SetField(field)

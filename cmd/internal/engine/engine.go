@@ -17,6 +17,7 @@ import (
 	"nexus/cmd/internal/engine/contexts"
 	"nexus/cmd/internal/engine/covered"
 	"nexus/cmd/internal/engine/episodes"
+	"nexus/cmd/internal/engine/erasure"
 	"nexus/cmd/internal/engine/events"
 	"nexus/cmd/internal/engine/extraction"
 	"nexus/cmd/internal/engine/forks"
@@ -116,6 +117,7 @@ type Engine struct {
 	Audit       *audit.Audit
 	Backup      *backup.Backup
 	Proofs      *proofs.Proofs
+	Erasure     *erasure.Erasure
 
 	// Archive is what the files beside the ledger are written from.
 	Archive *archive.Archive
@@ -156,6 +158,13 @@ func New(c Config) *Engine {
 	e.Audit = audit.New(e.Store, e.Limits, e.Loader, e.Reader)
 	e.Proofs = proofs.New(c.Checkpoints, e.Store, e.Limits, e.Reader)
 	e.Audit.Signed, e.Audit.Inconsistent = e.Proofs.Signed, e.Proofs.Inconsistent
+	e.Erasure = erasure.New(c.Logger, e.Store, e.Limits, e.Reader, e.Writer)
+	if c.Search != nil {
+		e.Erasure.Add(erasure.Store{Name: "search", Note: "words of the index, which is made again as a whole", Erase: func(ctx context.Context, s *ledger.Session, at uint64) (uint64, bool, error) {
+			done, err := e.Search.Without(ctx, s.ID, at)
+			return 0, done, err
+		}})
+	}
 	e.Backup = backup.New(c.Backup, e.Store, e.Limits)
 	e.Archive = archive.New(e.Store, e.Reader, e.Transfer, e.Memories)
 	return e

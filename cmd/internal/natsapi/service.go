@@ -87,7 +87,7 @@ func Start(nc *nats.Conn, e *engine.Engine, users Users, version string, logger 
 		cancel()
 		return nil, fmt.Errorf("register the service: %w", err)
 	}
-	for _, v := range slices.Concat(verbs, unbuilt) {
+	for _, v := range verbs {
 		subject := prefix + "*.*." + v.name
 		if v.session {
 			subject += ".*"

@@ -73,7 +73,7 @@ func (u User) check(tenant, agent string) error {
 // Notifications are under none of them.
 func Subjects() []string {
 	out := []string{"$SRV.>"} // PING, INFO and STATS of the service
-	for _, v := range slices.Concat(verbs, unbuilt) {
+	for _, v := range verbs {
 		out = append(out, prefix+"*.*."+noun(v.name)+".>")
 	}
 	slices.Sort(out)

@@ -155,6 +155,9 @@ var verbs = []verb{
 	requiring(inOrder(change("session.move", true, "move the head to another turn", func(ctx context.Context, c *call, r api.MoveSession) (*api.Session, error) {
 		return c.engine.Sessions.Move(ctx, c.caller, c.session, r, c.canonical)
 	})), "to"),
+	storing(endpoint("session.erase", true, "make its content unreadable for ever", func(ctx context.Context, c *call, r api.EraseSession) (*api.Receipt, error) {
+		return c.engine.Erasure.Erase(ctx, c.caller, c.session, r)
+	})),
 	endpoint("session.export", true, "raw events with ancestor chains", func(ctx context.Context, c *call, r api.ExportSession) (*api.Exported, error) {
 		return c.engine.Transfer.Export(ctx, c.caller, c.session, r)
 	}),
@@ -308,20 +311,6 @@ var verbs = []verb{
 	endpoint("backup.keys", false, "content keys", func(ctx context.Context, c *call, r api.BackupKeys) (*api.BackedUpKeys, error) {
 		return c.engine.Backup.Keys(ctx, c.caller, c.everyTenant, r)
 	}),
-}
-
-// unbuilt is the verbs of the contract that this version does not have. The daemon
-// answers them, so that a client gets an error and does not wait.
-var unbuilt = []verb{
-	later("session.erase", true),
-}
-
-// later returns a verb of unbuilt.
-func later(name string, session bool) verb {
-	return verb{name: name, session: session, summary: "not built yet", request: struct{}{}, reply: struct{}{},
-		serve: func(context.Context, *call) (any, error) {
-			return nil, &api.Error{Code: api.Unsupported, Message: name + " is not built yet"}
-		}}
 }
 
 // forkCanonical returns the canonical form of a fork, with its parent's session from

@@ -113,16 +113,17 @@ func (au *Audit) verifyLost(c reader.Caller, req api.Verify, lost []reader.Probl
 // verifier checks the records of the log one after the other. The comparison of the
 // projections' rows folds them by the same pure rules, and says what each leads to.
 type verifier struct {
-	audit      *Audit
-	content    *content.Store // of this verification alone
-	caller     reader.Caller
-	out        *api.Verified
-	chains     []string // subjects, ancestors first; nil means the whole log
-	rows       *projections.Comparison
-	open       *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
-	duplicates map[string]bool                       // subjects of duplicate openings
-	broken     map[string]bool                       // subjects of chains that can't be followed further
-	isCut      bool                                  // the log could not be read to the end
+	audit          *Audit
+	content        *content.Store // of this verification alone
+	caller         reader.Caller
+	out            *api.Verified
+	chains         []string // subjects, ancestors first; nil means the whole log
+	rows           *projections.Comparison
+	open           *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
+	duplicates     map[string]bool                       // subjects of duplicate openings
+	erasedChannels map[string]bool                       // subjects of those whose keys went with sessions; nil: not looked for
+	broken         map[string]bool                       // subjects of chains that can't be followed further
+	isCut          bool                                  // the log could not be read to the end
 }
 
 // maxOpenBytes bounds the memory of the open calls that a verification remembers. It
@@ -207,6 +208,15 @@ func (v *verifier) checkRecord(ctx context.Context, x parsed) error {
 	} else {
 		err = v.checkEvent(ctx, tenant, ev, &next)
 	}
+	if errors.Is(err, ledger.ErrErased) {
+		if erased, aerr := v.isErased(tenant, ev); aerr != nil {
+			return aerr
+		} else if erased {
+			v.out.Erased++
+			return nil
+		}
+		err = fmt.Errorf("%w, and no event says that it was erased", err)
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -218,6 +228,37 @@ func (v *verifier) checkRecord(ctx context.Context, x parsed) error {
 		v.problem(tenant, p)
 	}
 	return nil
+}
+
+// isErased reports whether a key of an event is that of a session that was erased, or of the files of its turns: the
+// one event that makes a key that is gone no damage. That event may follow on the log.
+func (v *verifier) isErased(tenant string, ev *turns.Event) (bool, error) {
+	for _, id := range ev.Keys {
+		s, err := v.audit.reader.Projections.Session(id)
+		if err == nil && s.State == turns.Erased {
+			return true, nil
+		}
+		if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+			return false, err
+		}
+	}
+	if ev.Chain.Entity != turns.ChannelEntity {
+		return false, nil
+	}
+	if v.erasedChannels == nil {
+		v.erasedChannels = make(map[string]bool)
+		for s, err := range v.audit.reader.Projections.Erased() {
+			if err != nil {
+				return false, err
+			}
+			ch, err := v.audit.reader.ChannelOf(s.Tenant, s.Agent, reader.CodeChannel(s.ID))
+			if err != nil {
+				return false, err
+			}
+			v.erasedChannels[ch.Subject] = true
+		}
+	}
+	return v.erasedChannels[ledger.Subject(tenant, ev.Chain.ID, ev.Chain)], nil
 }
 
 // checkEvent checks of an admitted event what its chain does not say.

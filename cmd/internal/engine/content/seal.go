@@ -214,6 +214,8 @@ type Keys interface {
 	seal.Keyring
 	Create(id turns.ID, rand io.Reader) (seal.Key, error)
 	Put(id turns.ID, k seal.Key) error
+	// Destroy makes keys unreadable for ever.
+	Destroy(ids ...turns.ID) error
 	// OnDestroy has f called when a key was destroyed. f must not call Keys.
 	OnDestroy(f func())
 }

@@ -18,6 +18,10 @@ type Channel struct {
 	Key     turns.ID // of its content key
 }
 
+// CodeChannel is the name of the channel that has the files that the turns of a session left: those that
+// ledgerctl watch --code records. An erasure takes them along.
+func CodeChannel(session turns.ID) string { return "code." + session.String() }
+
 // ChannelOf returns the channel of an agent that has a name, whether it has events or not.
 // Both ids are keyed digests: the name stays sealed, and another agent's channel has other
 // ids.

@@ -109,7 +109,9 @@ func (se *Search) documents(ctx context.Context, seq uint64) (docs []search.Docu
 	}
 	base := search.Document{Tenant: tenant, Time: timeOf(ev)}
 	for _, k := range ev.Keys {
-		base.Keys = append(base.Keys, k.String())
+		if base.Keys = append(base.Keys, k.String()); se.Erased(k.String()) {
+			return nil, nil // also what is listed without a text: the index is made again until it names no such key
+		}
 	}
 	switch {
 	case ev.Kind.IsTurn():

@@ -54,6 +54,11 @@ func New(index *search.Index, cs *content.Store, limits *page.Limits, r *reader.
 	return se
 }
 
+// Without reports whether the index is past a position of the log, and has no words of a session.
+func (se *Search) Without(ctx context.Context, session turns.ID, at uint64) (bool, error) {
+	return se.index.Without(ctx, session.String(), at)
+}
+
 // Run opens the index and follows the projections until ctx ends. Without an index it
 // returns at once.
 func (se *Search) Run(ctx context.Context) {

@@ -19,6 +19,7 @@ type Draft struct {
 	Event *turns.Event
 	Body  any          // nil if the event has none
 	Keys  []turns.ID   // content keys to seal under; nil means the session's own
+	Actor string       // who does it; "": the caller
 	Head  lineage.Node // the node of the session's head, zero if decide did not read it
 
 	// Before, if not nil, is called after the event is admitted and before it is
@@ -212,7 +213,7 @@ func (wr *Writer) commit(ctx context.Context, c reader.Caller, ch *Chain, s *led
 	ev := d.Event
 	ev.Version, ev.Chain = turns.Version, turns.SessionChain(s.ID)
 	ev.Index, ev.Prev = s.Tail.Index+1, s.Tail.Hash
-	ev.Recorded, ev.Actor, ev.Sender = wr.reader.Now().UnixNano(), c.Actor(), c.Key
+	ev.Recorded, ev.Actor, ev.Sender = wr.reader.Now().UnixNano(), cmp.Or(d.Actor, c.Actor()), c.Key
 	if d.Keys == nil {
 		d.Keys = []turns.ID{s.ID}
 	}

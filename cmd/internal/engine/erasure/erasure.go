@@ -1,0 +1,235 @@
+package erasure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"nexus/cmd/internal/engine/content"
+	"nexus/cmd/internal/engine/page"
+	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/writer"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Store is a store beside the log that has content of sessions in the clear.
+type Store struct {
+	Name string // as in the receipt
+	Note string // what it has
+	// Erase removes what the store has of a session that was erased, and whose key is destroyed, or says that it has
+	// not come to it yet: done is false then. at is the position of the session's last event. It can be called again.
+	Erase func(ctx context.Context, s *ledger.Session, at uint64) (count uint64, done bool, err error)
+	// Count is how many things it has of a session; nil: nobody knows.
+	Count func(s *ledger.Session) (uint64, error)
+}
+
+// Erased is a session that was erased, as the list of erasures has it.
+type Erased struct {
+	Session  turns.ID
+	Tenant   string
+	Hash     turns.Hash // of the event that erased it
+	Position uint64     // of that event
+	Time     time.Time
+	Ground   string
+}
+
+// Erasure erases sessions. Safe for concurrent use.
+type Erasure struct {
+	// Publish puts erasures on the list that is kept beside the keys and elsewhere; those that it has stay. nil:
+	// there is no list.
+	Publish func([]Erased) error
+	// Listed is the sessions on that list.
+	Listed func() ([]Erased, error)
+	// Why says why nothing can be erased here; "" if it can.
+	Why string
+
+	logger  *slog.Logger
+	content *content.Store
+	page    *page.Limits
+	reader  *reader.Reader
+	writer  *writer.Writer
+
+	mu     sync.Mutex
+	stores []Store
+}
+
+// New returns the erasure of the sessions of r.
+func New(logger *slog.Logger, cs *content.Store, limits *page.Limits, r *reader.Reader, w *writer.Writer) *Erasure {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Erasure{logger: logger, content: cs, page: limits, reader: r, writer: w}
+}
+
+// Add adds a store to those that an erasure reaches.
+func (er *Erasure) Add(s Store) {
+	er.mu.Lock()
+	defer er.mu.Unlock()
+	er.stores = append(er.stores, s)
+}
+
+func (er *Erasure) all() []Store {
+	er.mu.Lock()
+	defer er.mu.Unlock()
+	return er.stores
+}
+
+// Erase is session.erase. It is durable when it returns: no key of the session's content is left. What
+// a receipt calls pending is done soon, and a call again says so.
+//
+// Errors: [api.Denied] for an agent, [api.Unsupported] where nothing is sealed.
+func (er *Erasure) Erase(ctx context.Context, c reader.Caller, id turns.ID, req api.EraseSession) (*api.Receipt, error) {
+	if !c.Operator() {
+		return nil, &api.Error{Code: api.Denied, Message: "only the operator erases sessions"}
+	}
+	if er.content.Keys == nil {
+		return nil, &api.Error{Code: api.Unsupported, Message: "this ledger does not seal what it stores (seal off), so no key can be destroyed"}
+	}
+	if er.Why != "" {
+		return nil, &api.Error{Code: api.Unsupported, Message: er.Why}
+	}
+	if !isGround(req.Ground) {
+		return nil, api.FieldErrorf("/ground", "a ground is a code of letters, digits, dots, dashes and underscores, at most 64: it stays when the content is gone")
+	}
+	if req.WithEvents {
+		return nil, &api.Error{Code: api.Unsupported, Message: "external events can't be erased with a session: they are sealed under the key of their channel, which has those of other sessions"}
+	}
+	s, err := er.reader.FindSession(ctx, c, id, true)
+	if err != nil {
+		return nil, err
+	}
+	if !req.DryRun {
+		if err := er.erase(ctx, c, id, req.Ground); err != nil {
+			return nil, err
+		}
+		if s, err = er.reader.FindSession(ctx, c, id, true); err != nil {
+			return nil, writer.AfterCommit(err)
+		}
+	}
+	out, err := er.receipt(ctx, s, req.DryRun)
+	return out, writer.AfterCommit(err)
+}
+
+// isGround reports whether a text can be kept when the content is gone.
+func isGround(s string) bool {
+	for _, r := range []byte(s) {
+		if r != '.' && r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
+			return false
+		}
+	}
+	return len(s) <= 64
+}
+
+// erase stores the event, and destroys the key.
+func (er *Erasure) erase(ctx context.Context, c reader.Caller, id turns.ID, ground string) error {
+	as := c
+	var agent string
+	if s, err := er.reader.Projections.Session(id); err != nil {
+		return err
+	} else if agent = s.Agent; true {
+		as.Agent = agent
+	}
+	err := er.writer.Mutate(writer.Ending(ctx), as, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		if s.State == turns.Erased {
+			return nil, nil
+		}
+		event, err := er.writer.NewID(turns.ID{})
+		if err != nil {
+			return nil, err
+		}
+		return &writer.Draft{Event: &turns.Event{ID: event, Kind: turns.KindState, State: turns.Erased}, Actor: c.Actor()}, nil
+	})
+	if err != nil {
+		return err
+	}
+	s, err := er.reader.FindSession(ctx, c, id, true)
+	if err == nil {
+		err = er.destroy(s)
+	}
+	if err == nil {
+		err = er.publish(s, ground)
+	}
+	return writer.AfterCommit(err)
+}
+
+// destroy destroys the keys of what only the session has.
+func (er *Erasure) destroy(s *ledger.Session) error {
+	ch, err := er.reader.ChannelOf(s.Tenant, s.Agent, reader.CodeChannel(s.ID))
+	if err != nil {
+		return err
+	}
+	if err := er.content.Keys.Destroy(s.ID, ch.Key); err != nil {
+		return fmt.Errorf("%w: the key of session %s is not destroyed yet: %w", ledger.ErrUnavailable, s.ID, err)
+	}
+	return nil
+}
+
+// publish puts the session on the list of erasures.
+func (er *Erasure) publish(s *ledger.Session, ground string) error {
+	if er.Publish == nil {
+		return nil
+	}
+	return er.Publish([]Erased{erasedOf(s, ground)})
+}
+
+func erasedOf(s *ledger.Session, ground string) Erased {
+	return Erased{Session: s.ID, Tenant: s.Tenant, Hash: s.Tail.Hash, Position: s.Tail.Seq, Time: time.Unix(0, s.Updated).UTC(), Ground: ground}
+}
+
+// Finish does what a crash left of erasures, what an import of such an event asks for, and what the list of
+// erasures has and the log has not: a backup from before an erasure was restored. It is called at each start.
+func (er *Erasure) Finish(ctx context.Context) error {
+	if er.content.Keys == nil || er.Why != "" {
+		return nil
+	}
+	var erased []Erased
+	for s, err := range er.reader.Projections.Erased() {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := er.content.Keys.Key(s.ID); !errors.Is(err, turns.ErrErased) {
+			er.logger.Info("an erasure is finished", "session", s.ID)
+			if err := er.destroy(&s); err != nil {
+				return err
+			}
+		}
+		erased = append(erased, erasedOf(&s, ""))
+	}
+	if er.Listed == nil {
+		return nil
+	}
+	listed, err := er.Listed()
+	if err != nil {
+		return err
+	}
+	for _, e := range listed {
+		s, err := er.reader.Projections.Session(e.Session)
+		if errors.Is(err, ledger.ErrNotFound) {
+			if err := er.content.Keys.Destroy(e.Session); err != nil { // so that no import brings it back
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if s.State != turns.Erased {
+			er.logger.Warn("a session that was erased is here again, from a backup: it is erased", "session", s.ID, "ground", e.Ground)
+			if err := er.erase(ctx, reader.Caller{Tenant: s.Tenant, Agent: api.Operator}, s.ID, e.Ground); err != nil {
+				return err
+			}
+		}
+	}
+	if er.Publish == nil {
+		return nil
+	}
+	return er.Publish(erased)
+}

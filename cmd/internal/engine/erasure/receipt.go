@@ -1,0 +1,169 @@
+package erasure
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"nexus/cmd/internal/engine/page"
+	"nexus/cmd/internal/engine/reader"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/projections"
+	"nexus/turns"
+)
+
+// receipt says what became of the content of a session, or with dry what would.
+func (er *Erasure) receipt(ctx context.Context, s *ledger.Session, dry bool) (*api.Receipt, error) {
+	erased := s.State == turns.Erased
+	out := &api.Receipt{Session: s.ID, DryRun: dry, Done: erased}
+	if erased {
+		at := api.Time(time.Unix(0, s.Updated))
+		out.Erased, out.Position = &at, page.FormatPosition(s.Tail.Seq)
+	}
+	add := func(store string, state api.StoreState, count uint64, note string) {
+		if !erased && state == api.StoreDone {
+			state = api.StorePending
+		}
+		out.Done = out.Done && state != api.StorePending
+		out.Stores = append(out.Stores, api.ErasedStore{Store: store, State: state, Count: count, Note: note})
+	}
+	_, err := er.content.Keys.Key(s.ID)
+	key := api.StoreDone
+	if !errors.Is(err, turns.ErrErased) {
+		key = api.StorePending
+	}
+	has, err := er.has(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	add("key", key, 1, "the content key, in both copies of the key log")
+	add("events", key, s.Tail.Index+1, "of the session: turns, summaries, settings, title, notes. Bodies can't be opened; headers stay: ids, times, counts, who sent them, in the log and in every copy of it")
+	add("blobs", key, has.blobs, "large parts. Their keys are in the bodies; the sealed bytes stay")
+	add("combined", key, has.combined, "summaries of forks, and memories, that were made of it: sealed under its key too")
+	add("code", key, has.code, "the records of files that watch --code made")
+	for _, p := range er.all() {
+		var count uint64
+		var done bool
+		var err error
+		switch {
+		case erased && !dry:
+			count, done, err = p.Erase(ctx, s, s.Tail.Seq)
+		case p.Count != nil:
+			count, err = p.Count(s)
+		}
+		if err != nil {
+			return nil, err
+		}
+		state := api.StorePending
+		if done {
+			state = api.StoreDone
+		}
+		add(p.Name, state, count, p.Note)
+	}
+	if has.forks > 0 {
+		add("forks", api.StoreOutside, has.forks, "what they inherited reads erased; their own turns stay, and the settings that they copied: system text, tools. Erase them too, where that matters")
+	}
+	if has.answered > 0 {
+		add("external events", api.StoreOutside, has.answered, "that its turns answered: they are their channels'")
+	}
+	add("backups", api.StoreOutside, 0, "files of keys from before: the list of erasures that lies beside a backup, or in [checkpoint] out, is applied by restore; destroy older files of keys")
+	add("copies", api.StoreOutside, 0, "exports (they have keys), pages, transcripts of agents and of continue, git refs: ledgerctl erase names those of this machine")
+	return out, nil
+}
+
+// counts is what there is of a session in the log.
+type counts struct {
+	blobs, combined, code, forks, answered uint64
+}
+
+func (er *Erasure) has(ctx context.Context, s *ledger.Session) (n counts, err error) {
+	for payload, err := range er.reader.Projections.Events(s.ID, 0) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return n, err
+		}
+		ev, err := turns.Decode(payload)
+		if err != nil {
+			return n, err
+		}
+		n.blobs += uint64(len(ev.Blobs))
+		if ev.External != nil {
+			n.answered++
+		}
+	}
+	heirs, err := er.Heirs(ctx, s.ID)
+	if err != nil {
+		return n, err
+	}
+	for _, id := range heirs {
+		heir, err := er.reader.Projections.Session(id)
+		if err != nil {
+			return n, err
+		}
+		if heir.State != turns.Erased {
+			n.forks++
+		}
+		for ref, err := range er.reader.Projections.CompactionsOf(id) {
+			if err != nil {
+				return n, err
+			}
+			_, ev, err := er.reader.TurnEvent(ref)
+			if err != nil {
+				return n, err
+			}
+			if slices.Contains(ev.Keys, s.ID) {
+				n.combined++
+			}
+		}
+	}
+	for m, err := range er.reader.Projections.ListMemories(s.Tenant, s.Agent, projections.MemoryPlace{}) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return n, err
+		}
+		r, err := er.reader.Projections.Record(m.Seq)
+		if err != nil {
+			return n, err
+		}
+		if ev, err := turns.Decode(r.Payload); err == nil && ev.Chain.Entity == turns.AgentEntity && slices.Contains(ev.Keys, s.ID) {
+			n.combined++
+		}
+	}
+	ch, err := er.reader.ChannelOf(s.Tenant, s.Agent, reader.CodeChannel(s.ID))
+	if err != nil {
+		return n, err
+	}
+	code, err := er.reader.Projections.Channel(s.Tenant, ch.Chain.ID)
+	n.code = code.Count
+	return n, err
+}
+
+// Heirs returns the sessions that were forked from a session, and those that were forked from them.
+func (er *Erasure) Heirs(ctx context.Context, id turns.ID) (out []turns.ID, err error) {
+	seen, next := map[turns.ID]bool{id: true}, []turns.ID{id}
+	for len(next) > 0 {
+		of := next[0]
+		next = next[1:]
+		for after := (projections.Fork{}); ; {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if after, err = er.reader.Projections.NextFork(of, after); err != nil {
+				return nil, err
+			}
+			if after == (projections.Fork{}) {
+				break
+			}
+			if !seen[after.Session] {
+				seen[after.Session], out, next = true, append(out, after.Session), append(next, after.Session)
+			}
+		}
+	}
+	return out, nil
+}

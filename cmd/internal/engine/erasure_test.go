@@ -1,0 +1,147 @@
+package engine_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"nexus/cmd/internal/engine/content"
+	"nexus/cmd/internal/engine/enginetest"
+	"nexus/cmd/internal/engine/erasure"
+	"nexus/cmd/internal/engine/reader"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+func erase(t *testing.T, e *Engine, s turns.ID, r api.EraseSession) *api.Receipt {
+	t.Helper()
+	return must(e.Erasure.Erase(t.Context(), enginetest.Operator, s, r))(t)
+}
+
+// stateOf returns what a receipt says of a store.
+func stateOf(r *api.Receipt, store string) api.StoreState {
+	i := slices.IndexFunc(r.Stores, func(s api.ErasedStore) bool { return s.Store == store })
+	if i < 0 {
+		return ""
+	}
+	return r.Stores[i].State
+}
+
+// What was said in a session that is erased can't be read any more, by any call and after any restart; what a fork
+// said stays, what it inherited reads erased, and the chain still verifies.
+func TestAnErasedSession(t *testing.T) {
+	w := newWorld()
+	e, _ := w.SearchEngine(t, t.TempDir())
+	ctx := t.Context()
+	s := create(t, e, 0, "nexus")
+	add(t, e, s.ID, say("a needle", "found"))
+	turn := add(t, e, s.ID, say("another needle", "found again"))
+	fork := must(e.Forks.Fork(ctx, alice, s.ID, api.CreateFork{Turn: turn.ID}, []byte("{}")))(t)
+	add(t, e, fork.ID, say("in the fork", "it stays"))
+	must(e.Memories.Save(ctx, alice, api.SaveMemory{Kind: "semantic", Visibility: "all", Text: "The needle is here.", Session: s.ID, Sources: []api.TurnName{{Session: s.ID, Turn: turn.ID}}}, []byte("{}")))(t)
+
+	dry := erase(t, e, s.ID, api.EraseSession{DryRun: true})
+	if dry.Done || dry.Erased != nil || !dry.DryRun || stateOf(dry, "events") != api.StorePending || stateOf(dry, "forks") != api.StoreOutside {
+		t.Errorf("the dry run: %+v", dry)
+	}
+	if got := find(t, w, e, alice, seek("needle")).Hits; len(got) == 0 {
+		t.Error("the dry run erased something")
+	}
+
+	got := erase(t, e, s.ID, api.EraseSession{Ground: "request-1"})
+	if got.Erased == nil || stateOf(got, "events") != api.StoreDone || stateOf(got, "key") != api.StoreDone || stateOf(got, "combined") != api.StoreDone || stateOf(got, "forks") != api.StoreOutside {
+		t.Errorf("the receipt: %+v", got)
+	}
+	for range 200 { // the index is made again
+		if got = erase(t, e, s.ID, api.EraseSession{}); got.Done {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if !got.Done {
+		t.Errorf("it is never done: %+v", got)
+	}
+	for _, e := range []*Engine{e, w.Engine(t)} {
+		if g := must(e.Reader.Get(ctx, alice, s.ID, api.Read{}))(t); g.State != "erased" || g.Label != "" {
+			t.Errorf("the session: %+v", g)
+		}
+		if _, err := e.Sessions.Append(ctx, alice, s.ID, say("more", ""), []byte("{}")); enginetest.Code(err) != api.Erased {
+			t.Errorf("an append: %v", err)
+		}
+		if _, err := e.Sessions.Create(ctx, alice, api.CreateSession{ID: s.ID}, []byte("{}")); enginetest.Code(err) != api.Erased {
+			t.Errorf("its id again: %v", err)
+		}
+		if c, err := e.Contexts.Context(ctx, alice, fork.ID, api.GetContext{}); err != nil || !mentions(c.Messages, "it stays") || mentions(c.Messages, "needle") {
+			t.Errorf("the fork's context: %+v, %v", c, err)
+		}
+		if l := must(e.Memories.List(ctx, alice, api.ListMemories{}))(t); len(l.Memories) != 1 || l.Memories[0].Text != "" || l.Memories[0].Error != api.Erased {
+			t.Errorf("its memory: %+v", l.Memories)
+		}
+		enginetest.Verified(t, e)
+	}
+	if got := find(t, w, e, alice, seek("needle")).Hits; len(got) != 0 {
+		t.Errorf("found: %+v", got)
+	}
+}
+
+// Only the operator erases, a ground that could tell something is refused, and external events are not taken along.
+func TestWhoErases(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	s := create(t, e, 0, "nexus")
+	for name, c := range map[string]struct {
+		r    api.EraseSession
+		as   reader.Caller
+		want api.Code
+	}{
+		"agent":  {as: alice, want: api.Denied},
+		"ground": {as: enginetest.Operator, r: api.EraseSession{Ground: "Ada asked us to"}, want: api.Malformed},
+		"events": {as: enginetest.Operator, r: api.EraseSession{WithEvents: true}, want: api.Unsupported},
+	} {
+		if _, err := e.Erasure.Erase(t.Context(), c.as, s.ID, c.r); enginetest.Code(err) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := e.Erasure.Erase(t.Context(), enginetest.Operator, enginetest.ID(t), api.EraseSession{}); enginetest.Code(err) != api.NotFound {
+		t.Errorf("a session that is not there: %v", err)
+	}
+}
+
+// A crash between the event and the key is finished by the next start, and a session that a restored backup brought
+// back is erased again, by the list.
+func TestAnErasureIsFinished(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	cut, back := create(t, e, 0, "nexus"), create(t, e, 0, "nexus")
+	failing := e.Store.Keys
+	e.Store.Keys = keysThatStay{failing}
+	if _, err := e.Erasure.Erase(t.Context(), enginetest.Operator, cut.ID, api.EraseSession{}); enginetest.Code(err) != api.Indeterminate {
+		t.Fatalf("a key that stays: %v", err)
+	}
+	e.Store.Keys = failing
+	var published []erasure.Erased
+	e.Erasure.Listed = func() ([]erasure.Erased, error) { return []erasure.Erased{{Session: back.ID, Ground: "g"}}, nil }
+	e.Erasure.Publish = func(l []erasure.Erased) error { published = append(published, l...); return nil }
+	if err := e.Erasure.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []turns.ID{cut.ID, back.ID} {
+		if _, err := e.Store.Key(s); !errors.Is(err, turns.ErrErased) {
+			t.Errorf("the key of %s: %v", s, err)
+		}
+		if !slices.ContainsFunc(published, func(p erasure.Erased) bool { return p.Session == s && !p.Hash.IsZero() }) {
+			t.Errorf("%s is not on the list: %+v", s, published)
+		}
+	}
+	enginetest.Verified(t, e)
+}
+
+// keysThatStay has a disk on which no key can be destroyed.
+type keysThatStay struct{ content.Keys }
+
+func (keysThatStay) Destroy(...turns.ID) error { return errors.New("the disk is full") }
+
+// mentions reports whether a text is in messages.
+func mentions(ms any, text string) bool { return strings.Contains(string(enginetest.JSON(ms)), text) }
