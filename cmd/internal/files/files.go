@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -31,6 +32,7 @@ type Source interface {
 	WaitFor(ctx context.Context, seq uint64) error
 	Touched(from, to uint64) iter.Seq2[turns.ID, error]
 	Asks(ctx context.Context, id turns.ID) (*archive.Session, error)
+	Heirs(ctx context.Context, id turns.ID) (*ledger.Session, []turns.ID, error)
 	Compactions(s *archive.Session) iter.Seq2[lineage.Node, error]
 	Covered(ctx context.Context, s *archive.Session, n lineage.Node) iter.Seq2[archive.Line, error]
 	Whole(ctx context.Context, s *archive.Session) iter.Seq2[archive.Line, error]
@@ -64,6 +66,9 @@ type Exporter struct {
 	waiting bool      // another daemon had the lock when Run asked for it
 	written prometheus.Counter
 	failed  prometheus.Gauge
+
+	mu      sync.Mutex
+	reached state // as the last pass left it, for [Exporter.Reached]
 }
 
 // state is where the exporter is. It is kept in the folder of the files, so that a
@@ -72,6 +77,7 @@ type state struct {
 	Ledger   string     `json:"ledger"`
 	Position uint64     `json:"position"`         // what was stored up to it has its files
 	Failed   []turns.ID `json:"failed,omitempty"` // but for these sessions
+	Again    []turns.ID `json:"again,omitempty"`  // and these, whose files an erasure removed
 	Notes    []*note    `json:"notes,omitempty"`  // agents with files of their memory, which have states of their own
 }
 
@@ -107,7 +113,7 @@ func Open(c Config) (*Exporter, error) {
 		written: prometheus.NewCounter(prometheus.CounterOpts{Name: "nexus_files_written_total", Help: "Files written beside the ledger."}),
 		failed:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_files_failed", Help: "Sessions and agents whose files could not be written; they are tried again."}),
 	}
-	if err := x.load(); err != nil {
+	if err := x.load(); err != nil { // before anybody asks
 		return nil, errors.Join(fmt.Errorf("folder of files: %w", err), root.Close())
 	}
 	if c.Registry != nil {
@@ -217,7 +223,7 @@ func (x *Exporter) Run(ctx context.Context) {
 	}
 	for pass := 0; ; pass++ {
 		next := x.state.Position + 1
-		if len(x.state.Failed) > 0 || slices.ContainsFunc(x.state.Notes, func(n *note) bool { return n.failed }) {
+		if len(x.state.Failed) > 0 || len(x.state.Again) > 0 || slices.ContainsFunc(x.state.Notes, func(n *note) bool { return n.failed }) {
 			next = x.state.Position // there is work, whatever is stored
 		}
 		if err := x.Source.WaitFor(ctx, next); err != nil && ctx.Err() == nil {
@@ -271,9 +277,21 @@ func (x *Exporter) Pass(ctx context.Context, retry bool) (written int) {
 			failed = append(failed, id)
 		}
 	}
+	for _, id := range x.state.Again {
+		n, err := x.session(ctx, id)
+		if written += n; ctx.Err() != nil {
+			return written
+		}
+		if err != nil && !slices.Contains(failed, id) {
+			x.Logger.Error("files: they can't be written; they are tried again", "session", id, "err", err)
+			failed = append(failed, id)
+		}
+	}
+	again := len(x.state.Again) > 0
+	x.state.Again = nil
 	written += x.notes(ctx, retry)
 	slices.SortFunc(failed, turns.ID.Compare)
-	changed := !slices.Equal(failed, x.state.Failed)
+	changed := again || !slices.Equal(failed, x.state.Failed)
 	x.state.Position, x.state.Failed = to, failed
 	x.failed.Set(float64(len(failed) + x.failedNotes()))
 	if written > 0 || changed || time.Since(x.saved) > saveEvery {
@@ -281,7 +299,21 @@ func (x *Exporter) Pass(ctx context.Context, retry bool) (written int) {
 			x.Logger.Warn("files: their state can't be saved; a start reads more of the log again", "err", err)
 		}
 	}
+	x.mu.Lock()
+	x.reached = state{Position: to, Failed: failed}
+	if x.failedNotes() > 0 {
+		x.reached.Position = 0
+	}
+	x.mu.Unlock()
 	return written
+}
+
+// Reached reports whether the files are those of the log up to a position, as far as a session is concerned. Safe
+// for concurrent use.
+func (x *Exporter) Reached(session turns.ID, at uint64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.reached.Position >= at && !slices.Contains(x.reached.Failed, session)
 }
 
 // reportOnce logs why the projections can't be read, once for each reason. No file is
@@ -296,7 +328,10 @@ func (x *Exporter) reportOnce(err error) {
 // session writes the files of a session that are missing.
 func (x *Exporter) session(ctx context.Context, id turns.ID) (written int, err error) {
 	s, err := x.Source.Asks(ctx, id)
-	if errors.Is(err, ledger.ErrErased) || errors.Is(err, ledger.ErrNotFound) {
+	if errors.Is(err, ledger.ErrErased) {
+		return 0, x.erase(ctx, id)
+	}
+	if errors.Is(err, ledger.ErrNotFound) {
 		return 0, nil // there is nothing that could be written
 	}
 	if err != nil || !s.Files.On() {

@@ -162,8 +162,11 @@ func (x *Exporter) writeNotes(ctx context.Context, n *note) (written int, err er
 		ok, err := x.note(n, path.Join(dir, name), content)
 		written, failed = written+ok, errors.Join(failed, err)
 	}
-	if all.Document != nil {
+	switch name := path.Join(dir, "MEMORY.md"); {
+	case all.Document != nil:
 		write("MEMORY.md", []byte(all.Document.Text))
+	case all.Erased && n.Written[name] != contents{}:
+		write("MEMORY.md", nil)
 	}
 	days := make(map[string][]api.Memory)
 	var order []string

@@ -87,6 +87,16 @@ func (a *Archive) Asks(ctx context.Context, id turns.ID) (*Session, error) {
 	return &Session{s, p.Files}, err
 }
 
+// Heirs returns a session, and those that inherited turns from it.
+func (a *Archive) Heirs(ctx context.Context, id turns.ID) (*ledger.Session, []turns.ID, error) {
+	s, err := a.reader.Projections.Session(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	heirs, err := a.reader.Heirs(ctx, id)
+	return &s, heirs, err
+}
+
 // Compactions yields the compactions on the session's own chain that cover turns,
 // oldest first. What a compaction of an ancestor covers is in the ancestor's files.
 func (a *Archive) Compactions(s *Session) iter.Seq2[lineage.Node, error] {

@@ -95,7 +95,7 @@ func (er *Erasure) has(ctx context.Context, s *ledger.Session) (n counts, err er
 			n.answered++
 		}
 	}
-	heirs, err := er.Heirs(ctx, s.ID)
+	heirs, err := er.reader.Heirs(ctx, s.ID)
 	if err != nil {
 		return n, err
 	}
@@ -142,28 +142,4 @@ func (er *Erasure) has(ctx context.Context, s *ledger.Session) (n counts, err er
 	code, err := er.reader.Projections.Channel(s.Tenant, ch.Chain.ID)
 	n.code = code.Count
 	return n, err
-}
-
-// Heirs returns the sessions that were forked from a session, and those that were forked from them.
-func (er *Erasure) Heirs(ctx context.Context, id turns.ID) (out []turns.ID, err error) {
-	seen, next := map[turns.ID]bool{id: true}, []turns.ID{id}
-	for len(next) > 0 {
-		of := next[0]
-		next = next[1:]
-		for after := (projections.Fork{}); ; {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			if after, err = er.reader.Projections.NextFork(of, after); err != nil {
-				return nil, err
-			}
-			if after == (projections.Fork{}) {
-				break
-			}
-			if !seen[after.Session] {
-				seen[after.Session], out, next = true, append(out, after.Session), append(next, after.Session)
-			}
-		}
-	}
-	return out, nil
 }

@@ -17,6 +17,7 @@ type Notes struct {
 	Daily    []api.Memory  // in force, the newest by their time first
 	Cut      bool          // there are older ones
 	Document *api.Document // nil: none, or it can't be read
+	Erased   bool          // it can't be read since a session that it came from was erased
 }
 
 // NotesAt returns the position of the newest event that may have changed an agent's
@@ -58,7 +59,7 @@ func (ms *Memories) Notes(ctx context.Context, tenant, agent string) (*Notes, er
 		return out, err
 	}
 	out.Document, err = ms.documentAt(agent, seq)
-	if errors.Is(err, ledger.ErrErased) || errors.Is(err, ledger.ErrCorrupt) {
+	if out.Erased = errors.Is(err, ledger.ErrErased); out.Erased || errors.Is(err, ledger.ErrCorrupt) {
 		out.Document, err = nil, nil
 	}
 	return out, err

@@ -61,10 +61,12 @@ func (tr *Transfer) Export(ctx context.Context, c reader.Caller, session turns.I
 				return nil, err
 			}
 			k, err := tr.content.Key(ch.id)
-			if err != nil {
+			if err != nil && !errors.Is(err, ledger.ErrErased) {
 				return nil, err
 			}
-			x.out.Records = append(x.out.Records, api.ExportRecord{Key: &api.ExportKey{ID: ch.id, Key: k[:]}})
+			if err == nil { // else it was erased, and its events are exported as they are
+				x.out.Records = append(x.out.Records, api.ExportRecord{Key: &api.ExportKey{ID: ch.id, Key: k[:]}})
+			}
 		}
 		for ; cur.index <= ch.last; cur = (exportCursor{chain: cur.chain, index: cur.index + 1}) {
 			full, err := x.addEvent(ctx, ch, &cur)
