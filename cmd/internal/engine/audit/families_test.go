@@ -80,6 +80,9 @@ func livedIn(t *testing.T) (*enginetest.World, *engine.Engine) {
 	doc := api.MemoryDocument{Text: &text, If: "0"}
 	enginetest.Must(e.Memories.Document(ctx, alice, doc, enginetest.JSON(doc)))(t)
 
+	gone := enginetest.Must(e.Sessions.Create(ctx, alice, api.CreateSession{}, []byte("{}")))(t)
+	enginetest.Must(e.Erasure.Erase(ctx, enginetest.Operator, gone.ID, api.EraseSession{}))(t)
+
 	// A record that is no event takes the place of a turn, and another turn follows.
 	lost := enginetest.Must(e.Sessions.Create(ctx, alice, api.CreateSession{}, []byte("{}")))(t)
 	enginetest.Add(t, e, lost.ID, enginetest.Say("question", "answer"))
@@ -87,10 +90,10 @@ func livedIn(t *testing.T) (*enginetest.World, *engine.Engine) {
 	subject := row.Subject()
 	tail := enginetest.Must(w.Log.Last(ctx, subject))(t)
 	after := enginetest.Must(turns.Decode(tail.Payload))(t)
-	gone := enginetest.Must(w.Log.Append(ctx, subject, tail.Seq, []byte("lost")))(t)
+	notAnEvent := enginetest.Must(w.Log.Append(ctx, subject, tail.Seq, []byte("lost")))(t)
 	after.Index, after.Prev, after.Parent = after.Index+2, turns.Hash{1}, turns.Ref{Session: lost.ID, Turn: enginetest.ID(t)}
 	after.ID, after.Depth = enginetest.ID(t), after.Depth+2
-	seq := enginetest.Must(w.Log.Append(ctx, subject, gone, enginetest.Must(after.Encode())(t)))(t)
+	seq := enginetest.Must(w.Log.Append(ctx, subject, notAnEvent, enginetest.Must(after.Encode())(t)))(t)
 	if err := e.Reader.Projections.WaitFor(ctx, seq); err != nil {
 		t.Fatal(err)
 	}
