@@ -103,6 +103,14 @@ func (k *Key) Sign(c Checkpoint) ([]byte, error) {
 	return note.Sign(&note.Note{Text: c.Text()}, k.signer)
 }
 
+// SignText signs a text that is no checkpoint: its first line is no origin of a log.
+func (k *Key) SignText(text string) ([]byte, error) {
+	if first, _, _ := strings.Cut(text, "\n"); first == k.Origin() || LedgerOf(first) != "" {
+		return nil, fmt.Errorf("%w: the text would read as a checkpoint", turns.ErrMalformed)
+	}
+	return note.Sign(&note.Note{Text: text}, k.signer)
+}
+
 // OpenCheckpoint reads a note, and checks that a public key has signed it for the key's own origin. Signatures of other
 // keys are ignored. Errors: [turns.ErrMalformed] for what is no checkpoint or no key; [turns.ErrCorrupt].
 func OpenCheckpoint(b []byte, public string) (Checkpoint, error) {

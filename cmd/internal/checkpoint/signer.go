@@ -177,6 +177,9 @@ func (s *Signer) Public() string {
 	return s.key.Public()
 }
 
+// SignText signs a text that is no checkpoint. There must be a key.
+func (s *Signer) SignText(text string) ([]byte, error) { return s.key.SignText(text) }
+
 // Newest returns the newest note, and what it says.
 func (s *Signer) Newest() ([]byte, tlog.Checkpoint) {
 	s.mu.Lock()

@@ -417,7 +417,12 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.startSearch(registry)
 	d.startScrub()
 	d.startCollector()
-	if err := d.startFiles(registry); err != nil {
+	x, err := d.startFiles(registry)
+	if err != nil {
+		return err
+	}
+	d.reachErasures(x)
+	if err := d.finishErasures(ctx); err != nil {
 		return err
 	}
 	d.startWatch()
@@ -466,6 +471,9 @@ func (d *Daemon) serve(ctx context.Context) error {
 			d.opened(d.door.Close) // first: the listener waits for its replies
 		}
 		d.opened(func(context.Context) error { d.pages.Close(); return nil }) // and for the streams of pages
+	}
+	if err := d.eraseAnswers(); err != nil {
+		return err
 	}
 	if err := d.startFollow(); err != nil {
 		return err
@@ -545,19 +553,19 @@ func (d *Daemon) startSearch(registry prometheus.Registerer) {
 
 // startFiles begins to write the files that policies ask for, unless the
 // configuration says "off".
-func (d *Daemon) startFiles(registry prometheus.Registerer) error {
+func (d *Daemon) startFiles(registry prometheus.Registerer) (*files.Exporter, error) {
 	if d.cfg.Files == "off" {
-		return nil
+		return nil, nil
 	}
 	x, err := files.Open(files.Config{Dir: d.cfg.Files, Source: d.engine.Archive, Logger: d.logger, Registry: registry})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { x.Run(ctx); close(done) }()
 	d.opened(func(context.Context) error { cancel(); <-done; return x.Close() })
-	return nil
+	return x, nil
 }
 
 // ready returns why the daemon can't serve; nil if it can. A chain that is set

@@ -15,6 +15,7 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"nexus/cmd/internal/engine/erasure"
 	"nexus/cmd/internal/wholefile"
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
@@ -48,6 +49,10 @@ type Restored struct {
 	KeysStored  int    `json:"keys_stored"`
 	KeysErased  int    `json:"keys_erased"`
 	KeysMissing int    `json:"keys_missing"` // that events name: their content can't be read
+	// ErasuresFrom is the file with the newest erasure that was found beside the backup or its keys; "" for none.
+	// Erased counts the keys that it, or another one there, says were destroyed since the keys were backed up.
+	ErasuresFrom string `json:"erasures_from,omitempty"`
+	Erased       int    `json:"erased_since"`
 }
 
 // Text says what was restored, for a person.
@@ -61,6 +66,14 @@ func (r *Restored) Text() string {
 	}
 	if r.KeysErased+r.KeysMissing > 0 {
 		s += fmt.Sprintf("content keys that were destroyed: %d; that are missing: %d\n", r.KeysErased, r.KeysMissing)
+	}
+	switch {
+	case r.ErasuresFrom == "":
+		s += "no list of erasures lies beside the backup: a session that was erased since can be read again\n"
+	case r.Erased > 0:
+		s += fmt.Sprintf("erased since this backup, and erased here too: %d (%s)\n", r.Erased, r.ErasuresFrom)
+	default:
+		s += fmt.Sprintf("the newest list of erasures is %s: it names nothing that the keys have\n", r.ErasuresFrom)
 	}
 	return s
 }
@@ -110,6 +123,10 @@ func Restore(ctx context.Context, c RestoreConfig) (out Restored, err error) {
 	if err != nil {
 		return out, err
 	}
+	erased, err := c.erase(begin.Ledger, &keys, &out)
+	if err != nil {
+		return out, err
+	}
 	if err := c.createStreams(ctx, begin.Ledger); err != nil {
 		return out, fmt.Errorf("create the streams: %w", err)
 	}
@@ -131,7 +148,44 @@ func Restore(ctx context.Context, c RestoreConfig) (out Restored, err error) {
 	if err := c.storeKeys(ctx, keys, &out); err != nil {
 		return out, err
 	}
+	if len(erased.Rows) > 0 { // the first start stores the events that the log lacks
+		b, err := erased.Encode(nil)
+		if err == nil {
+			err = wholefile.Write(filepath.Join(c.Data, erasuresFile), 0o600, wholefile.Bytes(b))
+		}
+		if err != nil {
+			return out, err
+		}
+	}
 	return out, c.finish(ctx, begin, &out)
+}
+
+// erase takes the keys out of what is restored that were destroyed since, as far as files beside the backup and
+// its keys say so.
+func (c RestoreConfig) erase(id string, keys *backup.Keys, out *Restored) (erasure.List, error) {
+	if c.Keys == "" {
+		return erasure.List{}, nil
+	}
+	folders := []string{filepath.Dir(c.Keys)}
+	if dir := filepath.Dir(c.File); dir != folders[0] {
+		folders = append(folders, dir)
+	}
+	list, from, err := foundErasures(id, folders...)
+	if err != nil {
+		return list, err
+	}
+	out.ErasuresFrom = from
+	gone := make(map[turns.ID]bool, len(list.Rows))
+	for _, r := range list.Rows {
+		gone[r.Session] = true
+	}
+	for i := range keys.Rows {
+		if r := &keys.Rows[i]; gone[r.ID] && len(r.Key) > 0 {
+			r.Key, r.Erased = nil, true
+			out.Erased++
+		}
+	}
+	return list, nil
 }
 
 // prepare returns how the backup begins, and what can be restored of one that is not

@@ -221,6 +221,7 @@ func (x *Exporter) Run(ctx context.Context) {
 	if !x.hold(ctx) {
 		return
 	}
+	x.noteReached() // what is not behind its position has its files
 	for pass := 0; ; pass++ {
 		next := x.state.Position + 1
 		if len(x.state.Failed) > 0 || len(x.state.Again) > 0 || slices.ContainsFunc(x.state.Notes, func(n *note) bool { return n.failed }) {
@@ -299,13 +300,18 @@ func (x *Exporter) Pass(ctx context.Context, retry bool) (written int) {
 			x.Logger.Warn("files: their state can't be saved; a start reads more of the log again", "err", err)
 		}
 	}
+	x.noteReached()
+	return written
+}
+
+// noteReached notes where the exporter is, for [Exporter.Reached].
+func (x *Exporter) noteReached() {
 	x.mu.Lock()
-	x.reached = state{Position: to, Failed: failed}
+	defer x.mu.Unlock()
+	x.reached = state{Position: x.state.Position, Failed: slices.Concat(x.state.Failed, x.state.Again)}
 	if x.failedNotes() > 0 {
 		x.reached.Position = 0
 	}
-	x.mu.Unlock()
-	return written
 }
 
 // Reached reports whether the files are those of the log up to a position, as far as a session is concerned. Safe

@@ -174,6 +174,12 @@ func (d *Server) Usage() (u Usage) {
 	return u
 }
 
+// Erase removes what is kept of responses of a session beside the ledger, and returns how many files are removed now.
+// What an answer that is being made has goes when that ends: done is false until then.
+func (d *Server) Erase(session turns.ID) (files int, done bool, err error) {
+	return d.spools.Erase(session)
+}
+
 // expireFiles returns what removes files that are too old, until ctx ends.
 func (d *Server) expireFiles(ctx context.Context) func() {
 	return func() {

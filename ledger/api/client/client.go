@@ -140,6 +140,11 @@ func (c *Client) Unhide(ctx context.Context, id turns.ID, r api.HideSession) (*a
 	return write[api.Session](ctx, c, "session.unhide", id, &r.ID, &r)
 }
 
+// Erase is session.erase. Only the operator may: c must be of [api.Operator]. A call again says what is done by then.
+func (c *Client) Erase(ctx context.Context, id turns.ID, r api.EraseSession) (*api.Receipt, error) {
+	return read[api.Receipt](ctx, c, "session.erase", id, r)
+}
+
 // Describe is session.describe.
 func (c *Client) Describe(ctx context.Context, id turns.ID, r api.DescribeSession) (*api.Session, error) {
 	return write[api.Session](ctx, c, "session.describe", id, &r.ID, &r)

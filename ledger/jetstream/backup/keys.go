@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -98,6 +99,19 @@ func keysToReplace(name, ledgerID string) (Keys, error) {
 		return old, fmt.Errorf("%w: %s holds the keys of ledger %s, and is not written over", ledger.ErrConflict, name, old.Ledger)
 	}
 	return old, nil
+}
+
+// IsKeys reports whether a file begins as a file of keys does.
+func IsKeys(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	const begins = `{"nexus_backup_keys":`
+	b := make([]byte, len(begins))
+	_, err = io.ReadFull(f, b)
+	return err == nil && string(b) == begins
 }
 
 // ReadKeys reads a file of keys. [ledger.ErrCorrupt]: it is none, or damaged; the error

@@ -75,6 +75,8 @@ type Spools struct {
 type spooled struct {
 	size  int64
 	ended time.Time // zero: it is written
+
+	erased bool // its session is: it goes when it ends
 }
 
 // errSpoolFull ends a response whose events have no room.
@@ -97,7 +99,7 @@ func OpenSpools(dir string, key func() (seal.Key, error), max int64, age time.Du
 			continue
 		}
 		if id, ok := strings.CutSuffix(e.Name(), spoolSuffix); ok {
-			s.files[id] = &spooled{info.Size(), info.ModTime()}
+			s.files[id] = &spooled{size: info.Size(), ended: info.ModTime()}
 			s.bytes += info.Size()
 		} else if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -175,6 +177,28 @@ func (s *Spools) Remove(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.forget(id) // one that stays is removed when it is too old
+}
+
+// Erase removes the files of the responses of a session, and returns how many are removed now. One that is being
+// written is removed when it ends: done is false until then.
+func (s *Spools) Erase(session turns.ID) (n int, done bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	done = true
+	for id, f := range s.files {
+		if r, ok := wire.ParseResponseID(id); !ok || r.Session != session {
+			continue
+		}
+		if f.ended.IsZero() {
+			f.erased, done = true, false
+			continue
+		}
+		if err := s.forget(id); err != nil {
+			return n, false, err
+		}
+		n++
+	}
+	return n, done, nil
 }
 
 // Expire removes what is too old.
@@ -297,10 +321,11 @@ func (s *Spool) Close(remove bool) error {
 	err := s.f.Close()
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	if remove {
+	f := s.of.files[s.id]
+	if remove || f != nil && f.erased {
 		return errors.Join(err, s.of.forget(s.id))
 	}
-	if f := s.of.files[s.id]; f != nil {
+	if f != nil {
 		f.ended = s.of.now()
 	}
 	return err

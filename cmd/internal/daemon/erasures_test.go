@@ -1,0 +1,112 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/engine/erasure"
+	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+	"nexus/turns"
+)
+
+// eraseSession erases a session, and waits until every store says so.
+func eraseSession(t *testing.T, c *client.Client, id turns.ID) *api.Receipt {
+	t.Helper()
+	for range 1500 {
+		r := must[*api.Receipt](t)(c.As(api.Operator).Erase(t.Context(), id, api.EraseSession{Ground: "request-7"}))
+		if r.Done {
+			return r
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal("it is never done")
+	return nil
+}
+
+// An erasure outlives the process, and is on a signed list in the data folder and elsewhere.
+func TestAnErasureIsListed(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	cfg := config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Checkpoint: config.CheckpointTable{Out: []string{out}}}
+	d, c := startWith(t, cfg)
+	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	must[*api.Appended](t)(c.Append(t.Context(), s.ID, says("saffron")))
+	eraseSession(t, c, s.ID)
+	list := must[erasure.List](t)(readErasures(filepath.Join(dir, erasuresFile)))
+	if len(list.Rows) != 1 || list.Rows[0].Session != s.ID || list.Rows[0].Ground != "request-7" || list.Key != d.signer.Public() || list.Key == "" {
+		t.Errorf("the list: %+v", list)
+	}
+	copied := filepath.Join(out, "nexus-"+d.log.Ledger()+".erasures")
+	for range 1500 {
+		if other, err := readErasures(copied); err == nil && len(other.Rows) == 1 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if other, err := readErasures(copied); err != nil || len(other.Rows) != 1 {
+		t.Errorf("elsewhere: %+v, %v", other, err)
+	}
+	if err := d.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, c = startWith(t, cfg)
+	if got := must[*api.Session](t)(c.Session(t.Context(), s.ID)); got.State != "erased" {
+		t.Errorf("after a start: %+v", got)
+	}
+	if v := must[*api.Verified](t)(c.As(api.Operator).Verify(t.Context())); !v.OK || v.Erased == 0 {
+		t.Errorf("verify: %+v", v)
+	}
+	eraseSession(t, c, s.ID) // what a start has open later is done again
+}
+
+// A backup from before an erasure does not bring the session back where a newer list, or a newer file of keys, lies beside
+// it; without one the restore says so.
+func TestARestoreKeepsErasures(t *testing.T) {
+	dir := t.TempDir()
+	_, c := start(t, dir)
+	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	must[*api.Appended](t)(c.Append(t.Context(), s.ID, says("saffron")))
+	kept := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	must[*api.Appended](t)(c.Append(t.Context(), kept.ID, says("cobalt")))
+	older := t.TempDir()
+	cfg, _ := backUp(t, c.As(api.Operator), older)
+	eraseSession(t, c, s.ID)
+	newer, _ := backUp(t, c.As(api.Operator), t.TempDir())
+
+	_, without := restoreTo(t, cfg)
+	if without.ErasuresFrom != "" || without.Erased != 0 || !strings.Contains(without.Text(), "can be read again") {
+		t.Errorf("without a list: %+v", without)
+	}
+	for name, from := range map[string]string{"erasures": filepath.Join(dir, erasuresFile), "newer.keys": newer.Keys} {
+		beside := filepath.Join(older, name)
+		if err := os.WriteFile(beside, must[[]byte](t)(os.ReadFile(from)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		restored, out := restoreTo(t, cfg)
+		if out.ErasuresFrom != beside || out.Erased != 1 {
+			t.Errorf("%s: %+v", name, out)
+		}
+		_, r := start(t, restored)
+		if got := must[*api.Session](t)(r.Session(t.Context(), s.ID)); got.State != "erased" {
+			t.Errorf("%s: restored, it is %+v", name, got)
+		}
+		if got := must[*api.Context](t)(r.Context(t.Context(), kept.ID, api.GetContext{})); len(got.Messages) == 0 {
+			t.Errorf("%s: the other session lost what it said", name)
+		}
+		if v := must[*api.Verified](t)(r.As(api.Operator).Verify(t.Context())); !v.OK {
+			t.Errorf("%s: %+v", name, v.Problems)
+		}
+		if err := os.Remove(beside); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// says is a turn of the user alone.
+func says(text string) api.AppendTurn {
+	return api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, text)}}
+}

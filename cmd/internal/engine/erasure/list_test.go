@@ -1,0 +1,90 @@
+package erasure
+
+import (
+	"bytes"
+	"crypto/rand"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+func aList(t *testing.T) (l List, sign func(string) ([]byte, error)) {
+	t.Helper()
+	private, public, err := note.GenerateKey(rand.Reader, "nexus.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = List{Ledger: "0c5d3c1a-1111-4222-8333-444455556666", Key: public}
+	l.Merge([]Erased{
+		{Session: api.NewID(), Tenant: "default", Hash: turns.Hash{1}, Position: 7, Time: time.Unix(1, 2).UTC(), Ground: "-x"},
+		{Session: api.NewID(), Tenant: "acme", Position: 0},
+	})
+	return l, func(text string) ([]byte, error) { return note.Sign(&note.Note{Text: text}, signer) }
+}
+
+func TestAListReadsAsItWasWritten(t *testing.T) {
+	l, sign := aList(t)
+	unsigned := l
+	unsigned.Key = ""
+	for name, tc := range map[string]struct {
+		l    List
+		sign func(string) ([]byte, error)
+	}{"signed": {l, sign}, "not signed": {unsigned, nil}, "empty": {List{Ledger: l.Ledger}, nil}} {
+		b, err := tc.l.Encode(tc.sign)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ParseList(b)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, b)
+		}
+		again, err := got.Encode(tc.sign)
+		if err != nil || !bytes.Equal(again, b) {
+			t.Errorf("%s: %v, it reads as\n%s\nof\n%s", name, err, again, b)
+		}
+	}
+}
+
+// No byte of a signed list can be changed, and nothing left out.
+func TestAListThatWasChangedIsRefused(t *testing.T) {
+	l, sign := aList(t)
+	b, err := l.Encode(sign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b {
+		for _, c := range [][]byte{append(bytes.Clone(b[:i]), b[i+1:]...), append(append(bytes.Clone(b[:i]), b[i]^1), b[i+1:]...), b[:i]} {
+			got, err := ParseList(c)
+			if err != nil {
+				continue
+			}
+			if again, err := got.Encode(sign); err != nil || !bytes.Equal(again, b) {
+				t.Errorf("with a change at %d it is read:\n%s", i, c)
+			}
+		}
+	}
+}
+
+func TestAListKeepsWhatSaysMore(t *testing.T) {
+	l, _ := aList(t)
+	i := slices.IndexFunc(l.Rows, func(r Erased) bool { return r.Hash.IsZero() })
+	at := l.Rows[i].Session
+	if l.Merge(l.Rows) {
+		t.Error("the same rows are a change")
+	}
+	if !l.Merge([]Erased{{Session: at, Hash: turns.Hash{2}, Position: 9}}) || l.Rows[i].Position != 9 {
+		t.Errorf("%+v", l.Rows)
+	}
+	if l.Merge([]Erased{{Session: at}}) || len(l.Rows) != 2 || l.Rows[i].Position != 9 {
+		t.Errorf("%+v", l.Rows)
+	}
+}
