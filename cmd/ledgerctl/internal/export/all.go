@@ -141,7 +141,7 @@ func (x *allExport) channels(ctx context.Context) error {
 // written anew each time, of one pass over all of them.
 func (x *allExport) memories(ctx context.Context) error {
 	all := make(map[string][]api.Memory)
-	for m, err := range x.c.Memories(ctx, api.ListMemories{}) {
+	for m, err := range x.c.Memories(ctx, api.ListMemories{Hidden: true}) {
 		if err != nil {
 			return err
 		}
