@@ -141,7 +141,7 @@ type SearchMemories struct {
 	Agent    string   `json:"agent,omitempty,omitzero"` // operator only
 	Kind     string   `json:"kind,omitempty,omitzero"`
 	Trust    string   `json:"trust,omitempty,omitzero"`
-	Session  turns.ID `json:"session,omitzero"` // as this session sees them at its head
+	Session  turns.ID `json:"session,omitzero"`          // as this session sees them at its head
 	Hidden   bool     `json:"hidden,omitempty,omitzero"` // those of hidden sessions alone too
 	Limit    int      `json:"limit,omitempty,omitzero"`
 	HalfLife *uint64  `json:"half_life_days,omitempty,omitzero"` // after so many days a memory counts half; 0: never; default: 30
