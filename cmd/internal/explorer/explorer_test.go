@@ -312,6 +312,9 @@ func TestAPersonSaysWhatASessionIs(t *testing.T) {
 	act("note", "turn", x.first.String(), "text", "here it begins")
 	b.has(turn, "<b>Note</b> here it begins")
 	b.has(at, "<b>Note</b> here it begins")
+	if status, _, body := b.do(http.MethodPost, "/ui/do/note", form("session", x.session.String(), "turn", x.first.String(), "text", strings.Repeat("a", 65<<10))); status != http.StatusRequestEntityTooLarge || !strings.Contains(body, "a form takes at most 64 KiB") {
+		t.Errorf("a note of 65 KiB: %d\n%s", status, body)
+	}
 	act("note", "turn", x.first.String(), "text", "")
 	if body := b.page(turn); strings.Contains(body, "here it begins") {
 		t.Error("a note that was taken away is shown")
@@ -368,6 +371,7 @@ func TestALinkIsGoodForOneLogin(t *testing.T) {
 			t.Fatalf("%d\n%s", status, body)
 		}
 	}
+	first.has(link.URL[len(first.base):], "agent main of tenant default")
 	if status, h, _ := first.do(http.MethodPost, link.URL, ""); status != http.StatusSeeOther || !strings.Contains(h.Get("Set-Cookie"), "HttpOnly; SameSite=Strict") {
 		t.Errorf("%d, %s", status, h.Get("Set-Cookie"))
 	}
@@ -375,6 +379,14 @@ func TestALinkIsGoodForOneLogin(t *testing.T) {
 		t.Errorf("a second login: %d\n%s", status, body)
 	}
 	first.page("/ui/")
+	if status, _, body := first.do(http.MethodGet, link.URL, ""); status != http.StatusUnauthorized || !strings.Contains(body, "counts no more") || strings.Contains(body, "<button") {
+		t.Errorf("a used link: %d\n%s", status, body)
+	}
+	if other, err := c.As(api.Operator).OpenPages(t.Context(), api.OpenPages{ReadOnly: true}); err != nil {
+		t.Fatal(err)
+	} else { // somebody else's link, in a browser that is logged in
+		first.has(other.URL[len(first.base):], "the operator, who reads all agents, of tenant default; it reads only", "It is logged in as somebody else now", "agent main of tenant default")
+	}
 	if status, _, _ := first.do(http.MethodPost, "/ui/do/logout", "a=b"); status != http.StatusSeeOther {
 		t.Errorf("logout: %d", status)
 	}
