@@ -50,6 +50,7 @@ type Session struct {
 	Described uint64 `cbor:"27,keyasint,omitzero"` // chain index of the event that holds the description in force; 0: none
 	Notes     uint64 `cbor:"28,keyasint,omitzero"` // events that noted something on a turn
 	Hidden    bool   `cbor:"29,keyasint,omitempty"`
+	HiddenAt  uint64 `cbor:"30,keyasint,omitzero"` // chain index of the event that hid the session, or showed it again; 0: none
 
 	Timed  bool  `cbor:"22,keyasint,omitempty"` // the settings in force reset the session by time
 	First  int64 `cbor:"23,keyasint,omitzero"`  // recorded time of the first normal turn on this chain, Unix ns
@@ -133,7 +134,7 @@ func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Eve
 	case turns.KindState:
 		s.State, s.Successor, s.Ended = e.State, e.Successor, e.Index
 	case turns.KindHidden:
-		s.Hidden = e.Hidden
+		s.Hidden, s.HiddenAt = e.Hidden, e.Index
 	case turns.KindDescribed:
 		s.Described = e.Index
 	case turns.KindNoted:

@@ -223,7 +223,7 @@ func recent(ctx context.Context, _ *completion, k *client.Client) iter.Seq2[api.
 }
 
 func memories(ctx context.Context, _ *completion, k *client.Client) iter.Seq2[api.Memory, error] {
-	return k.Memories(ctx, api.ListMemories{})
+	return k.Memories(ctx, api.ListMemories{Hidden: true})
 }
 
 func channels(ctx context.Context, c *completion, k *client.Client) iter.Seq2[api.Channel, error] {

@@ -25,12 +25,19 @@ func exportCmd(e *env) *cobra.Command {
 			if args[0] == "" {
 				return fault.Usage(errors.New("--all takes a folder, and its name is empty"))
 			}
-			if beforeLoss || file != "" || format != "jsonl" {
-				return fault.Usage(errors.New("--all takes a folder, and none of --format, --output and --before-loss"))
+			if beforeLoss || file != "" || format != "jsonl" && format != "html" {
+				return fault.Usage(errors.New("--all takes a folder, and neither --output nor --before-loss; its format is jsonl or html"))
 			}
 			c, err := e.Client(api.Operator)
 			if err != nil {
 				return err
+			}
+			if format == "html" {
+				out, err := export.AllPages(cmd.Context(), c, args[0], shown)
+				if err != nil {
+					return err
+				}
+				return export.PrintPages(e.Terminal, out)
 			}
 			out, err := export.All(cmd.Context(), c, args[0])
 			if err != nil {

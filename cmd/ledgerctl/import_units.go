@@ -15,6 +15,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/importreport"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -66,14 +67,29 @@ func (e *env) undoImport(ctx context.Context, unit turns.ID, hide, dry bool) err
 		Sessions []turns.ID `json:"sessions"`
 		Hidden   int        `json:"hidden"`         // now; the others were before
 		Shown    int        `json:"shown,omitzero"` // again, likewise
+		Left     []turns.ID `json:"left,omitzero"`  // as they are: somebody went on with them, or hid them by hand
 	}{Import: unit, Sessions: []turns.ID{}}
+	undone := "import " + unit.String() + " is undone"
 	for _, s := range of {
 		result.Sessions = append(result.Sessions, s.ID)
 		if s.Hidden == hide {
 			continue
 		}
+		leave := !hide && s.HiddenCause != undone
+		if hide {
+			if leave, err = continuedByHand(ctx, c, &s); err != nil {
+				return err
+			}
+		}
+		if leave {
+			result.Left = append(result.Left, s.ID)
+			continue
+		}
 		if !dry {
-			cause := "import " + unit.String() + map[bool]string{true: " is undone", false: " is shown again"}[hide]
+			cause := undone
+			if !hide {
+				cause = "import " + unit.String() + " is shown again"
+			}
 			if _, err := setHidden(ctx, c.As(s.Agent), s.ID, hide, cause); err != nil {
 				return fmt.Errorf("%d of %s done: session %s: %w", result.Hidden+result.Shown, prose.Plural(uint64(len(of)), "session"), s.ID, err)
 			}
@@ -82,6 +98,18 @@ func (e *env) undoImport(ctx context.Context, unit turns.ID, hide, dry bool) err
 			result.Hidden++
 		} else {
 			result.Shown++
+		}
+	}
+	if n := len(result.Left); n > 0 {
+		of := prose.Plural(uint64(n), "session")
+		pick := func(one, more string) string { return map[bool]string{true: one, false: more}[n == 1] }
+		if hide {
+			e.Say("somebody went on with %s, which %s left; ledgerctl session hide hides %s:", of, pick("is", "are"), pick("it", "one"))
+		} else {
+			e.Say("%s %s hidden by hand, and %s so; ledgerctl session unhide shows %s:", of, pick("was", "were"), pick("stays", "stay"), pick("it", "one"))
+		}
+		for _, id := range result.Left[:min(n, 10)] {
+			e.Say("  %s", terminal.Whole(id))
 		}
 	}
 	if !hide {
@@ -96,6 +124,22 @@ func (e *env) undoImport(ctx context.Context, unit turns.ID, hide, dry bool) err
 	}
 	e.Say("nothing is deleted; turns that it added to sessions of earlier imports stay. ledgerctl import --redo %s shows them again, sessions --hidden lists them", unit)
 	return nil
+}
+
+// continuedByHand reports whether the newest turn of a session that an import opened is no import's: it states no time of
+// its own, and its id was made when it was stored.
+func continuedByHand(ctx context.Context, c *client.Client, s *api.Session) (bool, error) {
+	if s.Head == nil || s.Error != "" {
+		return false, nil
+	}
+	t, err := c.Turn(ctx, s.ID, *s.Head)
+	if err != nil {
+		return false, err
+	}
+	if t.Session != s.ID || t.Compaction != nil || t.Time != nil {
+		return false, nil
+	}
+	return time.Time(t.Recorded).Sub(t.ID.Time()).Abs() < time.Minute, nil
 }
 
 // unitRow is an import, as the sessions that it opened tell of it.

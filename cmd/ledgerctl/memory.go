@@ -136,6 +136,7 @@ func memoryListCmd(e *env) *cobra.Command {
 	f.StringVar(&r.Trust, "trust", "", "stated by: person, agent or tool")
 	f.StringVar(&session, "session", "", "as this session sees them")
 	f.StringVar(&since, "since", "", "from a time on: "+names.DayHelp)
+	f.BoolVar(&r.Hidden, "hidden", false, "those of hidden sessions too")
 	f.IntVarP(&most, "limit", "n", 100, "at most N; 0: all")
 	return c
 }
@@ -187,6 +188,7 @@ func memorySearchCmd(e *env) *cobra.Command {
 	f.StringVar(&r.Kind, "kind", "", "of this kind only")
 	f.StringVar(&r.Trust, "trust", "", "stated by: person, agent or tool")
 	f.StringVar(&session, "session", "", "as this session sees them")
+	f.BoolVar(&r.Hidden, "hidden", false, "those of hidden sessions too")
 	f.IntVarP(&r.Limit, "limit", "n", 10, "at most so many")
 	f.Uint64Var(&halfLife, "half-life", 30, "days after which a memory counts half; 0: never")
 	return c
@@ -310,7 +312,7 @@ func (e *env) memory(ctx context.Context, c *client.Client, name string) (*clien
 	}
 	var found []api.Memory
 	var lines []string
-	for m, err := range c.Memories(ctx, api.ListMemories{}) {
+	for m, err := range c.Memories(ctx, api.ListMemories{Hidden: true}) {
 		if err != nil {
 			return nil, turns.ID{}, err
 		}

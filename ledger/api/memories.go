@@ -101,6 +101,7 @@ type ListMemories struct {
 	Trust   string   `json:"trust,omitempty,omitzero"`
 	Session turns.ID `json:"session,omitzero"` // as this session sees them at its head
 	Since   *Time    `json:"since,omitempty,omitzero"`
+	Hidden  bool     `json:"hidden,omitempty,omitzero"` // those of hidden sessions alone too
 }
 
 // MemoryList is memory.list's reply.
@@ -140,7 +141,8 @@ type SearchMemories struct {
 	Agent    string   `json:"agent,omitempty,omitzero"` // operator only
 	Kind     string   `json:"kind,omitempty,omitzero"`
 	Trust    string   `json:"trust,omitempty,omitzero"`
-	Session  turns.ID `json:"session,omitzero"` // as this session sees them at its head
+	Session  turns.ID `json:"session,omitzero"`          // as this session sees them at its head
+	Hidden   bool     `json:"hidden,omitempty,omitzero"` // those of hidden sessions alone too
 	Limit    int      `json:"limit,omitempty,omitzero"`
 	HalfLife *uint64  `json:"half_life_days,omitempty,omitzero"` // after so many days a memory counts half; 0: never; default: 30
 }

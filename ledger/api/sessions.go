@@ -91,12 +91,14 @@ type Session struct {
 	Position    string            `json:"position"`
 	// Title is what session.describe gave; else, with about only, meta.title or the first words of
 	// a user.
-	Title    string   `json:"title,omitempty,omitzero"`
-	Tags     []string `json:"tags,omitempty,omitzero"`
-	Project  string   `json:"project,omitempty,omitzero"`
-	Hidden   bool     `json:"hidden,omitempty,omitzero"` // lists leave it out
-	Notes    uint64   `json:"notes,omitempty,omitzero"`  // events that noted something on a turn of it
-	HeadTime *Time    `json:"head_time,omitempty"`       // with about only: when the newest turn on the path of the head was said
+	Title   string   `json:"title,omitempty,omitzero"`
+	Tags    []string `json:"tags,omitempty,omitzero"`
+	Project string   `json:"project,omitempty,omitzero"`
+	Hidden  bool     `json:"hidden,omitempty,omitzero"` // lists leave it out
+	// HiddenCause is what whoever hid it gave as the reason.
+	HiddenCause string `json:"hidden_cause,omitempty,omitzero"`
+	Notes       uint64 `json:"notes,omitempty,omitzero"` // events that noted something on a turn of it
+	HeadTime    *Time  `json:"head_time,omitempty"`      // with about only: when the newest turn on the path of the head was said
 	// HeadTimeBound is "not_after" or "not_before" where the source of that turn does not
 	// state the time, and HeadTime is a bound of it.
 	HeadTimeBound turns.TimeBound `json:"head_time_bound,omitempty,omitzero"`

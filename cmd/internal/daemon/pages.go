@@ -20,7 +20,7 @@ func (d *Daemon) newExplorer(own *client.Client) *explorer.Explorer {
 // openPages answers ui.open. The browser may do what the user may who asks; where the NATS
 // server has users of its own, what the subject shows of that.
 func (d *Daemon) openPages(u natsapi.User, tenant, agent string, r api.OpenPages) (*api.OpenedPages, error) {
-	who := login.Who{Tenant: tenant, Agent: agent, Agents: u.Agents, ReadOnly: r.ReadOnly}
+	who := login.Who{By: u.Name, Tenant: tenant, Agent: agent, Agents: u.Agents, ReadOnly: r.ReadOnly}
 	if u.Unknown {
 		who.Agents = []string{agent}
 	}

@@ -1,10 +1,13 @@
 package explorer
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/dustin/go-humanize"
 
 	pages "nexus/cmd/internal/page"
 	"nexus/ledger/api"
@@ -16,8 +19,8 @@ import (
 // change the session. The id makes a form that is sent twice one change.
 func (v *visit) form() (*client.Client, *api.Session, turns.ID, error) {
 	var none turns.ID
-	if err := v.r.ParseForm(); err != nil {
-		return nil, nil, none, api.Errorf(api.Malformed, nil, "the form can't be read")
+	if err := v.parse(); err != nil {
+		return nil, nil, none, err
 	}
 	session, err := turns.ParseID(v.r.PostForm.Get("session"))
 	if err != nil {
@@ -33,6 +36,18 @@ func (v *visit) form() (*client.Client, *api.Session, turns.ID, error) {
 	}
 	c, err := v.writer(s.Agent)
 	return c, s, id, err
+}
+
+// parse reads a form of at most [maxForm] bytes.
+func (v *visit) parse() error {
+	err := v.r.ParseForm()
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return api.Errorf(api.TooLarge, nil, "a form takes at most %s; on a terminal, ledgerctl turn note takes longer notes", humanize.IBytes(maxForm))
+	}
+	if err != nil {
+		return api.Errorf(api.Malformed, nil, "the form can't be read")
+	}
+	return nil
 }
 
 // formTurn reads the turn that a form names.
@@ -172,8 +187,8 @@ func (v *visit) doCompact() error {
 
 // doTheme sets the theme of this browser.
 func (v *visit) doTheme() error {
-	if err := v.r.ParseForm(); err != nil {
-		return api.Errorf(api.Malformed, nil, "the form can't be read")
+	if err := v.parse(); err != nil {
+		return err
 	}
 	c := &http.Cookie{Name: "nexus-theme", Path: "/ui/", MaxAge: 365 * 24 * 3600, SameSite: http.SameSiteStrictMode, HttpOnly: true, Secure: v.r.TLS != nil}
 	switch theme := v.r.PostForm.Get("theme"); theme {

@@ -1,10 +1,13 @@
 package explorer
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
 	pages "nexus/cmd/internal/page"
+	"nexus/cmd/internal/prose"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -12,24 +15,44 @@ import (
 type comparePage struct {
 	A, B   string // as they were asked for
 	Sides  [2]compareSide
+	Pairs  []comparePair
 	Base   *api.PathTurn
 	BaseAt string
 	Asked  bool
-	Other  bool // they are of different trees
+	Turns  bool // two turns are compared, not two sessions
+	Same   bool // the two are one and the same turn
 }
 
 type compareSide struct {
 	head
-	Rows []turnRow
-	From uint64
+	Turn *api.Turn // of two turns that are compared
+	Name string
+	URL  string
 	More string // URL of the turns after those
 	All  uint64
+}
+
+// comparePair is a turn of each side, which stand at the same place behind what both have.
+type comparePair struct{ Cells [2]compareCell }
+
+type compareCell struct {
+	Depth  uint64 // 0: this side has no such turn
+	URL    string
+	Kind   string // of a compaction
+	Pieces []comparePiece
+	Cut    bool // its turn has more
+}
+
+type comparePiece struct {
+	Who   string // Asked, Answer, a tool
+	Words []wordPiece
+	text  string
 }
 
 // compareShown is how many turns of a side a page shows.
 const compareShown = 25
 
-// compare shows what two sessions have in common, and what each has since.
+// compare shows what two sessions, or two turns, have in common, and how each goes on from there.
 func (v *visit) compare() error {
 	a, b := v.r.PathValue("a"), v.r.PathValue("b")
 	if a == "" {
@@ -39,42 +62,224 @@ func (v *visit) compare() error {
 		}
 	}
 	p := &comparePage{A: a, B: b, Asked: true}
-	var ss [2]*api.Session
+	var at [2]api.Place
 	for i, name := range []string{a, b} {
-		id, err := v.named(name)
+		var err error
+		if at[i], err = v.placeOf(name); err != nil {
+			return err
+		}
+		s, err := v.c.GetSession(v.r.Context(), at[i].Session, api.GetSession{About: api.About{About: true}})
 		if err != nil {
 			return err
 		}
-		if ss[i], err = v.c.GetSession(v.r.Context(), id, api.GetSession{About: api.About{About: true}}); err != nil {
-			return err
+		side := &p.Sides[i]
+		side.head, side.URL = v.head(s), "/ui/s/"+s.ID.String()
+		side.Name = cmp.Or(side.Title, prose.Short(s.ID))
+		if !at[i].Turn.IsZero() {
+			if side.Turn, err = v.c.Turn(v.r.Context(), s.ID, at[i].Turn); err != nil {
+				return err
+			}
+			side.Name, side.URL = fmt.Sprintf("turn %d of %s", side.Turn.Depth, side.Name), v.turnURL(s.ID, at[i].Turn)
 		}
-		p.Sides[i].head = v.head(ss[i])
 	}
-	base, err := v.c.Base(v.r.Context(), ss[0].ID, api.GetBase{Other: api.Place{Session: ss[1].ID}})
+	if p.Turns = p.Sides[0].Turn != nil; p.Turns != (p.Sides[1].Turn != nil) {
+		return api.Errorf(api.Malformed, nil, "a turn is compared with a turn, a session with a session")
+	}
+	base, err := v.c.Base(v.r.Context(), at[0].Session, api.GetBase{At: at[0].Turn, Other: at[1]})
 	if err != nil {
 		return err
 	}
-	p.Base, p.Other = base.Base, base.Base == nil
+	if p.Base = base.Base; p.Base != nil {
+		p.BaseAt = v.turnURL(at[0].Session, p.Base.ID)
+	}
+	var cells [2][]compareCell
+	if p.Turns {
+		p.Same = at[0].Turn == at[1].Turn
+		for i := range cells {
+			_, e, _, err := v.read(p.Sides[i].Session, at[i].Turn)
+			if err != nil {
+				return err
+			}
+			cells[i] = []compareCell{cellOf(e, v.turnURL(at[i].Session, at[i].Turn))}
+		}
+	} else if err := v.sinceBase(p, &cells); err != nil {
+		return err
+	}
+	for i := range max(len(cells[0]), len(cells[1])) {
+		var pair comparePair
+		for k := range cells {
+			if i < len(cells[k]) {
+				pair.Cells[k] = cells[k][i]
+			}
+		}
+		pair.compare()
+		p.Pairs = append(p.Pairs, pair)
+	}
+	v.page("compare", "Compare", "sessions", p)
+	return nil
+}
+
+// fit shows less of each text: what is left out is on the page of its turn.
+func (p *comparePage) fit(z size) {
+	for i := range p.Pairs {
+		for k := range p.Pairs[i].Cells {
+			c := &p.Pairs[i].Cells[k]
+			left := z.text * 3 / 2
+			for j := range c.Pieces {
+				x := &c.Pieces[j]
+				for n := range x.Words {
+					w := &x.Words[n]
+					if len(w.Text) > left {
+						w.Text, c.Cut = clip(w.Text, left), true
+						x.Words = x.Words[:n+1]
+						left = 0
+						break
+					}
+					left -= len(w.Text)
+				}
+				if left == 0 {
+					c.Pieces = c.Pieces[:j+1]
+					break
+				}
+			}
+		}
+	}
+}
+
+// sinceBase reads the turns that each side has behind what both have.
+func (v *visit) sinceBase(p *comparePage, cells *[2][]compareCell) error {
 	from := uint64(1)
 	if p.Base != nil {
-		from, p.BaseAt = p.Base.Depth+1, v.turnURL(ss[0].ID, p.Base.ID)
+		from = p.Base.Depth + 1
 	}
-	for i, s := range ss {
+	for i := range p.Sides {
 		side := &p.Sides[i]
-		side.From, side.All = from, s.Depth-min(s.Depth, from-1)
-		if side.All == 0 {
+		s := side.Session
+		if side.All = s.Depth - min(s.Depth, from-1); side.All == 0 {
 			continue
 		}
 		to := min(from+compareShown-1, s.Depth)
-		if side.Rows, _, err = v.turns(s, from, to, nil); err != nil {
+		rows, _, err := v.turns(s, from, to, nil)
+		if err != nil {
 			return err
+		}
+		for _, r := range rows {
+			cells[i] = append(cells[i], cellOf(r.Entry, v.turnURL(s.ID, r.Turn)))
 		}
 		if to < s.Depth {
 			side.More = fmt.Sprintf("/ui/s/%s?from=%d", s.ID, to+1)
 		}
 	}
-	v.page("compare", "Compare", "sessions", p)
 	return nil
+}
+
+// cellOf reads a turn for a comparison.
+func cellOf(e *pages.Entry, url string) compareCell {
+	c := compareCell{Depth: e.Depth, URL: url}
+	left := maxCompared
+	add := func(who, text string) {
+		if text = strings.TrimSpace(text); text == "" {
+			return
+		}
+		if len(text) > left {
+			text, c.Cut = clip(text, left), true
+		}
+		if left -= len(text); text != "" {
+			c.Pieces = append(c.Pieces, comparePiece{Who: who, text: text})
+		}
+	}
+	if k := e.Compaction; k != nil {
+		if c.Kind = "compaction"; k.Summary != nil {
+			add("Summary", k.Summary.Text)
+		}
+		return c
+	}
+	for _, list := range [][]*pages.Block{e.Asked, e.Answer} {
+		for _, b := range list {
+			switch b.Kind {
+			case "person":
+				add("Asked", b.Text.Text)
+			case "answer":
+				add("Answer", b.Text.Text)
+			case "call":
+				add(cmp.Or(b.Name, "tool"), argumentsOf(b))
+				if b.Result != nil {
+					add("result", b.Result.Text.Text)
+				}
+			case "result":
+				add("result", b.Text.Text)
+			default:
+				add(cmp.Or(b.Brief, string(b.Kind)), b.Text.Text)
+			}
+		}
+	}
+	return c
+}
+
+// argumentsOf is what a tool is called with, as text.
+func argumentsOf(b *pages.Block) string {
+	var out []string
+	for _, f := range b.Fields {
+		if f.Name == "" || len(b.Fields) == 1 {
+			out = append(out, f.Text.Text)
+		} else {
+			out = append(out, f.Name+": "+f.Text.Text)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// compare finds the words that only one cell has: pieces of one kind are compared in their order. A
+// cell without a counterpart is not marked: all of it is its own.
+func (p *comparePair) compare() {
+	a, b := &p.Cells[0], &p.Cells[1]
+	used := make([]bool, len(b.Pieces))
+	for i := range a.Pieces {
+		x := &a.Pieces[i]
+		x.Words = []wordPiece{{x.text, b.Depth > 0}}
+		for k := range b.Pieces {
+			if y := &b.Pieces[k]; !used[k] && y.Who == x.Who {
+				x.Words, y.Words = compareWords(x.text, y.text)
+				used[k] = true
+				break
+			}
+		}
+	}
+	for k := range b.Pieces {
+		if y := &b.Pieces[k]; !used[k] {
+			y.Words = []wordPiece{{y.text, a.Depth > 0}}
+		}
+	}
+}
+
+// placeOf finds a session by its name, see named, or a turn of one: NAME@DEPTH or SESSION/TURN.
+func (v *visit) placeOf(name string) (at api.Place, err error) {
+	if session, turn, ok := strings.Cut(name, "/"); ok {
+		if at.Session, err = v.named(session); err != nil {
+			return at, err
+		}
+		if at.Turn, err = turns.ParseID(strings.ToUpper(strings.TrimSpace(turn))); err != nil {
+			return at, api.Errorf(api.NotFound, nil, "%q names no turn", pages.Line(name, 80))
+		}
+		return at, nil
+	}
+	session, depth, ok := strings.Cut(name, "@")
+	if at.Session, err = v.named(session); err != nil || !ok {
+		return at, err
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(depth), 10, 64)
+	if err != nil || n == 0 {
+		return at, api.Errorf(api.NotFound, nil, "%q names no turn: after @ comes its number", pages.Line(name, 80))
+	}
+	page, err := v.c.TurnPage(v.r.Context(), at.Session, api.ListTurns{From: n, Page: api.Page{Limit: 1}})
+	if err != nil {
+		return at, err
+	}
+	if len(page.Turns) == 0 || page.Turns[0].Depth != n {
+		return at, api.Errorf(api.NotFound, nil, "the session has no turn %d", n)
+	}
+	at.Turn = page.Turns[0].ID
+	return at, nil
 }
 
 // named finds a session by its id, or the beginning or end of one, or its label.

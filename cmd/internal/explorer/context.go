@@ -3,6 +3,7 @@ package explorer
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ type contextPage struct {
 	Next     string
 	Preamble []api.PreamblePart
 	Since    *since
+	Built    *built
 	Price    string
 	Usage    *turns.Usage
 }
@@ -72,6 +74,119 @@ type contextRow struct {
 	Why     string
 	New     bool // since the call before
 	Differs bool // the first that is not as it was
+}
+
+// built is the context that a policy makes of the same turns, beside what was recorded.
+type built struct {
+	Same bool
+	Used uint64 // tokens
+	Bar  *gauge
+	Rows []builtRow // where the two differ
+	More int        // rows that are not listed
+	// Preamble says that the system part or the tools differ.
+	Preamble bool
+	Policy   string
+	Budget   uint64   // 0: the policy's
+	Names    []string // of policies
+	Err      string
+}
+
+// builtRow is a half turn that the two contexts show in different ways. A status is "" where a
+// context lacks it.
+type builtRow struct {
+	URL, Depth, Half string
+	Was, Is          string
+	WasTokens        uint64
+	IsTokens         uint64
+	turn             turns.ID
+}
+
+// builtRows is how many differences a page lists.
+const builtRows = 40
+
+// builtNow makes the context anew that a call was given: that of its turn without what the call
+// answered.
+func (v *visit) builtNow(s *api.Session, t *api.Turn, was *api.Context, old []contextPiece) *built {
+	b := &built{Policy: s.Policy.Name, Budget: v.number("budget", 0)}
+	r := api.GetContext{At: t.ID, Explain: true, Budget: b.Budget}
+	if name := v.r.URL.Query().Get("policy"); name != "" && name != b.Policy {
+		b.Policy, r.Policy = pages.Line(name, 60), &api.Policy{Name: name}
+	}
+	if list, err := v.c.Policies(v.r.Context()); err == nil {
+		for _, x := range list {
+			if !slices.Contains(b.Names, x.Name) {
+				b.Names = append(b.Names, x.Name)
+			}
+		}
+	}
+	if !slices.Contains(b.Names, s.Policy.Name) {
+		b.Names = append(b.Names, s.Policy.Name)
+	}
+	cx, err := v.c.Context(v.r.Context(), s.ID, r)
+	if err != nil {
+		b.Err = api.FromError(err).Message
+		return b
+	}
+	now := piecesOf(cx)
+	cx.Sources, cx.Messages = nil, nil
+	for _, x := range now {
+		if x.Turn == t.ID && x.Half != "messages" {
+			cx.Tokens -= min(cx.Tokens, x.Tokens)
+			continue
+		}
+		cx.Sources, cx.Messages = append(cx.Sources, x.Source), append(cx.Messages, x.messages...)
+	}
+	cx.Reported = 0
+	b.Used, b.Bar = cx.Tokens+cx.Overhead, gaugeOf(cx)
+	type place struct {
+		turn turns.ID
+		half string
+	}
+	rows := make(map[place]*builtRow)
+	var order []place
+	row := func(x *contextPiece) *builtRow {
+		k := place{x.Turn, x.Half}
+		if rows[k] == nil {
+			r := &builtRow{Half: x.Half, turn: x.Turn}
+			if !x.Turn.IsZero() {
+				r.URL, r.Depth = v.turnURL(s.ID, x.Turn), prose.Short(x.Turn)
+			}
+			rows[k], order = r, append(order, k)
+		}
+		return rows[k]
+	}
+	texts := make(map[place][2][]byte)
+	for side, list := range [][]contextPiece{old, piecesOf(cx)} {
+		for i := range list {
+			x := &list[i]
+			r := row(x)
+			if side == 0 {
+				r.Was, r.WasTokens = x.Status, r.WasTokens+x.Tokens
+			} else {
+				r.Is, r.IsTokens = x.Status, r.IsTokens+x.Tokens
+			}
+			k := place{x.Turn, x.Half}
+			both := texts[k]
+			for _, m := range x.messages {
+				both[side] = append(both[side], m...)
+			}
+			texts[k] = both
+		}
+	}
+	for _, k := range order {
+		r := rows[k]
+		if r.Was == r.Is && bytes.Equal(texts[k][0], texts[k][1]) {
+			continue
+		}
+		if len(b.Rows) == builtRows {
+			b.More++
+			continue
+		}
+		b.Rows = append(b.Rows, *r)
+	}
+	b.Preamble = !bytes.Equal(cx.System, was.System) || !equalRaw(cx.Tools, was.Tools)
+	b.Same = len(b.Rows) == 0 && !b.Preamble
+	return b
 }
 
 // since is what changed from the context of the call before, and what that did to its cache.
@@ -132,7 +247,13 @@ func (v *visit) context() error {
 	if p.Since, same, err = v.since(s, t, cx, all); err != nil {
 		return err
 	}
+	p.Built = v.builtNow(s, t, cx, all)
 	depths := v.depths(s, t.Depth, all)
+	for i := range p.Built.Rows {
+		if r := &p.Built.Rows[i]; depths[r.turn] > 0 {
+			r.Depth = fmt.Sprint(depths[r.turn])
+		}
+	}
 	p.All = len(all)
 	from := int(min(v.number("p", uint64(max(0, len(all)-contextRows))), uint64(max(0, len(all)-1))))
 	to := min(from+contextRows, len(all))

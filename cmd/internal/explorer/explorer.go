@@ -101,6 +101,9 @@ type visit struct {
 // patience bounds a request of a page.
 const patience = 25 * time.Second
 
+// maxForm bounds what a form sends, in bytes.
+const maxForm = 64 << 10
+
 // routes is the table of pages.
 func (e *Explorer) routes() http.Handler {
 	mux := http.NewServeMux()
@@ -180,7 +183,7 @@ func (e *Explorer) known(f func(*visit) error) http.Handler {
 			defer cancel()
 			r = r.WithContext(ctx)
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		v := &visit{Explorer: e, w: w, r: r, who: who, c: e.Client.For(who.Tenant, who.Agent).Within(patience)}
 		if err := f(v); err != nil {
 			v.fail(err)
@@ -221,17 +224,50 @@ func (e *Explorer) Caller(r *http.Request) (web.Caller, bool) {
 
 type loginPage struct {
 	Code string
-	Used bool // the code counts no more
+	Used bool   // the code counts no more
+	As   string // whom the code logs in
+	Was  string // whom it logs out: this browser is logged in as another one
 }
 
 // askLogin shows a button that redeems a code: a browser that loads links before a person
 // follows them redeems none.
 func (e *Explorer) askLogin(w http.ResponseWriter, r *http.Request) {
-	if _, ok := e.whoIs(r); ok && r.URL.Query().Get("code") == "" {
+	code := r.URL.Query().Get("code")
+	was, in := e.whoIs(r)
+	if in && code == "" {
 		http.Redirect(w, r, "/ui/", http.StatusSeeOther)
 		return
 	}
-	e.show(w, r, "login", page{Title: "Log in", Data: loginPage{Code: r.URL.Query().Get("code")}})
+	p := page{Title: "Log in", Data: loginPage{}}
+	if code != "" {
+		who, ok := e.desk.Waiting(code)
+		l := loginPage{Code: code, Used: !ok, As: named(who)}
+		if !ok {
+			l.Code, p.Status = "", http.StatusUnauthorized
+		}
+		if in && ok && named(was) != l.As {
+			l.Was = named(was)
+		}
+		p.Data = l
+	}
+	e.show(w, r, "login", p)
+}
+
+// named says as whom somebody looks, and what they may do: a link of a stranger must not pass for
+// one's own.
+func named(w login.Who) string {
+	who := "agent " + w.Agent
+	if w.Agent == api.Operator {
+		who = "the operator, who reads all agents,"
+	}
+	who += " of tenant " + w.Tenant
+	if w.By != "" {
+		who = "user " + w.By + ", as " + who
+	}
+	if w.ReadOnly {
+		return who + "; it reads only"
+	}
+	return who
 }
 
 func (e *Explorer) login(w http.ResponseWriter, r *http.Request) {
@@ -251,9 +287,6 @@ func (v *visit) fail(err error) {
 	}
 	said := api.FromError(err)
 	status := said.Status()
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		status = http.StatusRequestEntityTooLarge
-	}
 	if status >= 500 {
 		v.Logger.Warn("a page can't be shown", "path", v.r.Pattern, "code", said.Code)
 	}

@@ -225,12 +225,34 @@ func TestEachPageShowsWhatItIsFor(t *testing.T) {
 	}
 	b.has(s+"/t/"+x.call.String(), "Turn 2", "make test", "a line of the output", "sha256:", "Fork here as", "2,000")
 	b.has(s+"/t/"+x.call.String()+"/b/r1", "a line of the output")
-	b.has(s+"/x/"+x.edit.String(), "What the model read for turn 3", "kept word for word", "Since the call before, turn 2", "fingerprint")
+	b.has(s+"/x/"+x.edit.String(), "What the model read for turn 3", "kept word for word", "Since the call before, turn 2", "fingerprint", "As a policy would build it", "makes the same of what is stored")
 	b.has(s+"/x/"+x.last.String(), "summary", "a compaction put its summary in place")
 	b.has(s+"/c/"+x.compaction.String(), "covers turns 1–", "What was lost", "What stands in its place", "before", "after")
 	b.has(s+"/compact", "Compact this session")
 	b.has("/ui/search?q=export", "<mark>", "turn 1")
 	b.has("/ui/diff/"+x.session.String()+"/"+x.fork.String(), "turns are the same", "nothing since")
+	forked := add(t, c, x.fork, "Importing my whole export takes minutes in sql.py.", "I look at it.").ID
+	sides := b.has("/ui/diff/"+x.session.String()+"/"+x.fork.String(), "The first <b class=\"num\">3</b> turns are the same", "turn 4", "no such turn", "<ins>Importing my whole export")
+	if strings.Contains(sides, "Importing my real") {
+		t.Error("a turn that both have is compared")
+	}
+	compared := b.has("/ui/diff?a=shelf@1&b="+url.QueryEscape(x.fork.String()+"/"+forked.String()), "turn 1 of shelf", "<del>real</del>", "<ins>whole</ins>", "<del>store</del>.py", "<ins>sql</ins>.py", "on the way to them")
+	if strings.Contains(compared, "<ins>Importing") {
+		t.Error("words that both have are marked")
+	}
+	b.has("/ui/diff?a=shelf@1&b=shelf@1", "the same turn")
+	for _, bad := range []string{"a=shelf@1&b=shelf", "a=shelf@99&b=shelf@1", "a=shelf@x&b=shelf@1", "a=nobody&b=shelf"} {
+		if status, _, body := b.do(http.MethodGet, "/ui/diff?"+bad, ""); status < 400 || status >= 500 {
+			t.Errorf("%s: %d\n%s", bad, status, body)
+		}
+	}
+	if status, _, part := b.do(http.MethodGet, "/ui/search?q=export", "", "X-Fragment", "1"); status != 200 || strings.Contains(part, "<html") || !strings.Contains(part, "<mark>") || !strings.Contains(part, `class="body found"`) {
+		t.Errorf("what is asked for while one types: %d\n%s", status, part)
+	}
+	b.has(s+"/x/"+x.last.String()+"?policy=gsv&budget=1000", "would show", "as built", `<option selected>gsv`, "Where the two differ")
+	if status, _, _ := b.do(http.MethodGet, s+"/x/"+x.last.String()+"?policy=nothing", ""); status != 200 {
+		t.Errorf("a policy that is not there: %d", status)
+	}
 	b.has("/ui/cost?by=model", "claude-opus-4-5", "How certain this is")
 	b.has("/ui/memory", "The export is in UTF-16.")
 	b.has("/ui/events", "mail")
@@ -312,6 +334,9 @@ func TestAPersonSaysWhatASessionIs(t *testing.T) {
 	act("note", "turn", x.first.String(), "text", "here it begins")
 	b.has(turn, "<b>Note</b> here it begins")
 	b.has(at, "<b>Note</b> here it begins")
+	if status, _, body := b.do(http.MethodPost, "/ui/do/note", form("session", x.session.String(), "turn", x.first.String(), "text", strings.Repeat("a", 65<<10))); status != http.StatusRequestEntityTooLarge || !strings.Contains(body, "a form takes at most 64 KiB") {
+		t.Errorf("a note of 65 KiB: %d\n%s", status, body)
+	}
 	act("note", "turn", x.first.String(), "text", "")
 	if body := b.page(turn); strings.Contains(body, "here it begins") {
 		t.Error("a note that was taken away is shown")
@@ -368,6 +393,7 @@ func TestALinkIsGoodForOneLogin(t *testing.T) {
 			t.Fatalf("%d\n%s", status, body)
 		}
 	}
+	first.has(link.URL[len(first.base):], "agent main of tenant default")
 	if status, h, _ := first.do(http.MethodPost, link.URL, ""); status != http.StatusSeeOther || !strings.Contains(h.Get("Set-Cookie"), "HttpOnly; SameSite=Strict") {
 		t.Errorf("%d, %s", status, h.Get("Set-Cookie"))
 	}
@@ -375,6 +401,14 @@ func TestALinkIsGoodForOneLogin(t *testing.T) {
 		t.Errorf("a second login: %d\n%s", status, body)
 	}
 	first.page("/ui/")
+	if status, _, body := first.do(http.MethodGet, link.URL, ""); status != http.StatusUnauthorized || !strings.Contains(body, "counts no more") || strings.Contains(body, "<button") {
+		t.Errorf("a used link: %d\n%s", status, body)
+	}
+	if other, err := c.As(api.Operator).OpenPages(t.Context(), api.OpenPages{ReadOnly: true}); err != nil {
+		t.Fatal(err)
+	} else { // somebody else's link, in a browser that is logged in
+		first.has(other.URL[len(first.base):], "the operator, who reads all agents, of tenant default; it reads only", "It is logged in as somebody else now", "agent main of tenant default")
+	}
 	if status, _, _ := first.do(http.MethodPost, "/ui/do/logout", "a=b"); status != http.StatusSeeOther {
 		t.Errorf("logout: %d", status)
 	}

@@ -15,6 +15,8 @@ type memoryPage struct {
 	Next  string
 	State string
 	Kind  string
+	// Hidden shows those of hidden sessions too.
+	Hidden bool
 }
 
 type memoryRow struct {
@@ -33,8 +35,8 @@ type memoryRow struct {
 
 func (v *visit) memory() error {
 	q := v.r.URL.Query()
-	p := &memoryPage{State: q.Get("state"), Kind: q.Get("kind")}
-	list, err := v.c.MemoryPage(v.r.Context(), api.ListMemories{State: p.State, Kind: p.Kind, Page: api.Page{After: q.Get("after"), Limit: 50}})
+	p := &memoryPage{State: q.Get("state"), Kind: q.Get("kind"), Hidden: q.Get("hidden") != ""}
+	list, err := v.c.MemoryPage(v.r.Context(), api.ListMemories{State: p.State, Kind: p.Kind, Hidden: p.Hidden, Page: api.Page{After: q.Get("after"), Limit: 50}})
 	if err != nil {
 		return err
 	}
@@ -55,7 +57,7 @@ func (v *visit) memory() error {
 		p.Rows = append(p.Rows, r)
 	}
 	if list.Next != "" {
-		p.Next = link("/ui/memory", "state", p.State, "kind", p.Kind, "after", list.Next)
+		p.Next = link("/ui/memory", "state", p.State, "kind", p.Kind, "hidden", q.Get("hidden"), "after", list.Next)
 	}
 	v.page("memory", "Memory", "memory", p)
 	return nil

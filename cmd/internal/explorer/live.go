@@ -9,14 +9,16 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/internal/explorer/login"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
 const (
-	// maxStreams bounds the streams of pages that follow the ledger: a browser needs one, whatever
-	// tabs it has.
-	maxStreams = 32
+	// streamsOfOne bounds the streams of one person's pages that follow the ledger: a browser needs
+	// one, whatever tabs it has. maxStreams bounds those of all.
+	streamsOfOne = 8
+	maxStreams   = 256
 	// hintTime is how long hints are gathered before they are sent.
 	hintTime = 200 * time.Millisecond
 	// pulse is how often a stream without hints says that it is there: proxies end a silent one.
@@ -28,11 +30,14 @@ type live struct {
 	nc     *nats.Conn
 	mu     sync.Mutex
 	n      int
+	of     map[login.Person]int
 	closed chan struct{}
 	once   sync.Once
 }
 
-func newLive(nc *nats.Conn) *live { return &live{nc: nc, closed: make(chan struct{})} }
+func newLive(nc *nats.Conn) *live {
+	return &live{nc: nc, of: make(map[login.Person]int), closed: make(chan struct{})}
+}
 
 func (l *live) close() { l.once.Do(func() { close(l.closed) }) }
 
@@ -42,21 +47,25 @@ func (l *live) count() int {
 	return l.n
 }
 
-// enter takes a place for a stream, if there is one.
-func (l *live) enter() bool {
+// enter takes a place for a stream of a person, if there is one.
+func (l *live) enter(p login.Person) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.n >= maxStreams {
+	if l.n >= maxStreams || l.of[p] >= streamsOfOne {
 		return false
 	}
 	l.n++
+	l.of[p]++
 	return true
 }
 
-func (l *live) leave() {
+func (l *live) leave(p login.Person) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.n--
+	if l.of[p]--; l.of[p] == 0 {
+		delete(l.of, p)
+	}
 }
 
 // hint is what a stream says: that a session has something new. It has no content.
@@ -69,10 +78,11 @@ type hint struct {
 // follow is a stream of hints. A page that misses some loses nothing: each only says that there is
 // something to load.
 func (v *visit) follow() error {
-	if !v.live.enter() {
+	person := v.who.Person()
+	if !v.live.enter(person) {
 		return api.Errorf(api.Busy, nil, "as many pages follow the ledger as may; this one shows what it has, and a reload the rest")
 	}
-	defer v.live.leave()
+	defer v.live.leave(person)
 	agent := v.who.Agent
 	if agent == api.Operator {
 		agent = "*"

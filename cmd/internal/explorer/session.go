@@ -274,14 +274,6 @@ func (p *sessionPage) fit(z size) {
 	}
 }
 
-func (p *comparePage) fit(z size) {
-	for i := range p.Sides {
-		for k := range p.Sides[i].Rows {
-			p.Sides[i].Rows[k].fit(z)
-		}
-	}
-}
-
 func pieceOf(b *pages.Block, url, n string) piece {
 	p := piece{Block: b, URL: url + "/b/" + n, Turn: url + "#" + n, Lines: editOf(b)}
 	if b.Image != "" || b.Result != nil && b.Result.Image != "" {

@@ -48,6 +48,9 @@ func newViews() *views {
 	for _, f := range list {
 		b, err := assets.ReadFile("assets/" + f.Name())
 		must(err)
+		if f.Name() == "app.css" {
+			b = append([]byte(pages.Look()), b...)
+		}
 		sum := sha256.Sum256(b)
 		ext := path.Ext(f.Name())
 		name := strings.TrimSuffix(f.Name(), ext) + "." + hex.EncodeToString(sum[:8]) + ext

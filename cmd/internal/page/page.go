@@ -35,6 +35,8 @@ type Options struct {
 	Content func(session turns.ID, ref *turns.BlobRef) ([]byte, error)
 	// Forks are the sessions that were forked from turns of the path, by the turn.
 	Forks map[turns.ID][]api.TreeSession
+	// Link returns the address of another session's page, "" if there is none. Nil: there are none.
+	Link func(session turns.ID) string
 }
 
 // Page is a session as it is shown.
@@ -59,6 +61,7 @@ type Page struct {
 // origin is where a session was forked.
 type origin struct {
 	Session, Turn string
+	URL           string // of the session's page; "": none
 	Depth         uint64
 }
 
@@ -103,7 +106,7 @@ type compaction struct {
 	Covers   string
 }
 
-type forked struct{ Name, ID string }
+type forked struct{ Name, ID, URL string }
 
 // block is a piece of a turn.
 type block struct {
@@ -167,7 +170,7 @@ func New(s *api.Session, ts iter.Seq2[api.Turn, error], opt Options) (*Page, err
 	r.Label, r.Title = r.line(s.Label, 200), r.line(cmp.Or(s.Title, metaText(s.Meta, "title")), 200)
 	r.Folder, r.Branch = r.line(metaText(s.Meta, "cwd"), 300), r.line(cmp.Or(metaText(s.Meta, "git_branch"), metaText(s.Meta, "git", "branch")), 200)
 	if f := s.ForkedFrom; f != nil {
-		r.Origin = &origin{Session: f.Session.String(), Turn: f.Turn.String()}
+		r.Origin = &origin{Session: f.Session.String(), Turn: f.Turn.String(), URL: r.link(f.Session)}
 	}
 	for t, err := range ts {
 		if err != nil {
@@ -189,6 +192,14 @@ func newReader(s *api.Session, opt Options) *reader {
 	return &reader{Page: &Page{Session: s.ID.String()}, opt: opt, open: make(map[string]*block)}
 }
 
+// link is the address of another session's page.
+func (r *reader) link(session turns.ID) string {
+	if r.opt.Link == nil {
+		return ""
+	}
+	return r.opt.Link(session)
+}
+
 // turn reads one turn.
 func (r *reader) turn(session turns.ID, t *api.Turn) error {
 	at, bound := views.TurnTime(t)
@@ -206,7 +217,7 @@ func (r *reader) turn(session turns.ID, t *api.Turn) error {
 		e.Inherited = t.Session.String()
 	}
 	for _, f := range r.opt.Forks[t.ID] {
-		e.Forks = append(e.Forks, forked{Name: cmp.Or(r.line(f.Label, 80), f.ID.String()), ID: f.ID.String()})
+		e.Forks = append(e.Forks, forked{Name: cmp.Or(r.line(f.Label, 80), f.ID.String()), ID: f.ID.String(), URL: r.link(f.ID)})
 	}
 	if r.Origin != nil && r.Origin.Turn == e.ID {
 		r.Origin.Depth = t.Depth

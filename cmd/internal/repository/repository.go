@@ -8,6 +8,7 @@ package repository
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,8 +20,13 @@ import (
 	"nexus/turns"
 )
 
-// patience bounds one call of git: a folder may be on a disk that does not answer.
-const patience = 3 * time.Second
+const (
+	// patience bounds one call of git, and the look whether a folder is there: it may be on a disk
+	// that does not answer.
+	patience = 3 * time.Second
+	// maxOutput bounds what a call of git prints, in bytes: a repository names its remotes.
+	maxOutput = 64 << 10
+)
 
 // Of returns the project of a folder: the remote named origin, else the only one, and the folder
 // of the main worktree. ok is false where the folder is in no repository, is not there, or git is
@@ -29,7 +35,7 @@ func Of(ctx context.Context, dir string) (p turns.Project, ok bool) {
 	if !filepath.IsAbs(dir) {
 		return p, false
 	}
-	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+	if !isFolder(ctx, dir) {
 		return p, false
 	}
 	common, err := git(ctx, dir, "rev-parse", "--path-format=absolute", "--git-common-dir")
@@ -70,8 +76,57 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	}
 	c.Env = append(c.Env, "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0")
 	c.WaitDelay = time.Second
-	out, err := c.Output()
-	return strings.TrimSuffix(string(out), "\n"), err
+	var out output
+	c.Stdout = &out
+	err := c.Run()
+	return strings.TrimSuffix(string(out.b), "\n"), err
+}
+
+// output is what a program printed. It takes at most [maxOutput] bytes; then the program's call
+// fails.
+type output struct{ b []byte }
+
+func (o *output) Write(p []byte) (int, error) {
+	if len(o.b)+len(p) > maxOutput {
+		return 0, fmt.Errorf("git prints more than %d bytes", maxOutput)
+	}
+	o.b = append(o.b, p...)
+	return len(p), nil
+}
+
+// looks bounds the looks at folders that wait for a disk. One that hangs keeps its place until the
+// disk answers, and no end of them pile up.
+var looks = make(chan struct{}, 8)
+
+// isFolder reports whether a folder is there. It waits at most [patience].
+func isFolder(ctx context.Context, dir string) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return within(ctx, looks, func() bool {
+		st, err := os.Stat(dir)
+		return err == nil && st.IsDir()
+	})
+}
+
+// within returns what look returns, false if ctx ends before. A look that has no place among places
+// is not begun; one that hangs goes on behind.
+func within(ctx context.Context, places chan struct{}, look func() bool) bool {
+	select {
+	case places <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	done := make(chan bool, 1)
+	go func() {
+		defer func() { <-places }()
+		done <- look()
+	}()
+	select {
+	case ok := <-done:
+		return ok
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Cache keeps what [Of] answered, for [keptFor]. The zero value is ready; a nil one asks each time. Safe for

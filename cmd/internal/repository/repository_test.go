@@ -1,8 +1,10 @@
 package repository
 
 import (
+	"context"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -52,5 +54,44 @@ func TestAWorktreeAndACloneAreOneProjectAndATemplateIsNot(t *testing.T) {
 		if p, ok := Of(t.Context(), dir); ok {
 			t.Errorf("%q is in a repository: %+v", dir, p)
 		}
+	}
+}
+
+// A repository with more remotes than fit into the bound of git's output has a folder and no remote.
+func TestWhatGitPrintsIsBounded(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, top, "init", "-q", ".")
+	run(t, top, "config", "remote.origin.url", "https://a.example/"+strings.Repeat("x", maxOutput))
+	p, ok := Of(t.Context(), top)
+	if !ok || p.Root != top || p.Remote != "" {
+		t.Errorf("%v, %v, a remote of %d bytes", ok, p.Root, len(p.Remote))
+	}
+}
+
+// A disk that does not answer holds up nobody longer than patience, and takes only so many places.
+func TestALookThatHangsIsLeft(t *testing.T) {
+	hangs := make(chan struct{})
+	defer close(hangs)
+	places, began, ended := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(ended)
+		if within(ctx, places, func() bool { close(began); <-hangs; return true }) {
+			t.Error("a look that hangs found something")
+		}
+	}()
+	<-began
+	cancel()
+	<-ended
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	if within(ctx, places, func() bool { t.Error("it was begun without a place"); return true }) {
+		t.Error("a look without a place found something")
+	}
+	if !within(t.Context(), make(chan struct{}, 1), func() bool { return true }) {
+		t.Error("a look that ends found nothing")
 	}
 }

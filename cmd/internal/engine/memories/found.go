@@ -54,8 +54,9 @@ func (ms *Memories) View(s *ledger.Session, at lineage.Node) *View {
 }
 
 // Get returns a memory that is seen, and its text. ok is false for one that is not seen,
-// that only repeats another, or that can't be read.
-func (w *View) Get(tenant, agent string, id turns.ID) (m ledger.NamedMemory, text string, ok bool, err error) {
+// that only repeats another, or that can't be read; without hidden also for one of hidden sessions
+// alone.
+func (w *View) Get(tenant, agent string, id turns.ID, hidden bool) (m ledger.NamedMemory, text string, ok bool, err error) {
 	m, err = w.ms.reader.Projections.Memory(tenant, agent, id)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return m, "", false, nil
@@ -66,9 +67,14 @@ func (w *View) Get(tenant, agent string, id turns.ID) (m ledger.NamedMemory, tex
 	if ok, err = w.v.sees(w.ms.reader.Projections, m.Now()); err != nil || !ok {
 		return m, "", false, err
 	}
-	o, _, err := w.op.textOf(m)
+	o, ev, err := w.op.textOf(m)
 	if err != nil {
 		return m, "", false, nil
+	}
+	if !hidden {
+		if gone, err := w.ms.ofHidden(w.v, tenant, agent, m, sessionsOf(ev, o.sources)); err != nil || gone {
+			return m, "", false, err
+		}
 	}
 	return m, o.Text, true, nil
 }

@@ -76,6 +76,15 @@ func (ms *Memories) List(ctx context.Context, c reader.Caller, req api.ListMemor
 			continue
 		}
 		x := ms.describe(op, c.Tenant, m.agent, m.NamedMemory, st)
+		if !req.Hidden {
+			hidden, err := ms.allHidden(v, namedIn(x))
+			if err != nil {
+				return nil, err
+			}
+			if hidden {
+				continue
+			}
+		}
 		n, err := page.EncodedSize(x)
 		if err != nil {
 			return nil, err

@@ -64,7 +64,9 @@ func (ms *Memories) CatchUp(ctx context.Context, s *ledger.Session) error {
 }
 
 // Recall returns the memories that are in force for a session at a turn: accepted, not
-// superseded, not withdrawn, and seen there. A memory that can't be read is left out.
+// superseded, not withdrawn, and seen there. A memory that can't be read is left out, and so is a
+// fact or a hit of hidden sessions alone, unless IDs names it: a recipe makes again what was shown.
+// Daily memories and the document do not depend on what is hidden, since a recipe reads them anew.
 func (ms *Memories) Recall(ctx context.Context, s *ledger.Session, at lineage.Node, q RecallQuery) (*Recalled, error) {
 	applied := ms.reader.Projections.Applied().Seq
 	if q.At == 0 {
@@ -190,7 +192,16 @@ func (ms *Memories) newestFacts(ctx context.Context, s *ledger.Session, v *viewe
 		if !ok {
 			continue
 		}
-		if x := ms.describe(op, s.Tenant, s.Agent, m, st); x.Error == "" && said.add(m.Kind, x.Text) {
+		x := ms.describe(op, s.Tenant, s.Agent, m, st)
+		if x.Error != "" {
+			continue
+		}
+		if hidden, err := ms.allHidden(v, namedIn(x)); err != nil {
+			return nil, false, err
+		} else if hidden {
+			continue
+		}
+		if said.add(m.Kind, x.Text) {
 			out = append(out, api.MemoryHit{Memory: *x})
 		}
 	}

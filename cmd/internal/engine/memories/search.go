@@ -42,7 +42,7 @@ func (ms *Memories) Search(ctx context.Context, c reader.Caller, req api.SearchM
 	if err != nil {
 		return nil, err
 	}
-	q := searchQuery{text: req.Text, limit: limit, filter: f, halfLife: defaultHalfLife, now: ms.reader.Now()}
+	q := searchQuery{text: req.Text, limit: limit, filter: f, hidden: req.Hidden, halfLife: defaultHalfLife, now: ms.reader.Now()}
 	if req.HalfLife != nil {
 		if q.halfLife = *req.HalfLife; q.halfLife > maxHalfLife {
 			return nil, api.FieldErrorf("/half_life_days", "%d is over %d", q.halfLife, maxHalfLife)
@@ -82,7 +82,8 @@ type place struct{ seq, item uint64 }
 type text struct {
 	text    string
 	words   []string
-	episode turns.Ref // of which turn it is the episode; zero: it is none
+	episode turns.Ref  // of which turn it is the episode; zero: it is none
+	from    []turns.ID // the sessions of its sources
 }
 
 // maxKept bounds the bytes of a text that searches keep. Longer ones are rare, and would
@@ -100,12 +101,12 @@ func (op *opener) wordsOf(m ledger.NamedMemory) (text, error) {
 	if err != nil {
 		return text{}, err
 	}
-	t := text{text: o.Text, words: words(o.Text)}
+	t := text{text: o.Text, words: words(o.Text), from: sessionsOf(ev, o.sources)}
 	if m.Item == 0 {
 		t.episode = episodeTurn(ev)
 	}
 	if len(t.text) <= maxKept {
-		texts.PutIn(epoch, at, t, 256+len(t.text)+40*len(t.words))
+		texts.PutIn(epoch, at, t, 256+len(t.text)+40*len(t.words)+16*len(t.from))
 	}
 	return t, nil
 }
@@ -116,6 +117,7 @@ type searchQuery struct {
 	limit    int
 	filter   filter
 	notDaily bool
+	hidden   bool   // those of hidden sessions too
 	others   bool   // no episode for which the viewer's own context stands
 	halfLife uint64 // days
 	at       uint64
@@ -161,6 +163,15 @@ func (ms *Memories) search(ctx context.Context, tenant, agent string, v *viewer,
 				return nil, false, err
 			}
 			if known {
+				continue
+			}
+		}
+		if !q.hidden {
+			hidden, err := ms.ofHidden(v, tenant, agent, m, t.from)
+			if err != nil {
+				return nil, false, err
+			}
+			if hidden {
 				continue
 			}
 		}

@@ -31,6 +31,13 @@ func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session
 		return nil, err
 	}
 	out.Title, out.Tags = said.Title, said.Tags
+	if s.Hidden {
+		var b turns.HiddenBody
+		if err := rd.remark(s.ID, s.HiddenAt, &b); err != nil && !errors.Is(err, turns.ErrErased) {
+			return nil, err
+		}
+		out.HiddenCause = b.Cause
+	}
 	_, out.Project = rd.ProjectOf(s, &set, said.Project)
 	out.SpawnedBy = rd.spawnedBy(s, SpawnerOf(s, &set))
 	if out.Ended, err = rd.ended(s); err != nil && !errors.Is(err, turns.ErrErased) {

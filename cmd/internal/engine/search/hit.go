@@ -220,7 +220,7 @@ func (r *resolver) memory(h *api.SearchHit, agent string, id turns.ID) (bool, er
 	if !r.mine(agent) {
 		return false, nil
 	}
-	m, text, ok, err := r.memories.Get(r.caller.Tenant, agent, id)
+	m, text, ok, err := r.memories.Get(r.caller.Tenant, agent, id, r.hidden)
 	if err != nil || !ok {
 		return false, err
 	}

@@ -1,4 +1,4 @@
-// What the pages do beside being pages: a fold that is opened loads its content, keys, and what is new.
+// What the pages do beside being pages: a fold that is opened loads its content, search as one types, keys, and what is new.
 // Each works without this file too. Nothing here makes HTML of a text.
 const $ = (s, in_ = document) => in_.querySelector(s);
 const $$ = (s, in_ = document) => [...in_.querySelectorAll(s)];
@@ -24,9 +24,39 @@ const load = (fold) => new Promise((done) => {
 });
 document.addEventListener('toggle', (e) => { if (e.target.open && e.target.dataset && e.target.dataset.load) load(e.target); }, true);
 
+let on = null; // the turn or row that keys chose
+
+// Search as one types: what the form would send is asked for when the typing pauses, and takes the place of what was
+// found. An answer that a newer question has overtaken is dropped. The form works as before.
+const asked = $('.searchform');
+if (asked) {
+  let wait = 0, running = null, last = new URLSearchParams(new FormData(asked)).toString();
+  const look = () => {
+    const query = new URLSearchParams(new FormData(asked)).toString();
+    if (query === last) return;
+    last = query;
+    running?.abort();
+    const r = running = new XMLHttpRequest();
+    r.open('GET', `/ui/search?${query}`);
+    r.responseType = 'document';
+    r.setRequestHeader('X-Fragment', '1');
+    r.onload = () => {
+      const got = r.status === 200 && r.responseXML && $('.found', r.responseXML);
+      if (r.status === 401) return location.reload();
+      if (!got) return;
+      on = null;
+      $('.found').replaceChildren(...document.importNode(got, true).childNodes);
+      history.replaceState(null, '', `/ui/search?${query}`);
+    };
+    r.send();
+  };
+  const soon = () => { clearTimeout(wait); wait = setTimeout(look, 250); };
+  asked.addEventListener('input', soon);
+  asked.addEventListener('change', soon);
+}
+
 // Keys.
 const items = () => $$('.turn, .row, .hits li');
-let on = null;
 const go = (x) => {
   if (!x) return;
   on?.classList.remove('on');

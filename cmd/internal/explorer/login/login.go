@@ -13,20 +13,34 @@ const (
 	CodeTime = time.Minute
 	// IdleTime is how long a cookie counts that nobody sends.
 	IdleTime = 12 * time.Hour
-	// maxCookies and maxCodes bound what is remembered. The one that was used longest ago
-	// gives way.
-	maxCookies = 64
-	maxCodes   = 64
+	// maxOfOne bounds the codes of one person that wait, and their cookies. The one that was used
+	// longest ago gives way.
+	maxOfOne = 16
+	// maxOfAll bounds those of all. Whoever has the most gives way.
+	maxOfAll = 1024
 )
 
 // Who is a person who looks, and what they may do: what the NATS user may do that asked for
 // the code.
 type Who struct {
+	By     string // the NATS user who asked; "": not known
 	Tenant string
 	Agent  string   // as whom it reads; "_" reads all agents of the tenant
 	Agents []string // as whom it may act; "*": every agent
 	// ReadOnly allows no change.
 	ReadOnly bool
+}
+
+// Person is whom the bounds of codes, cookies and streams count: the user of a tenant, or the agent
+// where no user is known.
+type Person struct{ tenant, by, agent string }
+
+// Person returns who w is for what is bounded.
+func (w Who) Person() Person {
+	if w.By != "" {
+		return Person{tenant: w.Tenant, by: w.By}
+	}
+	return Person{tenant: w.Tenant, agent: w.Agent}
 }
 
 // MayChange reports whether w may change a session of an agent.
@@ -42,7 +56,7 @@ type Desk struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	codes   map[digest]code
+	codes   map[digest]*code
 	cookies map[digest]*cookie
 }
 
@@ -59,9 +73,50 @@ type cookie struct {
 	used time.Time
 }
 
+// kept is what a desk remembers: whose it is, and when it was used or made.
+type kept interface {
+	person() Person
+	last() time.Time
+}
+
+func (c *code) person() Person    { return c.who.Person() }
+func (c *code) last() time.Time   { return c.till }
+func (c *cookie) person() Person  { return c.who.Person() }
+func (c *cookie) last() time.Time { return c.used }
+
+// makeRoom removes what gives way to one more of a person: the oldest of theirs, if they have
+// as many as one may; the oldest of whoever has the most, if all have as many as all may.
+func makeRoom[T kept](all map[digest]T, p Person) {
+	count := make(map[Person]int)
+	for _, x := range all {
+		count[x.person()]++
+	}
+	switch {
+	case count[p] >= maxOfOne:
+	case len(all) >= maxOfAll:
+		for q, n := range count {
+			if n > count[p] {
+				p = q
+			}
+		}
+	default:
+		return
+	}
+	var oldest digest
+	var found bool
+	for k, x := range all {
+		if x.person() == p && (!found || x.last().Before(all[oldest].last())) {
+			oldest, found = k, true
+		}
+	}
+	if found {
+		delete(all, oldest)
+	}
+}
+
 // NewDesk returns a desk that nobody is known at.
 func NewDesk(now func() time.Time) *Desk {
-	return &Desk{now: now, codes: make(map[digest]code), cookies: make(map[digest]*cookie)}
+	return &Desk{now: now, codes: make(map[digest]*code), cookies: make(map[digest]*cookie)}
 }
 
 // Code returns a new code for w that leads to a path, and when it ends.
@@ -70,17 +125,21 @@ func (d *Desk) Code(w Who, to string) (text string, till time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.expire()
-	for len(d.codes) >= maxCodes {
-		var oldest digest
-		for k, c := range d.codes {
-			if b, ok := d.codes[oldest]; !ok || c.till.Before(b.till) {
-				oldest = k
-			}
-		}
-		delete(d.codes, oldest)
-	}
-	d.codes[sha256.Sum256([]byte(text))] = code{w, to, till}
+	makeRoom(d.codes, w.Person())
+	d.codes[sha256.Sum256([]byte(text))] = &code{w, to, till}
 	return text, till
+}
+
+// Waiting returns whom a code would log in; ok is as for Redeem. The code is not redeemed.
+func (d *Desk) Waiting(text string) (w Who, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.expire()
+	c, ok := d.codes[sha256.Sum256([]byte(text))]
+	if !ok {
+		return Who{}, false
+	}
+	return c.who, true
 }
 
 // Redeem takes a code in. It returns a cookie and where the code leads; ok is false for a
@@ -95,15 +154,7 @@ func (d *Desk) Redeem(text string) (secret, to string, ok bool) {
 		return "", "", false
 	}
 	delete(d.codes, k)
-	for len(d.cookies) >= maxCookies {
-		var oldest digest
-		for k, x := range d.cookies {
-			if b := d.cookies[oldest]; b == nil || x.used.Before(b.used) {
-				oldest = k
-			}
-		}
-		delete(d.cookies, oldest)
-	}
+	makeRoom(d.cookies, c.who.Person())
 	secret = rand.Text()
 	d.cookies[sha256.Sum256([]byte(secret))] = &cookie{c.who, d.now()}
 	return secret, c.to, true

@@ -66,32 +66,80 @@ func TestCodesAndCookiesEnd(t *testing.T) {
 	}
 }
 
-func TestCodesAndCookiesAreBounded(t *testing.T) {
+// Nobody drives out the logins of others: each person has a bound of their own, and where all are
+// at the bound of all, whoever has the most gives way.
+func TestCodesAndCookiesAreBoundedForEachPerson(t *testing.T) {
 	at := &clock{time.Unix(1e9, 0)}
 	d := NewDesk(at.now)
-	var first, last string
-	for i := range 3 * maxCookies {
+	login := func(w Who) string {
+		t.Helper()
 		at.Time = at.Add(time.Millisecond)
-		code, _ := d.Code(Who{}, "/ui/")
+		code, _ := d.Code(w, "/ui/")
 		secret, _, ok := d.Redeem(code)
 		if !ok {
-			t.Fatal(i)
+			t.Fatal("a new code does not count")
 		}
-		if last = secret; i == 0 {
-			first = secret
-		}
+		return secret
 	}
-	if _, ok := d.Who(first); ok || len(d.cookies) > maxCookies {
+	mine := Who{Tenant: "default", Agent: "mine", By: "me"}
+	own := login(mine)
+	waits, _ := d.Code(mine, "/ui/")
+	flood := Who{Tenant: "default", By: "flood"}
+	first, last := login(flood), ""
+	for i := range 3 * maxOfOne {
+		flood.Agent = fmt.Sprint("a", i) // a user who may act as many agents is one person
+		last = login(flood)
+	}
+	if _, ok := d.Who(first); ok || len(d.cookies) > maxOfOne+1 {
 		t.Errorf("%d cookies", len(d.cookies))
 	}
 	if _, ok := d.Who(last); !ok {
 		t.Error("the newest gave way")
 	}
-	for range 3 * maxCodes {
-		d.Code(Who{}, "/ui/")
+	for range 3 * maxOfOne {
+		d.Code(flood, "/ui/")
 	}
-	if len(d.codes) > maxCodes {
+	if len(d.codes) > maxOfOne+1 {
 		t.Errorf("%d codes", len(d.codes))
+	}
+	if _, ok := d.Who(own); !ok {
+		t.Error("a flood of another's logins ended mine")
+	}
+	if _, ok := d.Waiting(waits); !ok {
+		t.Error("a flood of another's codes ended mine")
+	}
+	for i := range 2 * maxOfAll { // more persons than there is room for
+		w := Who{Tenant: "default", Agent: fmt.Sprint("b", i)}
+		login(w)
+		d.Code(w, "/ui/")
+	}
+	if len(d.cookies) > maxOfAll || len(d.codes) > maxOfAll {
+		t.Errorf("%d cookies, %d codes", len(d.cookies), len(d.codes))
+	}
+	many := 0
+	for _, c := range d.cookies {
+		if c.who.By == "flood" {
+			many++
+		}
+	}
+	if many > 1 {
+		t.Errorf("of whoever had the most, %d are left", many)
+	}
+}
+
+func TestACodeThatWaitsSaysWhomItLogsIn(t *testing.T) {
+	at := &clock{time.Unix(1e9, 0)}
+	d := NewDesk(at.now)
+	who := Who{Tenant: "default", Agent: "main", Agents: []string{"main"}}
+	code, _ := d.Code(who, "/ui/")
+	if w, ok := d.Waiting(code); !ok || w.Agent != "main" {
+		t.Errorf("%+v, %v", w, ok)
+	}
+	if _, _, ok := d.Redeem(code); !ok {
+		t.Error("looking at it redeemed it")
+	}
+	if _, ok := d.Waiting(code); ok {
+		t.Error("a redeemed code waits")
 	}
 }
 

@@ -113,6 +113,18 @@ await part('keys', async (where) => {
   await close();
 });
 
+// Search as one types: what is found stands there without Enter, and the address has the question.
+await part('search', async (where) => {
+  const [page, close] = await open({ viewport: { width: 1280, height: 800 } }, where);
+  await page.goto(base + '/ui/search');
+  await page.keyboard.type('expo');
+  await page.keyboard.type('rt');
+  await page.waitForSelector('.hits mark', { timeout: 5000 }).catch(() => check(false, where, 'nothing is found while one types'));
+  check(/q=export/.test(page.url()), where, 'the address has no question: ' + page.url());
+  check(await page.evaluate(() => document.activeElement.name) === 'q', where, 'the focus is lost');
+  await close();
+});
+
 // Without script: the pages, what a fold holds, an act.
 await part('script off', async (where) => {
   const [page, close] = await open({ viewport: { width: 1280, height: 800 }, javaScriptEnabled: false }, where);

@@ -96,7 +96,7 @@ func (x *allExport) fail(what string, err error) {
 }
 
 func (x *allExport) sessions(ctx context.Context) error {
-	for s, err := range x.c.Sessions(ctx) {
+	for s, err := range x.c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (x *allExport) channels(ctx context.Context) error {
 // written anew each time, of one pass over all of them.
 func (x *allExport) memories(ctx context.Context) error {
 	all := make(map[string][]api.Memory)
-	for m, err := range x.c.Memories(ctx, api.ListMemories{}) {
+	for m, err := range x.c.Memories(ctx, api.ListMemories{Hidden: true}) {
 		if err != nil {
 			return err
 		}
@@ -299,9 +299,29 @@ func PrintAll(term *terminal.Terminal, out *allExported) error {
 	} else {
 		term.Tell("%s: %s, %s of events, %s, %s; %s unchanged", out.Folder, prose.Plural(uint64(out.Sessions), "session"), prose.Plural(uint64(out.Channels), "channel"),
 			manyOf(out.Memories, "memory", "memories"), manyOf(out.Policies, "policy", "policies"), prose.Grouped(uint64(out.Unchanged)))
-		for _, f := range out.Failed {
-			fmt.Fprintf(term.Out, "  %s %s: %s\n", terminal.Bad.Render(string(f.Code)), f.What, prose.Printable(f.Error))
+	}
+	return printFailed(term, out)
+}
+
+// PrintPages prints what [AllPages] did.
+func PrintPages(term *terminal.Terminal, out *allExported) error {
+	if term.JSON {
+		if err := term.Print(out); err != nil {
+			return err
 		}
+	} else {
+		term.Tell("%s: %s, and the index.html", out.Folder, prose.Plural(uint64(out.Sessions), "page"))
+	}
+	return printFailed(term, out)
+}
+
+// printFailed lists what failed, and returns the error of the first.
+func printFailed(term *terminal.Terminal, out *allExported) error {
+	for _, f := range out.Failed {
+		if term.JSON {
+			break
+		}
+		fmt.Fprintf(term.Out, "  %s %s: %s\n", terminal.Bad.Render(string(f.Code)), f.What, prose.Printable(f.Error))
 	}
 	if len(out.Failed) > 0 {
 		return &api.Error{Code: out.Failed[0].Code, Message: fmt.Sprintf("%d of what there is could not be exported; the rest is in %s", len(out.Failed), out.Folder)}

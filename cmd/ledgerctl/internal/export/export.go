@@ -78,8 +78,12 @@ func Events(records iter.Seq2[api.ExportRecord, error], w io.Writer) error {
 
 // Page writes every turn on the path of the head as a page for people.
 func Page(ctx context.Context, c *client.Client, s *api.Session, format string, shown bool, w io.Writer) error {
-	opt := page.Options{ShowSecrets: shown, Forks: make(map[turns.ID][]api.TreeSession),
-		Content: func(session turns.ID, ref *turns.BlobRef) ([]byte, error) { return c.Content(ctx, session, ref) }}
+	return pageOf(ctx, c, s, format, page.Options{ShowSecrets: shown}, w)
+}
+
+func pageOf(ctx context.Context, c *client.Client, s *api.Session, format string, opt page.Options, w io.Writer) error {
+	opt.Forks = make(map[turns.ID][]api.TreeSession)
+	opt.Content = func(session turns.ID, ref *turns.BlobRef) ([]byte, error) { return c.Content(ctx, session, ref) }
 	t, err := c.Tree(ctx, s.ID)
 	if err != nil {
 		return err
