@@ -182,6 +182,7 @@ func newTampered(t *testing.T) *tampered {
 	for range 2 {
 		w.plain = append(w.plain, plain(4))
 	}
+	plain(1) // what is put in behind a session that the kinds edit is below the checkpoint
 	op := c.As(api.Operator)
 	w.note = must[*api.Checkpoint](t)(op.Checkpoint(t.Context())).Note
 	w.size = must[tlog.Checkpoint](t)(tlog.ReadCheckpoint([]byte(w.note))).Size
