@@ -31,8 +31,12 @@ func verifyCmd(e *env) *cobra.Command {
 			if checkpoint == "" || key == "" || len(args) > 0 {
 				return fault.Usage(errors.New("--checkpoint and --key go together, and compare the whole ledger: name no sessions"))
 			}
-			if note, _, err = readCheckpoint(checkpoint, key); err != nil {
+			var skipped error
+			if note, _, skipped, err = readCheckpoint(checkpoint, key); err != nil {
 				return err
+			}
+			if skipped != nil {
+				e.Tell("%s has a note that is torn, or of another key, and was skipped: %v", checkpoint, skipped)
 			}
 		}
 		began := time.Now()

@@ -141,30 +141,27 @@ func (e *env) checkKnown(ctx context.Context, c *client.Client) (*api.Consistenc
 	return known, err
 }
 
-// readCheckpoint returns the newest checkpoint of a file, signed by a key.
-func readCheckpoint(name, key string) ([]byte, tlog.Checkpoint, error) {
+// readCheckpoint returns the newest checkpoint of a file, signed by a key, and why others there were skipped, nil if none was.
+func readCheckpoint(name, key string) (note []byte, newest tlog.Checkpoint, skipped, err error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
-		return nil, tlog.Checkpoint{}, err
+		return nil, newest, nil, err
 	}
-	var newest tlog.Checkpoint
-	var note []byte
-	var refused error
 	for _, n := range tlog.Notes(b) {
 		c, err := tlog.OpenCheckpoint(n, key)
 		if err != nil { // of another key, as after a repair, or torn
-			refused = cmp.Or(refused, err)
+			skipped = cmp.Or(skipped, err)
 			continue
 		}
 		if note == nil || c.Size > newest.Size {
 			note, newest = n, c
 		}
 	}
-	if note == nil {
-		if refused != nil {
-			return nil, newest, fmt.Errorf("%s: %w", name, refused)
-		}
-		return nil, newest, fmt.Errorf("%w: %s has no checkpoint", turns.ErrMalformed, name)
+	switch {
+	case note != nil:
+		return note, newest, skipped, nil
+	case skipped != nil:
+		return nil, newest, nil, fmt.Errorf("%s: %w", name, skipped)
 	}
-	return note, newest, nil
+	return nil, newest, nil, fmt.Errorf("%w: %s has no checkpoint", turns.ErrMalformed, name)
 }

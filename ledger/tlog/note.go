@@ -167,17 +167,29 @@ func ReadCheckpoint(b []byte) (c Checkpoint, err error) {
 }
 
 // Notes splits a file to which notes were appended, as a folder of [checkpoint] out has. Each note ends
-// with an empty line or with the file.
+// with an empty line or with the file. Of a note that a crash tore it returns what there is, which
+// [ReadCheckpoint] refuses; the ones before and after it are whole.
 func Notes(b []byte) (out [][]byte) {
-	for len(b) > 0 {
-		text, rest, ok := bytes.Cut(b, []byte("\n\n"))
-		if !ok {
-			return append(out, b)
+	var text []byte // of a note whose signatures follow
+	end := func() {
+		if text != nil {
+			out, text = append(out, text), nil
 		}
-		signatures, after, _ := bytes.Cut(rest, []byte("\n\n"))
-		n := append(append(bytes.Clone(text), "\n\n"...), bytes.TrimSuffix(signatures, []byte("\n"))...)
-		out, b = append(out, append(n, '\n')), after
 	}
+	for block := range bytes.SplitSeq(b, []byte("\n\n")) {
+		if block = bytes.Trim(block, "\n"); len(block) == 0 {
+			continue
+		}
+		block = append(bytes.Clone(block), '\n')
+		if !bytes.HasPrefix(block, []byte("— ")) {
+			end()
+			text = block
+			continue
+		}
+		text = append(append(text, '\n'), block...)
+		end()
+	}
+	end()
 	return out
 }
 

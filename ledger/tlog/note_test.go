@@ -99,3 +99,39 @@ func TestAProofHasOneForm(t *testing.T) {
 	}
 	t.Logf("a proof in a tree of 1000 has %d bytes", len(b))
 }
+
+// A crash tears a note of a file anywhere; what was appended before and after it is read, and the torn one is refused.
+func TestATornNoteOfAFileHidesNoOther(t *testing.T) {
+	k := newKey(t, "nexus/x/y")
+	var notes [][]byte
+	for i := range 3 {
+		n, err := k.Sign(Checkpoint{"nexus/x/y", uint64(7 + i), entry(uint64(i))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes = append(notes, append(n, '\n'))
+	}
+	for cut := 1; cut < len(notes[1]); cut++ {
+		file := string(notes[0]) + string(notes[1][:cut])
+		if !strings.HasSuffix(file, "\n\n") { // as the signer does
+			file += "\n\n"
+		}
+		file += string(notes[2])
+		var sizes []uint64
+		torn := 0
+		for _, n := range Notes([]byte(file)) {
+			if c, err := OpenCheckpoint(n, k.Public()); err == nil {
+				sizes = append(sizes, c.Size)
+			} else if torn++; !errors.Is(err, turns.ErrMalformed) && !errors.Is(err, turns.ErrCorrupt) {
+				t.Error(err)
+			}
+		}
+		whole := cut >= len(notes[1])-2 // all but its line ends
+		if len(sizes) != 2+map[bool]int{true: 1}[whole] || sizes[0] != 7 || sizes[len(sizes)-1] != 9 || (torn == 0) != whole {
+			t.Errorf("torn after %d of %d bytes: %v, %d refused", cut, len(notes[1]), sizes, torn)
+		}
+	}
+	if got := Notes(nil); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+}

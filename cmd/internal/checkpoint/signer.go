@@ -39,13 +39,15 @@ type Config struct {
 	Tree    func() tlog.Hashes
 	Applied func() uint64
 	Last    func(context.Context) (uint64, error)
+
+	append func(name string, note []byte) error // nil: appendNote; tests have others
 }
 
 // InconsistentError says why no checkpoint is signed any more. Unwrap gives [ledger.ErrCorrupt].
 type InconsistentError struct{ Why string }
 
 func (e *InconsistentError) Error() string {
-	return "no checkpoint is signed any more: " + e.Why + ". nexusd repair --accept-loss begins a new log, under another origin, which says so to whoever kept a checkpoint"
+	return "no checkpoint is signed any more: " + e.Why + ". Nothing of the ledger's content is lost by that. If you know why, stop nexusd and run nexusd repair --accept-loss: it begins a new log of hashes, under another origin, which says so to whoever kept a checkpoint"
 }
 
 // Unwrap gives ErrCorrupt.
@@ -63,18 +65,34 @@ type Signer struct {
 	c   Config
 	key *tlog.Key
 
-	mu      sync.Mutex
-	note    []byte
-	last    tlog.Checkpoint
-	why     *InconsistentError
-	written map[string]uint64 // size of the newest note in each folder elsewhere
-	failed  map[string]error  // why the newest note is not there
+	mu   sync.Mutex
+	note []byte
+	last tlog.Checkpoint
+	why  *InconsistentError
+	out  []*folder
 }
+
+// folder is a folder elsewhere. Its fields, but for dir, are guarded by the signer's mutex.
+type folder struct {
+	dir     string
+	written uint64        // size of the newest note there
+	failed  error         // why the newest note is not there
+	busy    chan struct{} // closed when the write that is under way ends; nil: none is
+}
+
+// outWait is how long a signature waits for the folders elsewhere. A disk of the network may hang for ever.
+const outWait = 3 * time.Second
 
 // Open reads the key and the newest note of the folder, or makes both. Errors: those of the file system.
 // What is wrong with them is no error: the signer does not sign then, and [Signer.Inconsistent] says why.
 func Open(ctx context.Context, c Config) (*Signer, error) {
-	s := &Signer{c: c, written: make(map[string]uint64), failed: make(map[string]error)}
+	if c.append == nil {
+		c.append = appendNote
+	}
+	s := &Signer{c: c}
+	for _, dir := range c.Out {
+		s.out = append(s.out, &folder{dir: dir})
+	}
 	text, err := os.ReadFile(filepath.Join(c.Data, KeyFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, s.first()
@@ -187,9 +205,18 @@ func (s *Signer) Newest() ([]byte, tlog.Checkpoint) {
 	return bytes.Clone(s.note), s.last
 }
 
-// Sign signs the tree as it is, if it grew, and returns the newest note. Errors: [*InconsistentError];
+// Sign signs the tree as it is, if it grew, and returns the newest note. It waits a while for the folders elsewhere, and goes
+// on without one that hangs. Errors: [*InconsistentError];
 // [ledger.ErrUnavailable] while the tree is made anew; those of the tree and the file system.
 func (s *Signer) Sign(ctx context.Context) ([]byte, error) {
+	note, err := s.sign(ctx)
+	if err == nil {
+		s.publish(ctx)
+	}
+	return note, err
+}
+
+func (s *Signer) sign(ctx context.Context) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.why != nil {
@@ -225,7 +252,6 @@ func (s *Signer) Sign(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 	}
-	s.publish()
 	return bytes.Clone(s.note), nil
 }
 
@@ -243,20 +269,65 @@ func (s *Signer) put(c tlog.Checkpoint) error {
 }
 
 // publish appends the newest note in each folder elsewhere that lacks it. What fails is tried again
-// with the next note.
-func (s *Signer) publish() {
-	for _, dir := range s.c.Out {
-		if s.written[dir] >= s.last.Size && s.written[dir] > 0 {
+// with the next note. A write that is under way ends before the next one to its folder begins: one that hangs holds up
+// nothing else.
+func (s *Signer) publish(ctx context.Context) {
+	s.mu.Lock()
+	var writes []*folder
+	var ends []chan struct{}
+	for _, f := range s.out {
+		if f.written >= s.last.Size && f.written > 0 {
 			continue
 		}
-		err := s.append(dir)
-		if err == nil {
-			s.written[dir] = s.last.Size
-		} else if s.failed[dir] == nil {
-			s.c.Logger.Error("checkpoints are not written elsewhere", "folder", dir, "err", err)
+		if f.busy == nil {
+			f.busy = make(chan struct{})
+			go s.write(f, bytes.Clone(s.note), s.last.Size, f.busy)
 		}
-		s.failed[dir] = err
+		writes, ends = append(writes, f), append(ends, f.busy)
 	}
+	s.mu.Unlock()
+	if len(writes) == 0 {
+		return
+	}
+	wait := time.NewTimer(outWait)
+	defer wait.Stop()
+	for i, end := range ends {
+		select {
+		case <-end:
+			continue
+		case <-wait.C:
+			wait.Reset(0)
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		if writes[i].busy == end {
+			s.fail(writes[i], errHangs)
+		}
+		s.mu.Unlock()
+	}
+}
+
+var errHangs = errors.New("a write to it has not ended yet: the folder hangs")
+
+// write appends a note to the file of the day in a folder.
+func (s *Signer) write(f *folder, note []byte, size uint64, end chan struct{}) {
+	err := s.c.append(filepath.Join(f.dir, OutFile(s.c.Origin, s.c.Now())), note)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		f.written = size
+	}
+	s.fail(f, err)
+	f.busy = nil
+	close(end)
+}
+
+// fail notes why a folder lacks the newest note; nil: it has it. s.mu is held.
+func (s *Signer) fail(f *folder, err error) {
+	if err != nil && f.failed == nil {
+		s.c.Logger.Error("checkpoints are not written elsewhere", "folder", f.dir, "err", err)
+	}
+	f.failed = err
 }
 
 // OutFile is the name of the file in a folder elsewhere that has the notes of a day.
@@ -264,15 +335,14 @@ func OutFile(origin string, day time.Time) string {
 	return "nexus-" + tlog.LedgerOf(origin) + "-" + day.UTC().Format("2006-01-02") + ".checkpoints"
 }
 
-// append adds the note to the file of the day, and syncs it. It makes no folder: one that is missing may be a
+// appendNote adds a note to a file, and syncs it. It makes no folder: one that is missing may be a
 // disk that is not mounted. An end that a crash tore is ended first.
-func (s *Signer) append(dir string) error {
-	name := filepath.Join(dir, OutFile(s.c.Origin, s.c.Now()))
+func appendNote(name string, note []byte) error {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
-	b := append(bytes.Clone(s.note), '\n')
+	b := append(bytes.Clone(note), '\n')
 	if st, serr := f.Stat(); serr == nil && st.Size() > 0 {
 		end := make([]byte, 2)
 		if _, rerr := f.ReadAt(end, max(0, st.Size()-2)); rerr == nil && string(end) != "\n\n" {
@@ -288,11 +358,11 @@ func (s *Signer) append(dir string) error {
 func (s *Signer) Elsewhere() (size uint64, failed error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, dir := range s.c.Out {
-		if n := s.written[dir]; i == 0 || n < size {
-			size = n
+	for i, f := range s.out {
+		if i == 0 || f.written < size {
+			size = f.written
 		}
-		failed = errors.Join(failed, s.failed[dir])
+		failed = errors.Join(failed, f.failed)
 	}
 	return size, failed
 }

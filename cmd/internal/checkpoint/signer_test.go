@@ -44,7 +44,12 @@ func (l *log) grow(n int) {
 
 func (l *log) open(t *testing.T, dir string, out ...string) *Signer {
 	t.Helper()
-	s, err := Open(t.Context(), Config{Data: dir, Origin: "nexus/l/c", Out: out, Logger: slog.New(slog.DiscardHandler), Rand: rand.Reader, Now: time.Now,
+	return l.openWith(t, dir, nil, out...)
+}
+
+func (l *log) openWith(t *testing.T, dir string, write func(string, []byte) error, out ...string) *Signer {
+	t.Helper()
+	s, err := Open(t.Context(), Config{append: write, Data: dir, Origin: "nexus/l/c", Out: out, Logger: slog.New(slog.DiscardHandler), Rand: rand.Reader, Now: time.Now,
 		Tree: func() tlog.Hashes { return l }, Applied: func() uint64 { return uint64(len(l.entries) - l.hidden) },
 		Last: func(context.Context) (uint64, error) { return uint64(len(l.entries)), nil }})
 	if err != nil {
@@ -189,4 +194,65 @@ func TestALargerNoteOfItsOwnKeyStopsASigner(t *testing.T) {
 		t.Errorf("%v", s.Inconsistent())
 	}
 	signed(t, s)
+}
+
+// A folder elsewhere that hangs, as of a network disk, holds up neither a signature nor who asks for one, nor another folder;
+// what is missing there is written when it answers again.
+func TestAFolderThatHangsHoldsUpNothing(t *testing.T) {
+	l, dir := &log{}, t.TempDir()
+	sound, hangs, answers := t.TempDir(), t.TempDir(), make(chan struct{})
+	begun := make(chan struct{}, 100)
+	l.grow(3)
+	s := l.openWith(t, dir, func(name string, note []byte) error {
+		if filepath.Dir(name) == hangs {
+			begun <- struct{}{}
+			<-answers
+		}
+		return appendNote(name, note)
+	}, hangs, sound)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nobody waits for the folders
+	for range 3 {
+		l.grow(5)
+		note, err := s.Sign(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if newest, c := s.Newest(); string(newest) != string(note) || c.Size != uint64(len(l.entries)) {
+			t.Errorf("%+v of %d", c, len(l.entries))
+		}
+		if n, err := s.Elsewhere(); n != 0 || !errors.Is(err, errHangs) {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	for has := uint64(0); has < 18; { // the other one has all
+		s.mu.Lock()
+		has = s.out[1].written
+		s.mu.Unlock()
+		if _, err := s.Sign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(begun) != 1 {
+		t.Errorf("%d writes are under way in a folder that hangs", len(begun))
+	}
+	close(answers)
+	for n, err := uint64(0), error(nil); n < 18 || err != nil; n, err = s.Elsewhere() {
+		if _, err := s.Sign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(hangs, OutFile("nexus/l/c", time.Now())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := tlog.Checkpoint{}
+	for _, n := range tlog.Notes(b) {
+		if last, err = tlog.OpenCheckpoint(n, s.Public()); err != nil {
+			t.Error(err)
+		}
+	}
+	if last.Size != 18 {
+		t.Errorf("%+v", last)
+	}
 }

@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -47,11 +50,12 @@ func TestAnImportByAnAttacker(t *testing.T) {
 		}
 		return id, api.ExportRecord{Key: &api.ExportKey{ID: id, Key: k[:]}}
 	}
-	// opened is the first event of a session of another ledger. EncodeBody makes no body with such a meta.
+	origin := [16]byte{9} // another ledger
+	// opened is the first event of a session of origin. EncodeBody makes no body with such a meta.
 	opened := func(meta string) (turns.ID, []api.ExportRecord) {
 		id, key := newKey()
 		ev := &turns.Event{Version: 1, Kind: turns.KindOpened, ID: id, Chain: turns.SessionChain(id), Root: id, Agent: "main", Recorded: 1,
-			Origin: &turns.Origin{Ledger: [16]byte{9}, Tenant: "default", Session: id}}
+			Origin: &turns.Origin{Ledger: origin, Tenant: "default", Session: id}}
 		body := slices.Concat([]byte{0xa1, 2, 0xa4, 1, 0xa1, 1, 0x65}, []byte("nexus"), []byte{3, 0xa0, 4, 0xa0, 5, 0x40 | byte(len(meta))}, []byte(meta))
 		if err := seal.Seal(ev, body, ring, []turns.ID{id}, rand.Reader); err != nil {
 			t.Fatal(err)
@@ -62,6 +66,13 @@ func TestAnImportByAnAttacker(t *testing.T) {
 	if _, err := c.Import(t.Context(), unsound); !hasCode(err, api.Corrupt) {
 		t.Errorf("an event whose meta is no JSON: %v", err)
 	}
+
+	origin = uuid.MustParse(d.log.Ledger())
+	_, moved := opened("{}")
+	if _, err := client.New(c.Conn(), "elsewhere", api.Operator).Import(t.Context(), moved); !hasCode(err, api.Denied) {
+		t.Errorf("a session of this ledger and of another tenant: %v", err)
+	}
+	origin = [16]byte{9}
 
 	id, first := opened("{}")
 	other, otherKey := newKey() // of no session

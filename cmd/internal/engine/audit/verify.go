@@ -298,6 +298,10 @@ func (v *verifier) checkPolicy(tenant string, ev *turns.Event) error {
 func (v *verifier) checkSession(ctx context.Context, ev *turns.Event, next *ledger.Admitted) error {
 	if ev.Index == 0 {
 		v.out.Sessions++
+		// The tenant is in the subject, which no hash covers.
+		if o := ev.Origin; o.Ledger == v.content.Ledger && o.Tenant != next.Session.Tenant {
+			return fmt.Errorf("%w: the session was begun in this ledger under another tenant", ledger.ErrCorrupt)
+		}
 	}
 	if ev.Kind == turns.KindCompaction {
 		if err := lineage.CheckPlaced(v.rows, next.Node, ev.Span.Elisions); err != nil {

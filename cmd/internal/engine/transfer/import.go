@@ -402,6 +402,9 @@ func (tr *Transfer) checkImportable(c reader.Caller, s *ledger.Session, ev *turn
 	denied := func(format string, args ...any) error {
 		return &api.Error{Code: api.Denied, Message: fmt.Sprintf(format, args...)}
 	}
+	if origin.Ledger == tr.content.Ledger && origin.Tenant != c.Tenant {
+		return denied("session %s was begun in this ledger under another tenant", origin.Session)
+	}
 	if !c.Operator() {
 		switch {
 		case agent != c.Agent:
