@@ -98,7 +98,7 @@ func TestBenchRefusesWhatItCannotDo(t *testing.T) {
 			t.Errorf("%s: exit %d, %s", flag, code, errs.String())
 		}
 	}
-	for _, flag := range []string{"--agents=0", "--depth=0", "--turns=0", "--rounds=0", "--seconds=0", "--awake=0"} {
+	for _, flag := range []string{"--agents=0", "--depth=0,5", "--turns=0", "--rounds=0", "--seconds=0", "--awake=0"} {
 		var out, errs strings.Builder
 		if code := run(t.Context(), []string{"bench", "agents", flag}, strings.NewReader(""), &out, &errs); code != 2 || !strings.Contains(errs.String(), "at least 1") {
 			t.Errorf("agents %s: exit %d, %s", flag, code, errs.String())
