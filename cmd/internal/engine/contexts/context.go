@@ -329,7 +329,11 @@ func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextVie
 		PreambleDigest: turns.Digest("context.preamble", []byte(req.Format+" "+stored.String()+" "+view.NewFingerprint().AddSections(v.added.Sections).String())).String(),
 	}
 	if now.memo = r.Memo(); !ok || (req.At.IsZero() && v.source == nil) { // an older context does not replace the newest
-		cx.rendered.PutIn(epoch, name, now, now.size)
+		size := now.size // the system part has its JSON in the memo
+		for _, s := range preamble.System {
+			size += len(s.Content)
+		}
+		cx.rendered.PutIn(epoch, name, now, size)
 	}
 	if out.Recipe, err = v.made.JSON(); err != nil {
 		return nil, nil, err
