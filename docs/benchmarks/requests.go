@@ -217,8 +217,43 @@ func (r *run) contexts(ctx context.Context, res *results) error {
 		v.What, v.Than = fmt.Sprintf("context.get of %d turns, warm", contextTurns), fmt.Sprintf("a plain reply of its %s bytes", grouped(int64(len(answer.Data))))
 		v.Cells = "over NATS, one request after the other; the replies are not decoded"
 		res.Requests = append(res.Requests, v)
-		return nil
+		v, err = r.conditional(ctx, c, session, &got)
+		res.Requests = append(res.Requests, v)
+		return err
 	})
+}
+
+// conditional measures context.get after one more turn, by a caller that has the context
+// before it, beside one that has nothing. Both decode and put together.
+func (r *run) conditional(ctx context.Context, c *client.Client, session turns.ID, had *api.Context) (v versus, err error) {
+	t := r.load(1).turn(0, contextTurns+1)
+	answer := turns.TextMessage(turns.Assistant, t.answer)
+	if _, err := c.Append(ctx, session, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, t.question)}, Response: &answer}); err != nil {
+		return v, err
+	}
+	subject := fmt.Sprintf("nexus.v1.default.bench.context.get.%s", session)
+	have := []byte(fmt.Sprintf(`{"have":{"fingerprint":%q,"preamble_digest":%q}}`, had.Fingerprint, had.PreambleDigest))
+	var sizes [2]int
+	ask := func(n int, request []byte) func(int) error {
+		return func(int) error {
+			m, err := c.Conn().RequestWithContext(ctx, subject, request)
+			if err != nil {
+				return err
+			}
+			var got api.Context
+			if err := api.DecodeContext(m.Data, &got); err != nil || got.Keep+len(got.Messages) != len(had.Messages)+2 {
+				return fmt.Errorf("%d messages kept, %d sent: %w", got.Keep, len(got.Messages), err)
+			}
+			sizes[n] = len(m.Data)
+			return nil
+		}
+	}
+	if v, err = r.alternate(ctx, 1, ask(0, have), ask(1, []byte(`{}`))); err != nil {
+		return v, err
+	}
+	v.What, v.Than = fmt.Sprintf("context.get of %d turns and one more, by a caller that has the %d", contextTurns, contextTurns), "the same by one that has nothing"
+	v.Cells = fmt.Sprintf("%s bytes, not %s; both are decoded", grouped(int64(sizes[0])), grouped(int64(sizes[1])))
+	return v, nil
 }
 
 const plainCommand, plainSubject = "serve-plain", "plain"

@@ -18,22 +18,24 @@ import (
 const (
 	messagesBegin = `{"messages":[`
 	sourcesBegin  = `"sources":[`
+	noSystem      = `"system":null`
 )
 
-// AppendJSON appends what [turns.EncodeJSON] returns for c to out. It copies Messages as
-// they are, which must be in the form that EncodeJSON writes.
+// AppendJSON appends what [turns.EncodeJSON] returns for c to out. It copies Messages and System
+// as they are, which must be in the form that EncodeJSON writes.
 func (c *Context) AppendJSON(out []byte) ([]byte, error) {
 	rest := *c
-	rest.Messages, rest.Sources = nil, nil
+	rest.Messages, rest.Sources, rest.System = nil, nil, nil
 	b, err := turns.EncodeJSON(&rest)
 	if err != nil {
 		return out, err
 	}
 	sources := memberOf(b, sourcesBegin)
-	if !bytes.HasPrefix(b, []byte(messagesBegin)) || sources < 0 {
-		return out, fmt.Errorf("encode a context: %.20q does not begin with messages, or has no sources", b)
+	system := memberOf(b, noSystem)
+	if !bytes.HasPrefix(b, []byte(messagesBegin)) || sources < 0 || system < 0 || system > sources {
+		return out, fmt.Errorf("encode a context: %.20q does not begin with messages, or has no sources and no system part before them", b)
 	}
-	size := len(b)
+	size := len(b) + len(c.System)
 	for _, m := range c.Messages {
 		size += len(m) + 1
 	}
@@ -45,7 +47,11 @@ func (c *Context) AppendJSON(out []byte) ([]byte, error) {
 		}
 		out = append(out, m...)
 	}
-	out = append(out, b[len(messagesBegin):sources]...)
+	out = append(out, b[len(messagesBegin):system]...)
+	if c.System != nil {
+		out = append(out[:len(out)-len("null")], c.System...)
+	}
+	out = append(out, b[system:sources]...)
 	for i := range c.Sources {
 		if i > 0 {
 			out = append(out, ',')

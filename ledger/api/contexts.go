@@ -24,10 +24,19 @@ type GetContext struct {
 	// tells, with the turn's own messages and response; Before leaves the response out.
 	Recorded bool `json:"recorded,omitempty,omitzero"`
 	Before   bool `json:"before,omitempty,omitzero"`
-	Inline   bool `json:"inline,omitempty,omitzero"`
-	WaitMS   int  `json:"wait_ms,omitempty,omitzero"` // for a model, if a compaction is due
+	// Have names the caller's last reply in the same format and for the same model: then the
+	// reply leaves out what the caller has.
+	Have   *Have `json:"have,omitempty,omitzero"`
+	Inline bool  `json:"inline,omitempty,omitzero"`
+	WaitMS int   `json:"wait_ms,omitempty,omitzero"` // for a model, if a compaction is due
 	Page
 	Read
+}
+
+// Have names what a caller has of a context.
+type Have struct {
+	Fingerprint string `json:"fingerprint"`
+	Preamble    string `json:"preamble_digest,omitempty,omitzero"` // "": the reply has system and tools
 }
 
 // Source says where a part of a context comes from.
@@ -52,26 +61,31 @@ type PreamblePart struct {
 
 // Context is context.get's reply.
 type Context struct {
-	Messages    []turns.Raw     `json:"messages"`
-	Partial     string          `json:"partial,omitempty,omitzero"`     // a piece of the JSON of a message larger than a page
-	PartialEnd  bool            `json:"partial_end,omitempty,omitzero"` // it is the last piece
-	System      turns.Raw       `json:"system"`                         // in the format's own form; null where there is none
-	Tools       []turns.Raw     `json:"tools,omitzero"`
-	Tokens      uint64          `json:"tokens"`
-	Budget      uint64          `json:"budget"`
-	Overhead    uint64          `json:"overhead"`
-	Reported    uint64          `json:"reported,omitempty,omitzero"`       // tokens and overhead by the provider's count of the last call, with an estimate of what came since; 0: none that counts here
-	WindowGuess bool            `json:"window_guessed,omitempty,omitzero"` // neither the session nor a known model states the window
-	Fingerprint string          `json:"fingerprint"`
-	Recipe      turns.Raw       `json:"recipe"`
-	Sources     []Source        `json:"sources"`
-	Preamble    []PreamblePart  `json:"preamble,omitempty,omitzero"` // with explain: what each part of overhead takes
-	Recorded    string          `json:"recorded,omitempty,omitzero"` // of a recorded context, how it is known: recipe, or path
-	Compaction  CompactionState `json:"compaction"`
-	Compacted   *turns.ID       `json:"compacted,omitempty,omitzero"` // the compaction that this call committed
-	Flush       FlushState      `json:"flush"`
-	Position    string          `json:"position"`
-	Next        string          `json:"next,omitempty,omitzero"`
+	Messages []turns.Raw `json:"messages"`
+	// Keep is how many of the caller's messages stand before Messages: the first ones of the reply
+	// that have names. 0: Messages are all.
+	Keep           int             `json:"keep,omitempty,omitzero"`
+	KeepPreamble   bool            `json:"keep_preamble,omitempty,omitzero"` // the caller's system and tools are those of this context, and not in it
+	Partial        string          `json:"partial,omitempty,omitzero"`       // a piece of the JSON of a message larger than a page
+	PartialEnd     bool            `json:"partial_end,omitempty,omitzero"`   // it is the last piece
+	System         turns.Raw       `json:"system"`                           // in the format's own form; null where there is none
+	Tools          []turns.Raw     `json:"tools,omitzero"`
+	Tokens         uint64          `json:"tokens"`
+	Budget         uint64          `json:"budget"`
+	Overhead       uint64          `json:"overhead"`
+	Reported       uint64          `json:"reported,omitempty,omitzero"`       // tokens and overhead by the provider's count of the last call, with an estimate of what came since; 0: none that counts here
+	WindowGuess    bool            `json:"window_guessed,omitempty,omitzero"` // neither the session nor a known model states the window
+	Fingerprint    string          `json:"fingerprint"`
+	PreambleDigest string          `json:"preamble_digest,omitempty,omitzero"` // of system and tools in this format
+	Recipe         turns.Raw       `json:"recipe"`
+	Sources        []Source        `json:"sources"`
+	Preamble       []PreamblePart  `json:"preamble,omitempty,omitzero"` // with explain: what each part of overhead takes
+	Recorded       string          `json:"recorded,omitempty,omitzero"` // of a recorded context, how it is known: recipe, or path
+	Compaction     CompactionState `json:"compaction"`
+	Compacted      *turns.ID       `json:"compacted,omitempty,omitzero"` // the compaction that this call committed
+	Flush          FlushState      `json:"flush"`
+	Position       string          `json:"position"`
+	Next           string          `json:"next,omitempty,omitzero"`
 }
 
 // Overflow is context.overflow.

@@ -71,7 +71,7 @@ func (e *Memo) Anthropic(system []turns.Section, tools []turns.Raw, ms []turns.M
 		blocks = appendText(blocks, s.Content)
 	}
 	if blocks = append(blocks, c.(*anthropicWriter).system...); len(blocks) > 0 {
-		if r.System, err = turns.EncodeJSON(blocks); err != nil {
+		if err := e.encodeSystem(&r, "anthropic", &blocks); err != nil {
 			return Rendered{}, fmt.Errorf("render anthropic system: %w", err)
 		}
 	}

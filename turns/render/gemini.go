@@ -60,7 +60,7 @@ func (e *Memo) Gemini(system []turns.Section, tools []turns.Raw, ms []turns.Mess
 		parts = appendGemini(parts, s.Content)
 	}
 	if parts = append(parts, c.(*geminiWriter).system...); len(parts) > 0 {
-		if r.System, err = turns.EncodeJSON(geminiContent{Parts: parts}); err != nil {
+		if err := e.encodeSystem(&r, "gemini", &geminiContent{Parts: parts}); err != nil {
 			return Rendered{}, fmt.Errorf("render gemini system: %w", err)
 		}
 	}

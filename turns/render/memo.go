@@ -19,6 +19,7 @@ type Memo struct {
 	messages []turns.Message // what was rendered
 	head     rendering       // the messages of the format that stand before them
 	body     rendering       // the messages of the format that they became
+	system   rendering       // the system member, if the format has one
 	points   []point         // states of the conversion, the earliest first
 }
 
@@ -131,6 +132,19 @@ func (r *rendering) encode(format string, messages []any) (rendering, error) {
 		}
 	}
 	return out, nil
+}
+
+// encodeSystem sets the system member of a rendering after e to what v points to. A large one is
+// seldom another than before.
+func (e *Memo) encodeSystem(r *Rendered, format string, v any) error {
+	system, err := e.of(format).system.encode(format, []any{v})
+	if err != nil {
+		return err
+	}
+	if r.System = system.json[0]; r.memo != nil {
+		r.memo.system = system
+	}
+	return nil
 }
 
 // pointers returns ps as values of any type.

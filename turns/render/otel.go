@@ -54,11 +54,9 @@ func (e *Memo) OTel(system []turns.Section, tools []turns.Raw, ms []turns.Messag
 	if len(system) == 0 {
 		return r, nil
 	}
-	v, err := turns.EncodeJSON(system)
-	if err != nil {
+	if err := e.encodeSystem(&r, "otel", &system); err != nil {
 		return Rendered{}, fmt.Errorf("render otel system: %w", err)
 	}
-	r.System = v
 	return r, nil
 }
 

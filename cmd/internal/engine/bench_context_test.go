@@ -29,6 +29,29 @@ func BenchmarkContextWarm(b *testing.B) {
 	}
 }
 
+// BenchmarkContextHave is context.get of 200 turns by a caller that has 199 of them.
+func BenchmarkContextHave(b *testing.B) {
+	e := benchEngine(b, newWorld())
+	s := contextSession(b, e)
+	had, err := e.Contexts.Context(b.Context(), alice, s, api.GetContext{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := e.Sessions.Append(b.Context(), alice, s, say("one more", "yes"), nil); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		c, err := e.Contexts.Context(b.Context(), alice, s, api.GetContext{Have: &api.Have{Fingerprint: had.Fingerprint, Preamble: had.PreambleDigest}})
+		if err != nil || c.Keep != len(had.Messages) {
+			b.Fatal(c.Keep, err)
+		}
+		if _, err := c.AppendJSON(nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // contextSession stores a session of 200 turns of 2 KiB.
 func contextSession(b *testing.B, e *Engine) turns.ID {
 	var r api.CreateSession

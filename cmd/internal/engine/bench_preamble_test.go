@@ -60,3 +60,50 @@ func processorTime() float64 {
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
+
+// BenchmarkForkBesidePreamble is fork.create of a session with a system part of so many bytes and
+// 20 tools, and session.create with them.
+func BenchmarkForkBesidePreamble(b *testing.B) {
+	for _, n := range []int{0, 40_000, 400_000} {
+		e := benchEngine(b, newWorld())
+		var r api.CreateSession
+		if n > 0 {
+			system, tools := preambleOf(n)
+			r.System, r.Tools = &system, &tools
+		}
+		s := must(e.Sessions.Create(b.Context(), alice, r, nil))(b).ID
+		at := must(e.Sessions.Append(b.Context(), alice, s, say(long(1000), long(1000)), nil))(b).ID
+		b.Run(fmt.Sprintf("fork/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				must(e.Forks.Fork(b.Context(), alice, s, api.CreateFork{Turn: at}, nil))(b)
+			}
+		})
+		b.Run(fmt.Sprintf("create/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				must(e.Sessions.Create(b.Context(), alice, r, nil))(b)
+			}
+		})
+		had := must(e.Contexts.Context(b.Context(), alice, s, api.GetContext{Format: "anthropic"}))(b)
+		for name, have := range map[string]*api.Have{"have": {Fingerprint: had.Fingerprint, Preamble: had.PreambleDigest}, "whole": nil} {
+			b.Run(fmt.Sprintf("context/%s/%d", name, n), func(b *testing.B) {
+				for b.Loop() {
+					c := must(e.Contexts.Context(b.Context(), alice, s, api.GetContext{Format: "anthropic", Have: have}))(b)
+					must(c.AppendJSON(nil))(b)
+				}
+			})
+		}
+	}
+}
+
+// preambleOf returns a system part of n bytes, whose words differ, and 20 tools.
+func preambleOf(n int) (api.System, []turns.Raw) {
+	tools := make([]turns.Raw, 20)
+	for i := range tools {
+		tools[i] = turns.Raw(fmt.Sprintf(`{"name":"tool_%d","description":%q,"parameters":{"type":"object","properties":{"path":{"type":"string"}}}}`, i, strings.Repeat(fmt.Sprintf("When %d is used. ", i*i*7919), 50)))
+	}
+	var text strings.Builder
+	for i := 0; text.Len() < n; i++ {
+		fmt.Fprintf(&text, "Rule %d: be brief about %d, and say what you did. ", i, i*i*104729%1000003)
+	}
+	return api.System{{Name: "instructions", Content: text.String()[:n]}}, tools
+}

@@ -105,7 +105,8 @@ type agent struct {
 	*nexus
 	url, model string // of the model's server
 	session    string
-	said       []string // what was said, to compare at the end
+	said       []string     // what was said, to compare at the end
+	had        modelContext // the last context: Nexus sends what changed since
 }
 
 // appends adds a turn after the head.
@@ -126,14 +127,26 @@ type modelContext struct {
 	Partial    string            `json:"partial"`
 	PartialEnd bool              `json:"partial_end"`
 	Next       string            `json:"next"`
+
+	Fingerprint  string `json:"fingerprint"`
+	Preamble     string `json:"preamble_digest"`
+	Keep         int    `json:"keep"` // how many messages of the last context stand before these
+	KeepPreamble bool   `json:"keep_preamble"`
 }
 
 // context asks for the next call's messages. A long context comes in pages, a
-// message that is longer than a page in pieces.
+// message that is longer than a page in pieces. What the last one had is kept.
 func (a *agent) context(verb string, r object) (all modelContext) {
+	if a.had.Fingerprint != "" && verb == "context.get" {
+		r["have"] = object{"fingerprint": a.had.Fingerprint, "preamble_digest": a.had.Preamble}
+	}
 	for {
 		var page modelContext
 		must(a.call(verb+"."+a.session, r, &page))
+		all.Messages = append(all.Messages, a.had.Messages[:page.Keep]...)
+		if page.KeepPreamble {
+			all.Tools = a.had.Tools
+		}
 		all.Messages = append(all.Messages, page.Messages...)
 		if all.Partial += page.Partial; page.PartialEnd {
 			all.Messages, all.Partial = append(all.Messages, json.RawMessage(all.Partial)), ""
@@ -142,6 +155,8 @@ func (a *agent) context(verb string, r object) (all modelContext) {
 			all.Tools = page.Tools
 		}
 		if page.Next == "" {
+			all.Fingerprint, all.Preamble = page.Fingerprint, page.Preamble
+			a.had = all
 			return all
 		}
 		r["after"] = page.Next

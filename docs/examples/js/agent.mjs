@@ -113,11 +113,14 @@ class Agent {
   }
 
   // The messages of the next model call. A long context comes in pages, a message
-  // that is longer than a page in pieces.
+  // that is longer than a page in pieces. What the last one had is kept.
   async context(verb, request) {
-    const all = { messages: [] };
+    const had = this.had;
+    if (had && verb === "context.get") request.have = { fingerprint: had.fingerprint, preamble_digest: had.preamble_digest };
+    let all;
     for (let partial = ""; ; ) {
       const page = await call(`${verb}.${this.session}`, request);
+      all ??= { messages: had?.messages.slice(0, page.keep ?? 0) ?? [], tools: page.keep_preamble ? had.tools : undefined };
       all.messages.push(...page.messages);
       partial += page.partial ?? "";
       if (page.partial_end) {
@@ -125,7 +128,7 @@ class Agent {
         partial = "";
       }
       if (page.tools?.length) all.tools = page.tools;
-      if (!page.next) return all;
+      if (!page.next) return (this.had = { ...all, fingerprint: page.fingerprint, preamble_digest: page.preamble_digest });
       request.after = page.next;
     }
   }

@@ -87,6 +87,7 @@ class Agent:
     def __init__(self, nexus, session):
         self.nexus, self.session, self.said = nexus, session, []
         self.answered = None  # the turn with the model's newest answer
+        self.had = None  # the last context: Nexus sends what changed since
 
     @classmethod
     async def open(cls, nexus, label, begin):
@@ -115,10 +116,16 @@ class Agent:
 
     async def context(self, verb, **request):
         """The messages of the next model call. A long context comes in pages, a
-        message that is longer than a page in pieces."""
-        messages, tools, partial = [], None, ""
+        message that is longer than a page in pieces. What the last one had is kept."""
+        messages, tools, partial, had, first = [], None, "", self.had, None
+        if had and verb == "context.get":
+            request["have"] = {"fingerprint": had["fingerprint"], "preamble_digest": had["preamble_digest"]}
         while True:
             page = await self.nexus.call(f"{verb}.{self.session}", **request)
+            if first is None:
+                first = page
+                messages = had["messages"][: page["keep"]] if page.get("keep") else []
+                tools = had["tools"] if page.get("keep_preamble") else None
             messages += page["messages"]
             partial += page.get("partial", "")
             if page.get("partial_end"):
@@ -126,6 +133,7 @@ class Agent:
                 partial = ""
             tools = page.get("tools") or tools
             if not page.get("next"):
+                self.had = {"fingerprint": page["fingerprint"], "preamble_digest": page["preamble_digest"], "messages": messages, "tools": tools}
                 return messages, tools
             request["after"] = page["next"]
 

@@ -592,3 +592,39 @@ func TestAnsweredIsWhatADaemonSaid(t *testing.T) {
 		t.Error("an error of the client is no answer")
 	}
 }
+
+func TestAContextReaderAsksForWhatChanged(t *testing.T) {
+	const a, b = `"fingerprint":"a","preamble_digest":"p"`, `"fingerprint":"b","preamble_digest":"p"`
+	inWorld(t, []reply{
+		answers(`{"messages":[1,2],"system":"s","tools":[7],"sources":[{"half":"x"}],%s}`, a),
+		answers(`{"messages":[4],"keep":1,"keep_preamble":true,"system":null,"sources":[],%s,"next":"1"}`, b),
+		answers(`{"messages":[5],"system":null,"sources":[],%s}`, b),
+		answers(`{"messages":[6],"system":"t","sources":[],%s}`, a), // in another format
+		answers(`{"messages":[],"keep":2,"sources":[],%s}`, a),      // more than there is
+	}, func(w *world, c *client.Client) {
+		x := client.NewContextReader(c, session)
+		want := []api.Context{
+			{Fingerprint: "a", PreambleDigest: "p", System: turns.Raw(`"s"`), Tools: []turns.Raw{turns.Raw("7")}, Messages: []turns.Raw{turns.Raw("1"), turns.Raw("2")}, Sources: []api.Source{{Half: "x"}}},
+			{Fingerprint: "b", PreambleDigest: "p", Keep: 1, KeepPreamble: true, System: turns.Raw(`"s"`), Tools: []turns.Raw{turns.Raw("7")}, Messages: []turns.Raw{turns.Raw("1"), turns.Raw("4"), turns.Raw("5")}, Sources: []api.Source{}},
+			{Fingerprint: "a", PreambleDigest: "p", System: turns.Raw(`"t"`), Messages: []turns.Raw{turns.Raw("6")}, Sources: []api.Source{}},
+		}
+		for i, format := range []string{"openai", "openai", "anthropic"} {
+			got, err := x.Context(within(w.t, time.Minute), api.GetContext{Format: format})
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			if d := cmp.Diff(&want[i], got); d != "" {
+				w.t.Error(d)
+			}
+		}
+		if _, err := x.Context(within(w.t, time.Minute), api.GetContext{Format: "anthropic"}); api.FromError(err).Code != api.Internal {
+			w.t.Errorf("a reply that keeps what nobody has: %v", err)
+		}
+		have := `"have":{"fingerprint":"a","preamble_digest":"p"}`
+		for i, want := range []string{`{"format":"openai"}`, `{"format":"openai",` + have + `}`, `{"format":"openai",` + have + `,"after":"1"}`, `{"format":"anthropic"}`, `{"format":"anthropic",` + have + `}`} {
+			if w.got[i].body != want {
+				w.t.Errorf("request %d: %s, want %s", i, w.got[i].body, want)
+			}
+		}
+	})
+}

@@ -47,6 +47,9 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if err := checkRecorded(&req); err != nil {
 		return nil, err
 	}
+	if err := checkHave(req.Have); err != nil {
+		return nil, err
+	}
 	recipe, err := recipeOf(session, req)
 	if err != nil {
 		return nil, err
@@ -78,12 +81,13 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if recipe != nil && at.IsZero() {
 		head = lineage.Node{} // before the first turn
 	}
-	name := pageKey{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, model: req.Model, budget: req.Budget, recipe: string(req.Recipe), query: req.Query, queryTokens: req.QueryTokens, explain: req.Explain, recorded: req.Recorded, before: req.Before}
+	name := pageKey{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, model: req.Model, budget: req.Budget, recipe: string(req.Recipe), query: req.Query, queryTokens: req.QueryTokens, explain: req.Explain, recorded: req.Recorded, before: req.Before, brief: req.Have != nil}
 	if req.Policy != nil {
 		name.policy = req.Policy.Name + string(req.Policy.Set)
 	}
 	epoch := cx.pages.Epoch() // before a key is read
 	whole, ok := cx.pages.Get(name)
+	keep := 0
 	if !cur.Started || !ok {
 		var v *contextView
 		by := ""
@@ -98,9 +102,15 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 		if err != nil {
 			return nil, err
 		}
-		out, err := cx.renderContext(epoch, render, v, req)
+		out, sums, err := cx.renderContext(epoch, render, v, req)
 		if err != nil {
 			return nil, err
+		}
+		if keep, err = cx.keepOf(epoch, s, head, &req, out, sums); err != nil {
+			return nil, err
+		}
+		if keep == 0 || req.Explain || cur.Started {
+			out.Sources = v.sources(req.Explain)
 		}
 		if out.Recorded = by; by == byPath {
 			out.Recipe = nil // no recipe leads to it
@@ -121,6 +131,9 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	out.Compacted, out.Position = compacted, page.FormatPosition(s.Tail.Seq)
 	if cx.compactions.IsPreparing(session) {
 		out.Compaction.State = "preparing"
+	}
+	if keep > 0 && !cur.Started {
+		cur = leaveOut(&out, keep, cur, &req)
 	}
 	if err := pageContext(&out, head, cur, req.Limit, cx.page.ContextBytes(), cx.page.Payload()/2); err != nil {
 		return nil, err
@@ -285,8 +298,9 @@ func renderer(format string) (renderFunc, error) {
 	return nil, api.FieldErrorf("/format", "%q is not one of otel, openai, anthropic, gemini", format)
 }
 
-// renderContext renders a view as the contract shows it, all pages together.
-func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextView, req api.GetContext) (*api.Context, error) {
+// renderContext renders a view as the contract shows it, all pages together, and returns the
+// digests of its messages too.
+func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextView, req api.GetContext) (*api.Context, []messageSum, error) {
 	name := renderedKey{v.path.Session, v.policy.Digest(), req.Format}
 	before, ok := cx.rendered.Get(name)
 	if !ok {
@@ -294,25 +308,35 @@ func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextVie
 	}
 	shared := before.shared(v.context.Messages)
 	if err := cx.paths.CheckWhole(v.context.Messages[shared:]); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	preamble := v.set.Preamble
 	preamble.System = append(slices.Clip(preamble.System), v.added.Sections...)
 	r, err := format(before.memo, preamble.System, preamble.Tools, v.readable(v.caller(req)))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	now := before.after(v.context.Messages, shared)
+	now.json, now.sums = r.Messages, sumsOf(r.Messages, before.json, before.sums)
+	stored, err := cx.content.PreambleDigest(&v.set)
+	if err != nil {
+		return nil, nil, err
+	}
 	out := &api.Context{
 		Messages: raws(r.Messages), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
 		Budget: v.budget, Overhead: v.path.Overhead + v.added.Tokens, Reported: v.reported,
 		WindowGuess: v.requestedBudget() == 0 && reader.WindowGuessed(v.policy, v.limits), Fingerprint: now.fingerprint().AddSections(v.added.Sections).String(), Sources: []api.Source{},
+		PreambleDigest: turns.Digest("context.preamble", []byte(req.Format+" "+stored.String()+" "+view.NewFingerprint().AddSections(v.added.Sections).String())).String(),
 	}
 	if now.memo = r.Memo(); !ok || (req.At.IsZero() && v.source == nil) { // an older context does not replace the newest
-		cx.rendered.PutIn(epoch, name, now, now.size)
+		size := now.size // the system part has its JSON in the memo
+		for _, s := range preamble.System {
+			size += len(s.Content)
+		}
+		cx.rendered.PutIn(epoch, name, now, size)
 	}
 	if out.Recipe, err = v.made.JSON(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if req.Explain {
 		out.Preamble = content.PreambleParts(v.path.Counter, preamble)
@@ -322,19 +346,25 @@ func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextVie
 	if v.due {
 		out.Compaction.State = cx.compactions.DueState(v.path.Session, v.path.Head.Ref.Turn)
 	}
+	return out, now.sums, nil
+}
+
+// sources says where each part of a context comes from, and with explain why it is there.
+func (v *contextView) sources(explain bool) []api.Source {
+	out := []api.Source{}
 	for _, src := range v.added.Sources {
 		x := api.Source{Memory: src.ID, Turn: src.Source.Turn, Half: "memory", Status: string(src.Status), Tokens: src.Tokens}
 		if src.Source.Session != v.path.Session {
 			x.Session = src.Source.Session
 		}
-		if req.Explain {
+		if explain {
 			x.Why = src.Why
 		}
-		out.Sources = append(out.Sources, x)
+		out = append(out, x)
 	}
-	out.Sources = slices.Grow(out.Sources, len(v.context.Sources)+len(v.notes))
+	out = slices.Grow(out, len(v.context.Sources)+len(v.notes))
 	var messages []uint64 // of each source
-	if req.Explain {
+	if explain {
 		messages = make([]uint64, len(v.context.Sources))
 		for _, i := range v.context.Origins {
 			messages[i]++
@@ -348,13 +378,12 @@ func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextVie
 		if src.Half == 0 {
 			x.Half = "replacement"
 		}
-		if req.Explain {
+		if explain {
 			x.Why, x.Messages = src.Why, messages[i]
 		}
-		out.Sources = append(out.Sources, x)
+		out = append(out, x)
 	}
-	out.Sources = append(out.Sources, v.notes...)
-	return out, nil
+	return append(out, v.notes...)
 }
 
 // raws converts rendered messages to the type of the contract.

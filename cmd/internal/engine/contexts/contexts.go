@@ -24,10 +24,11 @@ type Contexts struct {
 	compactions *compactions.Compactions
 	pages       *cache.Cache[pageKey, api.Context] // whole contexts that are being paged
 	rendered    *cache.Cache[renderedKey, *rendered]
+	answers     *cache.Cache[answersKey, answers]
 }
 
 // New returns the contexts of the sessions that r reads.
 func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, ms *memories.Memories, cv *covered.Covered, cm *compactions.Compactions, budget *cache.Budget) *Contexts {
 	return &Contexts{content: cs, page: limits, paths: pl, reader: r, memories: ms, covered: cv, compactions: cm, pages: cache.New[pageKey, api.Context](budget, "contexts"),
-		rendered: cache.New[renderedKey, *rendered](budget, "messages")}
+		rendered: cache.New[renderedKey, *rendered](budget, "messages"), answers: cache.New[answersKey, answers](budget, "answers")}
 }

@@ -23,6 +23,7 @@ type pageKey struct {
 	explain     bool
 	recorded    bool
 	before      bool
+	brief       bool // the request has something: the sources may be left out
 }
 
 // contextSize returns about how many bytes of memory a context takes.

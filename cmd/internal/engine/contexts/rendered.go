@@ -1,6 +1,8 @@
 package contexts
 
 import (
+	"github.com/go-json-experiment/json/jsontext"
+
 	"nexus/cmd/internal/engine/content"
 	"nexus/compactor/view"
 	"nexus/turns"
@@ -23,7 +25,9 @@ type rendered struct {
 	messages     []turns.Message
 	fingerprints []view.Fingerprint // of messages[:i+1]
 	memo         *render.Memo
-	size         int // about how many bytes of memory it takes, without memo
+	json         []jsontext.Value // of the format's messages
+	sums         []messageSum     // of json
+	size         int              // about how many bytes of memory it takes, without memo
 }
 
 // shared returns how many messages r and ms begin with in common.
