@@ -52,6 +52,8 @@ type InForce struct {
 	Node lineage.Node
 	Span turns.Span
 	Body turns.CompactionBody
+	// Erased: a session that its summary was made of was erased, and Body is empty.
+	Erased bool
 }
 
 // Status says how a context shows a half turn or what replaces it.

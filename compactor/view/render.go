@@ -57,8 +57,7 @@ func RenderAfter(before *Rendering, p Path, c tokens.Counter) (Context, *Renderi
 	r, from := before.resume(&p, c)
 	if f := p.InForce; f != nil && from == 0 {
 		n := len(f.Body.Elided)
-		erased := n == 0 && len(f.Body.Replacement) == 0 // the body was erased, and the texts with it
-		if n != len(f.Span.Elisions) && !erased {
+		if n != len(f.Span.Elisions) && !f.Erased {
 			return Context{}, nil, fmt.Errorf("%w: compaction %v: %d elisions, %d texts for them", turns.ErrCorrupt, f.Node.Ref, len(f.Span.Elisions), n)
 		}
 		if len(f.Body.Replacement) > 0 {

@@ -145,3 +145,50 @@ func (keysThatStay) Destroy(...turns.ID) error { return errors.New("the disk is 
 
 // mentions reports whether a text is in messages.
 func mentions(ms any, text string) bool { return strings.Contains(string(enginetest.JSON(ms)), text) }
+
+// A fork whose summaries were made of an erased session goes on: its context lacks them, a compaction is made from the
+// originals that are left, and neither an append nor the verification stumbles.
+func TestAForkOfAnErasedSessionGoesOn(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	ctx := t.Context()
+	s := create(t, e, 8000, "nexus")
+	var last *api.Appended
+	for range 6 {
+		last = add(t, e, s.ID, say("saffron "+enginetest.Text(600), "saffron answer"))
+	}
+	fork := must(e.Forks.Fork(ctx, alice, s.ID, api.CreateFork{Turn: last.ID}, []byte("{}")))(t)
+	for range 8 {
+		add(t, e, fork.ID, say("cobalt "+enginetest.Text(600), "cobalt answer"))
+	}
+	run := func() *api.CompactionRun {
+		return must(e.Compactions.Compact(ctx, alice, fork.ID, api.RunCompaction{ID: enginetest.ID(t)}, []byte("{}")))(t)
+	}
+	if r := run(); r.Compaction == nil {
+		t.Fatalf("%+v", r)
+	}
+	erase(t, e, s.ID, api.EraseSession{})
+	context := func() *api.Context {
+		return must(e.Contexts.Context(ctx, alice, fork.ID, api.GetContext{}))(t)
+	}
+	if c := context(); mentions(c.Messages, "saffron") {
+		t.Errorf("the context shows what was erased: %+v", c.Messages)
+	}
+	for range 6 {
+		add(t, e, fork.ID, say("cobalt later "+enginetest.Text(600), "cobalt answer"))
+		context()
+	}
+	r := run()
+	if r.Compaction == nil || r.Compaction.Compaction == nil || !r.Compaction.Compaction.FromOriginals {
+		t.Fatalf("a compaction over erased turns: %+v", r)
+	}
+	_, ev, err := e.Reader.TurnEvent(turns.Ref{Session: fork.ID, Turn: r.Compaction.ID})
+	if err != nil || !slices.Equal(ev.Keys, []turns.ID{fork.ID}) {
+		t.Errorf("it is sealed under %v, %v", ev.Keys, err)
+	}
+	if c := context(); mentions(c.Messages, "saffron") || !mentions(c.Messages, "cobalt") {
+		t.Errorf("the context after it: %+v", c.Messages)
+	}
+	add(t, e, fork.ID, say("cobalt at the end", "yes"))
+	enginetest.Verified(t, e)
+}

@@ -2,6 +2,7 @@ package compactions
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"nexus/cmd/internal/engine/page"
@@ -18,26 +19,30 @@ import (
 
 // sealingSessions returns the sessions under whose content keys a compaction must be
 // sealed: every session that any of its text comes from. So erasing one of them
-// makes the summary unreadable too.
-//
-// Limit: an erased session counts too, although its halves are empty. It has no key,
-// so no compaction can be sealed that newly covers its turns or that follows one
-// sealed under it: the caller gets [turns.ErrErased]. No request erases a session yet.
+// makes the summary unreadable too. Of an erased session there is no text.
 func sealingSessions(s *ledger.Session, covered []summary.HalfTurn, previous []turns.ID) []turns.ID {
 	keys := append([]turns.ID{s.ID}, previous...)
 	for _, h := range covered {
-		if !slices.Contains(keys, h.Ref.Session) {
+		if !h.Erased && !slices.Contains(keys, h.Ref.Session) {
 			keys = append(keys, h.Ref.Session)
 		}
 	}
 	return keys
 }
 
-// eventKeys returns the sessions under whose content keys an event is sealed.
+// eventKeys returns the sessions under whose content keys an event is sealed; none if one of them was erased: then its
+// text is nowhere.
 func (cm *Compactions) eventKeys(ref turns.Ref) ([]turns.ID, error) {
 	_, ev, err := cm.reader.TurnEvent(ref)
 	if err != nil {
 		return nil, err
+	}
+	for _, id := range ev.Keys {
+		if _, err := cm.content.Key(id); errors.Is(err, turns.ErrErased) {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
 	}
 	return ev.Keys, nil
 }

@@ -302,6 +302,9 @@ func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head linea
 			return w, err
 		}
 	}
+	if f := w.path.InForce; f != nil && f.Erased { // nothing can be made of its summary
+		k.Opts.FromOriginals = true
+	}
 	if k.Opts.FromOriginals {
 		if k.Opts.Originals, err = cm.paths.Halves(ctx, s, head, 0); err != nil {
 			return w, err

@@ -3,6 +3,7 @@ package paths
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 
 	"nexus/cmd/internal/engine/content"
@@ -80,7 +81,11 @@ func (l *loading) compaction(ctx context.Context, s *ledger.Session, in turns.Re
 		return nil, cut, err
 	}
 	f = &view.InForce{Node: t.Node, Span: *ev.Span}
-	if err := l.loader.content.Open(ev, &f.Body); err != nil {
+	switch err := l.loader.content.Open(ev, &f.Body); {
+	case errors.Is(err, turns.ErrErased): // the context goes on without it
+		f.Erased, l.partial = true, true
+		return f, t.Cut, nil
+	case err != nil:
 		return nil, cut, err
 	}
 	l.keys = append(l.keys, ev.Keys...)
