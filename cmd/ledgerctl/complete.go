@@ -49,7 +49,7 @@ var valueTypes = map[string]source{
 	"FORMAT": ofProgram(export.Forms, nil), "FILE": ofShell(cobra.ShellCompDirectiveDefault), "COMMAND": ofShell(cobra.ShellCompDirectiveDefault), "AGENT=DIR": ofShell(cobra.ShellCompDirectiveDefault), "DIR": ofShell(cobra.ShellCompDirectiveFilterDirs),
 	"TENANT": nil, "LABEL": nil, "NAME": nil, "TOOL": nil, "ID": nil, "VERSION": nil, "DIGEST": nil, "POSITION": nil, "KEY=VALUE": nil,
 	"TEXT": nil, "JSON": nil, "URL": nil, "ZONE": nil, "DAY": nil, "DAYS": nil, "TIME": nil, "DURATION": nil, "N": nil,
-	"DOLLARS": nil, "TAG": nil, "TITLE": nil, "IMPORT": nil, "KEY": nil,
+	"DOLLARS": nil, "TAG": nil, "TITLE": nil, "IMPORT": nil, "CODE": nil, "USER": nil, "KEY": nil,
 }
 
 // costGroups is what cost adds calls up by.

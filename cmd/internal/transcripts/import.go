@@ -420,6 +420,12 @@ func (in *Intake) addedStep(ctx context.Context, st transcript.Step) (out transc
 // with All.
 func (in *Intake) Step(ctx context.Context, st transcript.Step) (err error) {
 	rep := in.Report
+	defer func() {
+		if coded(err, api.Erased) { // for ever: whoever reads the file goes on
+			rep.lose(transcript.Loss{Kind: "skipped", Reason: "its session was erased", Record: st.ID().String()})
+			err = nil
+		}
+	}()
 	if err := in.findJoint(ctx, st); err != nil {
 		return err
 	}

@@ -31,10 +31,10 @@ func withReader(meta turns.Raw, format string) turns.Raw {
 }
 
 // isOlder reports whether an older reader than the present one read a session, or one that
-// left no version.
+// left no version. Of an erased one nobody knows.
 func isOlder(s *api.Session, format string) bool {
 	l := linksOf(s.Meta)
-	return l.Reader.Version < versionOf(format)
+	return s.State != turns.Erased.String() && l.Reader.Version < versionOf(format)
 }
 
 // setMeta sets members of a session's meta. What the event is for is named by why and its
