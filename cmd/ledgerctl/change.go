@@ -41,6 +41,9 @@ func compactCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if s.WindowGuess {
+			e.Say("no model is named whose window is known: %s tokens are a guess; session set --window states it", prose.Grouped(s.Budget))
+		}
 		if p := k.Plan; p != nil {
 			if p.Covered == 0 && p.Shortened > 0 {
 				return e.Result(k, "would shorten %s and cover nothing; %s tokens now, at most %s after", prose.Plural(p.Shortened, "part"), prose.Grouped(p.TokensBefore), prose.Grouped(p.TokensKept+p.SummaryMax))

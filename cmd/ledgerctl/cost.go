@@ -47,7 +47,7 @@ func costCmd(e *env) *cobra.Command {
 	c.Flags().BoolVar(&f.filter.Hidden, "hidden", false, "hidden sessions too")
 	c.Flags().Float64Var(&f.budget, "budget", 0, "compare with so many dollars, and fail with 10 if the cost is higher")
 	c.Flags().StringVar(&f.per, "per", "week", "the period of --budget: day, week, month or block")
-	c.Flags().StringVar(&f.until, "until", "", "calls before a day, time or age")
+	c.Flags().StringVar(&f.until, "until", "", "calls "+names.UntilHelp)
 	c.Flags().StringVar(&f.zone, "zone", "", "zone of days (this machine's)")
 	c.Flags().StringVar(&f.prices, "prices", "", "file with your own prices")
 	c.Flags().BoolVar(&f.all, "all", false, "count sessions too that import --refresh replaced")
@@ -80,7 +80,7 @@ func (e *env) cost(cmd *cobra.Command, args []string, f costFlags) error {
 	if opt.Since, err = names.DayIn(x.Zone, now, "since", f.filter.Since); err != nil {
 		return err
 	}
-	if opt.Until, err = names.DayIn(x.Zone, now, "until", f.until); err != nil {
+	if opt.Until, err = names.UntilIn(x.Zone, now, "until", f.until); err != nil {
 		return err
 	}
 	if !opt.Since.IsZero() && !opt.Until.IsZero() && !opt.Since.Before(opt.Until) {

@@ -107,7 +107,7 @@ type eventFilter struct {
 func (f *eventFilter) flags(c *cobra.Command) {
 	c.Flags().StringVar(&f.kind, "kind", "", "events of this kind")
 	c.Flags().StringVar(&f.since, "since", "", "from a time on: "+names.DayHelp)
-	c.Flags().StringVar(&f.until, "until", "", "before this day, time or age")
+	c.Flags().StringVar(&f.until, "until", "", names.UntilHelp)
 	c.Flags().StringVar(&f.since, "from", "", "as --since")
 	c.Flags().StringVar(&f.until, "to", "", "as --until")
 	_, _ = c.Flags().MarkHidden("from"), c.Flags().MarkHidden("to") // what these were called
@@ -116,7 +116,7 @@ func (f *eventFilter) flags(c *cobra.Command) {
 func (f *eventFilter) request(channel string) (r api.ListEvents, err error) {
 	r = api.ListEvents{Channel: channel, Kind: f.kind}
 	if r.From, err = names.Day("since", f.since); err == nil {
-		r.To, err = names.Day("until", f.until)
+		r.To, err = names.Until("until", f.until)
 	}
 	return r, err
 }

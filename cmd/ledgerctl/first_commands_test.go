@@ -57,6 +57,8 @@ var firstCommands = []struct {
 	{"show S@head~3", 4, 0, ``},
 	{"show S@999999", 4, 4, ``},
 	{"show 7", 2, 2, `SESSION@7`},
+	{"show S 1", 4, 0, ``},
+	{"show S@1 1", 2, 2, `names a turn already`},
 	{"tree S", 4, 0, ``},
 	{"path S", 4, 0, ``},
 	{"context S", 4, 0, ``},

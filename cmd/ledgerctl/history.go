@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +35,7 @@ func logCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		to, err := names.Day("until", until)
+		to, err := names.Until("until", until)
 		if err != nil {
 			return err
 		}
@@ -68,7 +69,7 @@ func logCmd(e *env) *cobra.Command {
 	})
 	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most N; 0: all")
 	c.Flags().StringVar(&since, "since", "", "from a time on: "+names.DayHelp)
-	c.Flags().StringVar(&until, "until", "", "before this day, time or age")
+	c.Flags().StringVar(&until, "until", "", names.UntilHelp)
 	c.Flags().BoolVar(&shown, "show-secrets", false, "show credentials of known shapes")
 	c.Flags().StringVar(&words, "grep", "", "those with these words, as search finds them")
 	return c
@@ -91,8 +92,15 @@ func sayNoTurn(ctx context.Context, e *env, p names.Place) error {
 
 func showCmd(e *env) *cobra.Command {
 	var part int
-	c := verb("show TURN", "one turn in full, or one part of it", 1, 1, func(cmd *cobra.Command, args []string) error {
-		p, err := e.Turn(cmd.Context(), args[0])
+	c := verb("show TURN | SESSION N", "one turn in full, or one part of it", 1, 2, func(cmd *cobra.Command, args []string) error {
+		name := args[0]
+		if len(args) == 2 { // as people write it: the session, then the number of the turn
+			if strings.ContainsAny(name, "@/") {
+				return fault.Usage(fmt.Errorf("%s names a turn already; show takes one turn, or a session and a number", prose.Printable(name)))
+			}
+			name += "@" + args[1]
+		}
+		p, err := e.Turn(cmd.Context(), name)
 		if err != nil {
 			return err
 		}

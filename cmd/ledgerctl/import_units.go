@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"nexus/cmd/internal/prose"
@@ -234,6 +236,13 @@ func (e *env) previewImport(ctx context.Context, im *transcripts.Importer, files
 		return failed
 	}
 	importreport.PrintSkipped(e.Terminal, skipped, losses, "is no transcript", "are no transcripts")
+	var read []string
+	for _, name := range slices.Sorted(maps.Keys(p.Formats)) {
+		read = append(read, fmt.Sprintf("%s %s", prose.Grouped(uint64(p.Formats[name])), name))
+	}
+	if len(read) > 0 {
+		fmt.Fprintf(e.Out, "read: %s\n", strings.Join(read, ", "))
+	}
 	fmt.Fprintf(e.Out, "would store of %s: %s of %s, %s of %s; %s\n", prose.Plural(uint64(p.Files), "file"),
 		prose.Grouped(uint64(p.NewSessions)), prose.Plural(uint64(p.Sessions), "session"), prose.Grouped(uint64(p.NewTurns)), prose.Plural(uint64(p.Turns), "turn"), prose.Plural(uint64(p.Compactions), "compaction"))
 	if n := len(p.Hidden); n > 0 {

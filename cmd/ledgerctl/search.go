@@ -34,7 +34,7 @@ func searchCmd(e *env) *cobra.Command {
 		if r.From, err = names.Day("since", since); err != nil {
 			return err
 		}
-		if r.To, err = names.Day("until", until); err != nil {
+		if r.To, err = names.Until("until", until); err != nil {
 			return err
 		}
 		if r.Cwd, err = names.Folder(r.Cwd); err != nil {
@@ -68,7 +68,7 @@ func searchCmd(e *env) *cobra.Command {
 	f.StringVar(&session, "session", "", "in this session, and what it inherits")
 	f.BoolVar(&r.BranchOnly, "branch-only", false, "only the path of the session's head")
 	f.StringVar(&since, "since", "", "from a time on: "+names.DayHelp)
-	f.StringVar(&until, "until", "", "before this day, time or age")
+	f.StringVar(&until, "until", "", names.UntilHelp)
 	f.StringVar(&r.Cwd, "cwd", "", "turns in this folder or below; one without a / before it is below the current folder")
 	f.StringVar(&r.Branch, "branch", "", "turns on this branch of git")
 	f.StringVar(&r.Project, "project", "", "turns of sessions of this repository: its name, or a folder of it")
@@ -94,10 +94,11 @@ func (e *env) sayTimes(from, to *api.Time) {
 
 // searched says where a search looked, where a flag may mean something else than it seems.
 func searched(r *api.Search) string {
+	note := names.SourceNote(r.Source)
 	if r.Cwd == "" {
-		return ""
+		return note
 	}
-	return " in " + prose.Printable(r.Cwd)
+	return " in " + prose.Printable(r.Cwd) + note
 }
 
 // grepSessions prints the sessions with the words of g, best first, each with its best turn.

@@ -10,17 +10,33 @@ import (
 	"github.com/spf13/pflag"
 
 	"nexus/cmd/internal/build"
+	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/localserver"
+	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/serve"
 )
 
 func serveCmd(e *env) *cobra.Command {
 	c := verb("serve", "serve the ledger of a folder until nobody uses it", 0, 0, func(cmd *cobra.Command, _ []string) error {
-		return serve.Run(cmd.Context(), serve.Options{Data: localserver.Folder(e.Data), Idle: e.idle, Version: build.Version(), Out: e.Out, Log: e.Err})
+		return serve.Run(cmd.Context(), serve.Options{Data: localserver.Folder(e.Data), Idle: e.idle, Version: build.Version(), Out: e.Out, Log: e.Err, Vanished: e.vanishedFiles})
 	})
 	e.localFlags(c.Flags())
 	return c
+}
+
+// vanishedFiles lists the transcripts that an import or a watch of this user has read and that are gone.
+func (e *env) vanishedFiles() (out []config.VanishedFile, err error) {
+	var cfg watch.Config
+	var from []string
+	if err := e.prepareWatch(&cfg, &from, watchService()); err != nil {
+		return nil, err
+	}
+	list, err := watch.Vanished(cfg.State, cfg.Sources)
+	for _, x := range list {
+		out = append(out, config.VanishedFile{File: x.File, Agent: x.Agent, Session: x.Session, Kept: x.Bytes, Lost: x.Lost, Gone: x.Gone})
+	}
+	return out, err
 }
 
 // localFlags are those of the ledger that a program serves itself.

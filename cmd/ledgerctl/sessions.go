@@ -26,6 +26,7 @@ import (
 
 func sessionsCmd(e *env) *cobra.Command {
 	var all bool
+	var sorted string
 	var g searchview.Filter
 	list := func(cmd *cobra.Command, _ []string) error {
 		if g.Text == "" && !cmd.Flags().Changed("limit") {
@@ -34,12 +35,13 @@ func sessionsCmd(e *env) *cobra.Command {
 		if g.Text != "" {
 			return e.grepSessions(cmd.Context(), &g)
 		}
-		return e.listSessions(cmd.Context(), all, &g)
+		return e.listSessions(cmd.Context(), all, sorted, &g)
 	}
 	c := verb("sessions", "list, open, change and close sessions", 0, 0, list)
 	lister := verb("list", "the sessions, oldest first", 0, 0, list)
 	for _, v := range []*cobra.Command{c, lister} {
 		g.Flags(v.Flags())
+		v.Flags().StringVar(&sorted, "sort", "said", "what the list is in the order of: said (the newest turn), turns, tokens or opened; the most last")
 		v.Flags().BoolVar(&all, "all", false, "list imported sessions without a turn too, and those that import --refresh replaced")
 	}
 	c.AddCommand(lister, showSessionCmd(e), newSessionCmd(e), setSessionCmd(e), resetSessionCmd(e), closeSessionCmd(e),
@@ -49,7 +51,11 @@ func sessionsCmd(e *env) *cobra.Command {
 
 // listSessions lists the sessions: those that an import opened and that have no
 // turn yet only with all.
-func (e *env) listSessions(ctx context.Context, all bool, g *searchview.Filter) error {
+func (e *env) listSessions(ctx context.Context, all bool, sorted string, g *searchview.Filter) error {
+	order, ok := sessionOrders[sorted]
+	if !ok {
+		return fault.Usage(fmt.Errorf("--sort takes said, turns, tokens or opened, not %q", sorted))
+	}
 	c, err := e.Client(api.Operator)
 	if err != nil {
 		return err
@@ -86,8 +92,8 @@ func (e *env) listSessions(ctx context.Context, all bool, g *searchview.Filter) 
 		list = append(list, s)
 	}
 	if n := len(list) - g.Limit; g.Limit > 0 && n > 0 {
-		list = newest(list, g.Limit)
-		defer e.Say("%s older; --limit 0 lists all", prose.Plural(uint64(n), "session"))
+		list = greatest(list, g.Limit, order)
+		defer e.Say("%s %s; --limit 0 lists all", prose.Plural(uint64(n), "session"), map[bool]string{true: "older", false: "with less"}[sorted == "said" || sorted == "opened"])
 	}
 	if e.JSON {
 		return searchview.PrintJSON(e.Terminal, list)
@@ -102,7 +108,7 @@ func (e *env) listSessions(ctx context.Context, all bool, g *searchview.Filter) 
 		return nil
 	}
 	if len(list) == 0 && (others || g.IsSet()) {
-		e.Say("no session %s; ledgerctl sessions lists all", g.Described(since))
+		e.Say("no session %s; ledgerctl sessions lists all%s", g.Described(since), names.SourceNote(g.Source))
 		return nil
 	}
 	if len(list) == 0 && empty == 0 && e.Agent != "" && e.Agent != api.Operator {
@@ -113,9 +119,17 @@ func (e *env) listSessions(ctx context.Context, all bool, g *searchview.Filter) 
 		e.Say("no session yet in tenant %q; ledgerctl import FILE brings one in, ledgerctl append new begins one", e.Tenant)
 		return nil
 	}
-	slices.SortStableFunc(list, func(a, b api.Session) int { return cmp.Compare(lastActivity(&a), lastActivity(&b)) })
+	slices.SortStableFunc(list, func(a, b api.Session) int { return cmp.Compare(order(&a), order(&b)) })
 	_, err = io.WriteString(e.Out, sessionview.Table(e.Terminal, list))
 	return err
+}
+
+// sessionOrders are the values of --sort.
+var sessionOrders = map[string]func(*api.Session) int64{
+	"said":   lastActivity,
+	"turns":  func(s *api.Session) int64 { return int64(s.Turns) },
+	"tokens": func(s *api.Session) int64 { return int64(s.Tokens) },
+	"opened": func(s *api.Session) int64 { return time.Time(s.Created).UnixNano() },
 }
 
 // lastActivity is the time of a session's newest turn, in Unix nanoseconds; of one without
@@ -127,15 +141,15 @@ func lastActivity(s *api.Session) int64 {
 	return time.Time(*s.HeadTime).UnixNano()
 }
 
-// newest returns so many sessions of a list, those whose newest turn is the newest, in the
-// order of the list.
-func newest(list []api.Session, limit int) []api.Session {
+// greatest returns so many sessions of a list, those that come last by an order, in the order of
+// the list.
+func greatest(list []api.Session, limit int, order func(*api.Session) int64) []api.Session {
 	by := make([]int, len(list))
 	for i := range by {
 		by[i] = i
 	}
 	slices.SortStableFunc(by, func(a, b int) int {
-		return cmp.Or(cmp.Compare(lastActivity(&list[b]), lastActivity(&list[a])), cmp.Compare(b, a))
+		return cmp.Or(cmp.Compare(order(&list[b]), order(&list[a])), cmp.Compare(b, a))
 	})
 	by = by[:min(limit, len(by))]
 	slices.Sort(by)

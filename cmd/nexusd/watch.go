@@ -48,6 +48,26 @@ func follow(cfg config.Config) (func(context.Context, *client.Client) error, err
 	}, nil
 }
 
+// vanished returns what lists the transcripts that are gone from the folders that the configuration
+// names; nil if it names none.
+func vanished(cfg config.Config) func() ([]config.VanishedFile, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = ""
+	}
+	sources, err := watched(cfg.Watch, home)
+	if err != nil || len(sources) == 0 {
+		return nil
+	}
+	return func() (out []config.VanishedFile, err error) {
+		list, err := watch.Vanished(filepath.Join(cfg.Data, "watch"), sources)
+		for _, x := range list {
+			out = append(out, config.VanishedFile{File: x.File, Agent: x.Agent, Session: x.Session, Kept: x.Bytes, Lost: x.Lost, Gone: x.Gone})
+		}
+		return out, err
+	}
+}
+
 // watched returns the folders of a configuration; ~ is the home. A relative one would
 // depend on where the daemon was started.
 func watched(c config.WatchTable, home string) (out []watch.Source, err error) {

@@ -187,7 +187,7 @@ func eachScalar(v turns.Raw, found func(text string, isName bool)) {
 // Words returns the words of a text, without punctuation at their ends.
 func Words(s string) []string {
 	all := strings.FieldsFunc(s, func(r rune) bool {
-		return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;()[]{}<>=|*&!?\\", r)
+		return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;()[]{}<>=|*&!?\\→", r) // the arrow: tools number the lines of a file as 3→import
 	})
 	for i, w := range all {
 		all[i] = strings.Trim(w, ".:-+")

@@ -14,7 +14,17 @@ import (
 // newExplorer makes the pages for browsers. own asks for them: what a page shows takes the way
 // of every request.
 func (d *Daemon) newExplorer(own *client.Client) *explorer.Explorer {
-	return explorer.New(explorer.Config{Client: own, Version: d.cfg.Version, Logger: d.logger, Now: time.Now, Models: d.cfg.ModelTable(), Health: d.health})
+	var gone func() ([]explorer.Gone, error)
+	if list := d.cfg.Vanished; list != nil {
+		gone = func() (out []explorer.Gone, err error) {
+			files, err := list()
+			for _, f := range files {
+				out = append(out, explorer.Gone(f))
+			}
+			return out, err
+		}
+	}
+	return explorer.New(explorer.Config{Vanished: gone, Client: own, Version: d.cfg.Version, Logger: d.logger, Now: time.Now, Models: d.cfg.ModelTable(), Health: d.health})
 }
 
 // openPages answers ui.open. The browser may do what the user may who asks; where the NATS

@@ -20,20 +20,31 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Config says what the pages show. All fields but Logger must be set.
+// Config says what the pages show. All fields but Logger and Vanished must be set.
 type Config struct {
 	Client  *client.Client // asks as any tenant and agent; see [Explorer]
 	Version string
 	Models  tokens.Models // for costs
 	Now     func() time.Time
 	Health  func() []Fact // what the daemon knows of itself
-	Logger  *slog.Logger  // nil: silent. Content is never logged
+	// Vanished lists transcripts that are gone from their agents' folders, the newest last. nil: nobody
+	// watches any. The operator alone sees it: it names files of this machine.
+	Vanished func() ([]Gone, error)
+	Logger   *slog.Logger // nil: silent. Content is never logged
 }
 
 // Fact is a line of the page Health.
 type Fact struct {
 	Name, Text string
 	OK         bool
+}
+
+// Gone is a transcript that is no longer where its agent wrote it.
+type Gone struct {
+	File, Agent string
+	Session     turns.ID // one of those that it held; zero: not known
+	Kept, Lost  int64    // bytes that are in the ledger, and that it had and are not
+	Gone        time.Time
 }
 
 // Explorer serves the pages. Its Config's Client may act as everybody: what a person may do is
@@ -127,6 +138,7 @@ func (e *Explorer) routes() http.Handler {
 		"GET /ui/memory":                     (*visit).memory,
 		"GET /ui/events":                     (*visit).events,
 		"GET /ui/health":                     (*visit).health,
+		"GET /ui/vanished":                   (*visit).vanished,
 		"GET /ui/keys":                       (*visit).keys,
 		"GET /ui/live":                       (*visit).follow,
 		"POST /ui/do/fork":                   (*visit).doFork,

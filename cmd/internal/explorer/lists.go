@@ -2,6 +2,7 @@ package explorer
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	pages "nexus/cmd/internal/page"
@@ -153,5 +154,54 @@ func (v *visit) health() error {
 
 func (v *visit) keys() error {
 	v.page("keys", "Keys", "", nil)
+	return nil
+}
+
+type vanishedPage struct {
+	Rows    []vanishedRow
+	More    int
+	Watched bool
+}
+
+type vanishedRow struct {
+	Gone
+	Since string
+	URL   string
+}
+
+// KeptBytes and LostBytes are what humans read of the numbers.
+func (r vanishedRow) KeptBytes() uint64 { return uint64(max(0, r.Kept)) }
+func (r vanishedRow) LostBytes() uint64 { return uint64(max(0, r.Lost)) }
+
+// vanishedShown is how many transcripts a page lists, the newest of them.
+const vanishedShown = 500
+
+// vanished lists the transcripts that are gone from the folders of their agents, and kept here.
+func (v *visit) vanished() error {
+	if v.who.Agent != api.Operator {
+		return api.Errorf(api.Denied, nil, "the list names files of the ledger's machine: only the operator sees it")
+	}
+	p := &vanishedPage{Watched: v.Vanished != nil}
+	if p.Watched {
+		list, err := v.Vanished()
+		if err != nil {
+			return api.Errorf(api.Unavailable, nil, "the state of the watch can't be read")
+		}
+		for _, g := range slices.Backward(list) {
+			if len(p.Rows) == vanishedShown {
+				p.More = len(list) - vanishedShown
+				break
+			}
+			r := vanishedRow{Gone: g}
+			if r.File = pages.Line(g.File, 400); !g.Gone.IsZero() {
+				r.Since = ago(v.Now(), g.Gone)
+			}
+			if !g.Session.IsZero() {
+				r.URL = "/ui/s/" + g.Session.String()
+			}
+			p.Rows = append(p.Rows, r)
+		}
+	}
+	v.page("vanished", "Vanished transcripts", "sessions", p)
 	return nil
 }

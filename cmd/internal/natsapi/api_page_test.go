@@ -136,3 +136,71 @@ func TestTableOfErrorsHasEveryCode(t *testing.T) {
 		t.Errorf("listed are %v, want %v", listed, codes)
 	}
 }
+
+// membersIn returns the names of the members in a schema, at any depth. What a message of a model
+// holds is described by FORMAT.
+func membersIn(t *testing.T, schema turns.Raw, to map[string]bool) {
+	t.Helper()
+	switch schema.Kind() {
+	case '{':
+		var m map[string]turns.Raw
+		if err := turns.DecodeJSON(schema, &m); err != nil {
+			t.Fatal(err)
+		}
+		for name, v := range m {
+			if name == "properties" && v.Kind() == '{' {
+				var own map[string]turns.Raw
+				if err := turns.DecodeJSON(v, &own); err != nil {
+					t.Fatal(err)
+				}
+				for n, inner := range own {
+					to[n] = true
+					membersIn(t, inner, to)
+				}
+				continue
+			}
+			membersIn(t, v, to)
+		}
+	case '[':
+		var list []turns.Raw
+		if err := turns.DecodeJSON(schema, &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range list {
+			membersIn(t, v, to)
+		}
+	}
+}
+
+// Each member that a reply can have, at any depth, stands on the page as code.
+func TestThePageNamesEveryMemberOfTheReplies(t *testing.T) {
+	page := apiPage(t)
+	var code strings.Builder
+	for _, c := range regexp.MustCompile("(?s)```.*?```|`[^`]*`").FindAllString(page, -1) {
+		code.WriteString(c + "\n")
+	}
+	words := make(map[string]bool)
+	for _, w := range regexp.MustCompile(`[a-z][a-z0-9_]*`).FindAllString(code.String(), -1) {
+		words[w] = true
+	}
+	missing := make(map[string][]string)
+	for _, v := range verbs {
+		if !strings.Contains(page, "\n| `"+v.name) {
+			continue // the table of verbs has to get its row first, see above
+		}
+		text, err := schemaOf(v.reply, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := make(map[string]bool)
+		membersIn(t, turns.Raw(text), has)
+		for name := range has {
+			if !words[name] {
+				missing[name] = append(missing[name], v.name)
+			}
+		}
+	}
+	for name, of := range missing {
+		t.Errorf("no word of %s, which replies of %s have", name, strings.Join(of, ", "))
+	}
+}

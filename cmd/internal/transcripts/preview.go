@@ -11,10 +11,12 @@ import (
 
 // Preview is what an import of files would do. It is made without storing anything.
 type Preview struct {
-	Files       int `json:"files"` // that are transcripts
-	Sessions    int `json:"sessions"`
-	NewSessions int `json:"new_sessions"` // of them: those that the ledger lacks
-	Turns       int `json:"turns"`
+	Files int `json:"files"` // that are transcripts
+	// Formats has how many files were read as each format.
+	Formats     map[string]int `json:"formats"`
+	Sessions    int            `json:"sessions"`
+	NewSessions int            `json:"new_sessions"` // of them: those that the ledger lacks
+	Turns       int            `json:"turns"`
 	// NewTurns are those that the ledger lacks. Of a session that it has, that is the difference of
 	// the numbers of turns: an import also compares what they say.
 	NewTurns    int `json:"new_turns"`
@@ -71,6 +73,12 @@ func (im *Importer) preview(ctx context.Context, name string, copied bool, p *Pr
 		return err
 	}
 	defer in.Close()
+	if !copied {
+		if p.Formats == nil {
+			p.Formats = make(map[string]int)
+		}
+		p.Formats[in.Format.Name]++
+	}
 	if in.Format.Open == nil {
 		return nil
 	}

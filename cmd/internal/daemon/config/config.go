@@ -146,6 +146,9 @@ type Config struct {
 	// PagesOnly has HTTP serve the explorer and /healthz alone: nothing that is open to every
 	// program of this machine.
 	PagesOnly bool `toml:"-" env:"-"`
+	// Vanished lists transcripts that are gone from their agents' folders, for the explorer; nil:
+	// nobody watches any.
+	Vanished func() ([]VanishedFile, error) `toml:"-" env:"-"`
 	// Version is reported by the service.
 	Version string `toml:"-" env:"-"`
 }
@@ -400,3 +403,12 @@ func Servers(list string) (out []*url.URL, err error) {
 // minCollectAfter is the shortest grace time. The requests that put a blob and refer to it
 // are done long before.
 const minCollectAfter = jetstream.HoldTime
+
+// VanishedFile is a transcript that is no longer where its agent wrote it. The ledger has what was
+// stored of it.
+type VanishedFile struct {
+	File, Agent string
+	Session     turns.ID // one of those that it held; zero: not known
+	Kept, Lost  int64    // bytes that are in the ledger, and bytes that it had when it was read last and that are not
+	Gone        time.Time
+}

@@ -80,7 +80,7 @@ func (b *Placing) Store(ctx context.Context, id turns.ID, in *wire.Input) (depth
 	// Only what a retry finds again is divided: see divide.
 	divisible := b.Session.IsZero() && b.Label == ""
 	if b.Session.IsZero() {
-		if err := b.open(ctx); err != nil {
+		if err := b.open(ctx, in); err != nil {
 			return 0, session, nil, err
 		}
 		if b.Label != "" { // other requests may have found or made it, too
@@ -268,13 +268,17 @@ func InputFault(err error) error {
 
 // open makes a new session with the settings of the request. Where another request was faster
 // with its label, that one's is taken.
-func (b *Placing) open(ctx context.Context) error {
+func (b *Placing) open(ctx context.Context, in *wire.Input) error {
 	id := b.IDs.Session
 	if id.IsZero() {
 		id = api.NewID()
 	}
 	c := api.CreateSession{ID: id, SessionSettings: b.Request.Settings()}
-	c.Meta = turns.Raw(`{"source":"responses"}`)
+	meta, err := b.Request.Work.MetaFor(in.Messages)
+	if err != nil {
+		return err
+	}
+	c.Meta = meta
 	if b.Label != "" {
 		c.Label = &b.Label
 	}

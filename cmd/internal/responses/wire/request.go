@@ -50,6 +50,7 @@ type CreateRequest struct {
 
 	Session   string `json:"-"` // the header x-nexus-session: id or label of the session to append to
 	InputMode string `json:"-"` // the header x-nexus-input: whole, new; "" is for the server to find
+	Work      Work   `json:"-"` // where its client works
 	Key       string `json:"-"` // the header Idempotency-Key
 	Digest    string `json:"-"` // of the request, for Key
 	Done      func() `json:"-"` // gives back the memory that the request takes; nil: nothing
@@ -540,7 +541,9 @@ func (r *CreateRequest) ReadHeader(h http.Header) error {
 	if r.InputMode != "" && r.InputMode != inputWhole && r.InputMode != inputNew {
 		return Invalid("x-nexus-input", "The header x-nexus-input is %s or %s.", inputWhole, inputNew)
 	}
-	return nil
+	var err error
+	r.Work, err = readWork(h)
+	return err
 }
 
 // How a request gives its input to a session that it names: the header x-nexus-input.

@@ -27,6 +27,34 @@ func Day(flag, value string) (*api.Time, error) {
 	return &t, nil
 }
 
+// UntilHelp says in the help of a verb what [Until] reads.
+const UntilHelp = "up to the end of a day (2026-11-22, today, yesterday), or before a time or an age (3d)"
+
+// Until reads the end of a span of time as [Day] reads its beginning: a day is in the span, as a
+// person means it, a time or an age is not.
+func Until(flag, value string) (*api.Time, error) {
+	at, err := UntilIn(time.Local, time.Now(), flag, value)
+	if err != nil || at.IsZero() {
+		return nil, err
+	}
+	t := api.Time(at.UTC())
+	return &t, nil
+}
+
+// UntilIn is [Until] in a zone at a time. The zero time is that of an empty flag.
+func UntilIn(zone *time.Location, now time.Time, flag, value string) (time.Time, error) {
+	at, err := DayIn(zone, now, flag, value)
+	if err != nil || at.IsZero() {
+		return at, err
+	}
+	_, notADay := time.ParseInLocation(time.DateOnly, value, zone)
+	if word := strings.ToLower(value); notADay == nil || word == "today" || word == "yesterday" {
+		year, month, day := at.In(zone).Date()
+		at = time.Date(year, month, day+1, 0, 0, 0, 0, zone)
+	}
+	return at, nil
+}
+
 // DayIn is [Day] in a zone at a time. The zero time is that of an empty flag.
 func DayIn(zone *time.Location, now time.Time, flag, value string) (time.Time, error) {
 	if value == "" {

@@ -45,3 +45,25 @@ func TestDaysBeginInTheZone(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A day is in the span that it ends, as a person means it; a time or an age is not.
+func TestUntilADayHasTheDay(t *testing.T) {
+	zone := time.FixedZone("PST", -8*3600)
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, zone)
+	for value, want := range map[string]string{
+		"":                 "0001-01-01T00:00:00Z",
+		"2026-11-22":       "2026-11-23T08:00:00Z",
+		"today":            "2026-11-26T08:00:00Z",
+		"Yesterday":        "2026-11-25T08:00:00Z",
+		"2026-11-22T14:00": "2026-11-22T22:00:00Z",
+		"1d":               "2026-11-24T20:00:00Z",
+		"now":              "2026-11-25T20:00:00Z",
+	} {
+		if got, err := UntilIn(zone, now, "until", value); err != nil || got.UTC().Format(time.RFC3339) != want {
+			t.Errorf("%q: %v, %v; want %s", value, got.UTC(), err, want)
+		}
+	}
+	if _, err := UntilIn(zone, now, "until", "soon"); err == nil {
+		t.Error("soon is a time")
+	}
+}

@@ -43,7 +43,7 @@ func Find(ctx context.Context, term *terminal.Terminal, ask func(context.Context
 			return nil, false, err
 		}
 		if first && page.Behind > 0 {
-			term.Say("the newest %d events were not searched yet", page.Behind)
+			term.Say("the newest %s were not searched yet: the index is still reading them, and the same command finds more in a moment", prose.Plural(uint64(page.Behind), "event"))
 		}
 		if len(hits) == 0 && len(page.Hits) > 0 && page.Hits[0].Some {
 			term.Say("nothing has all of the words; these have some")
@@ -69,12 +69,12 @@ func SayNext(term *terminal.Terminal, hits []api.SearchHit) {
 		return slices.IndexFunc(hits, func(h api.SearchHit) bool { return h.Kind == kind })
 	}
 	if i := first("session"); i == 0 {
-		term.Say("next: ledgerctl log %s", hits[0].Session)
+		term.Say("next: ledgerctl log %s shows the session", prose.Short(hits[0].Session))
 	} else if i := first("turn"); i >= 0 {
 		if h := hits[i]; h.State == "other_branch" || h.Type == "compaction" { // no number of the head's path names it for sure
-			term.Say("next: ledgerctl show %s/%s", h.Session, h.Turn)
+			term.Say("next: ledgerctl show %s/%s shows the first turn that was found", h.Session, h.Turn)
 		} else {
-			term.Say("next: ledgerctl show %s@%d", h.Session, h.Depth)
+			term.Say("next: ledgerctl show %s@%d shows the first turn that was found", prose.Short(h.Session), h.Depth)
 		}
 	} else if i := first("event"); i >= 0 {
 		term.Say("next: ledgerctl event get %s %s --agent %s", prose.Printable(hits[i].Channel), hits[i].Event, hits[i].Agent)

@@ -30,6 +30,8 @@ type Options struct {
 	Version string
 	Out     io.Writer // gets one line of JSON, a [localserver.Ready]
 	Log     io.Writer
+	// Vanished is for the page of that name; nil: there is none.
+	Vanished func() ([]config.VanishedFile, error)
 }
 
 const (
@@ -52,7 +54,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	signal.Ignore(syscall.SIGPIPE) // the command that started it may be gone before it can serve; the next one finds it
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(cacheBytes + 128<<20))
-	d, err := daemon.Open(ctx, config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", PagesOnly: true, Scrub: "off", CollectAfter: "off", CacheBytes: cacheBytes,
+	d, err := daemon.Open(ctx, config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", PagesOnly: true, Vanished: o.Vanished, Scrub: "off", CollectAfter: "off", CacheBytes: cacheBytes,
 		Version: o.Version, Logger: slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		return errors.Join(err, say(o.Out, localserver.Ready{Error: err.Error(), InUse: errors.Is(err, embed.ErrLocked)}))

@@ -108,6 +108,9 @@ func Title(term *terminal.Terminal, s *api.Session) string {
 		most = term.Width // the table cuts what is too long
 	}
 	name, words := prose.Printable(s.Label), prose.Clip(s.Title, most)
+	if f := s.ForkedFrom; f != nil && s.Turns == 0 && s.Compactions == 0 { // it has the title of its parent, and would look like its twin
+		words = prose.Clip("fork of "+prose.Short(f.Session)+", nothing since: "+s.Title, most)
+	}
 	switch {
 	case name != "" && words != "":
 		return terminal.Bold.Render(name) + "  " + words
