@@ -26,7 +26,10 @@ restore a backup, or give those records up:
   --accept-loss  put a record that says "lost" at each such position. A session
                  that lost an event takes no more. What is before it can be read
                  by naming a turn, and forked. A session whose opening, or whose
-                 parent's turn, is lost can't be read; verify names each
+                 parent's turn, is lost can't be read; verify names each. It also
+                 begins a new log of hashes where the log does not continue what
+                 was signed, or where checkpoint or checkpoint.key is damaged or
+                 missing: whoever kept a checkpoint is told so
 
 With --nats, the log is on a server of others, whose files are its operator's
 to repair. Then repair compares every record that the folder knows with the log,
@@ -71,6 +74,12 @@ func repair(ctx context.Context, args, environ []string, stdout, stderr io.Write
 	}
 	if out.Identity {
 		fmt.Fprintln(stdout, "restored: ledger.json, from the stream")
+	}
+	switch {
+	case out.NewLog != "":
+		fmt.Fprintf(stdout, "checkpoints: %s. The next start begins a new log of hashes, under another origin and key; the files of the old one are kept beside it, as checkpoint.TIME\n", out.NewLog)
+	case out.Unsigned != "":
+		fmt.Fprintf(stdout, "checkpoints: %s. If you know why, nexusd repair --accept-loss begins a new log of hashes, under another origin and key\n", out.Unsigned)
 	}
 	if out.Aside == "" {
 		fmt.Fprintf(stdout, "the streams are sound: the log reaches %d, the blobs reach %d\n", out.Mark.Log.Seq, out.Mark.Blobs.Seq)

@@ -416,18 +416,52 @@ func (s *Signer) Run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// Retire puts the key and the notes of a folder aside, so that the next start begins a new log. It returns the note
-// that was the newest, nil if there was none. stamp is part of the names.
-func Retire(data, stamp string) (note []byte, err error) {
-	note, err = os.ReadFile(filepath.Join(data, NoteFile))
+// Broken says why the files of a folder can't go on signing, whatever the log has; "" if they can. note is the newest note,
+// nil if it can't be read. Of a folder that never signed it returns neither. Errors: those of the file system.
+func Broken(data string) (note []byte, why string, err error) {
+	text, err := os.ReadFile(filepath.Join(data, KeyFile))
+	hasKey := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return nil, "", err
 	}
+	note, err = os.ReadFile(filepath.Join(data, NoteFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && hasKey:
+		return nil, NoteFile + " is missing", nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, "", nil
+	case err != nil:
+		return nil, "", err
+	}
+	signed, err := tlog.ReadCheckpoint(note)
+	if err != nil {
+		return nil, fmt.Sprintf("%s: %v", NoteFile, err), nil
+	}
+	if !hasKey {
+		return note, KeyFile + " is missing", nil
+	}
+	key, err := tlog.ParseKey(string(text))
+	if err != nil {
+		return note, fmt.Sprintf("%s: %v", KeyFile, err), nil
+	}
+	if _, err := tlog.OpenCheckpoint(note, key.Public()); err != nil {
+		return note, fmt.Sprintf("%s: %v", NoteFile, err), nil
+	}
+	if _, err := os.Stat(filepath.Join(data, LargerFile)); err == nil {
+		return note, fmt.Sprintf("somebody has shown a larger note than that of %d events", signed.Size), nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return note, "", err
+	}
+	return note, "", nil
+}
+
+// Retire puts the key and the notes of a folder aside, so that the next start begins a new log. stamp is part of the names.
+func Retire(data, stamp string) error {
 	for _, name := range []string{KeyFile, LargerFile, NoteFile} { // the note last: a crash between leaves one without a key
 		err := os.Rename(filepath.Join(data, name), filepath.Join(data, strings.Join([]string{name, stamp}, ".")))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+			return err
 		}
 	}
-	return note, nil
+	return nil
 }

@@ -187,7 +187,10 @@ func TestALargerNoteOfItsOwnKeyStopsASigner(t *testing.T) {
 	if s = l.open(t, dir); s.Inconsistent() == nil {
 		t.Error("a restart has forgotten it")
 	}
-	if _, err := Retire(dir, "aside"); err != nil {
+	if _, why, err := Broken(dir); !strings.Contains(why, "larger note") || err != nil {
+		t.Errorf("%s, %v", why, err)
+	}
+	if err := Retire(dir, "aside"); err != nil {
 		t.Fatal(err)
 	}
 	if s = l.open(t, dir); s.Inconsistent() != nil {

@@ -37,9 +37,11 @@ type Repaired struct {
 	Identity bool
 	Aside    string // folder with the damaged files; "" if there were none
 	Mark     mark.Mark
-	// NewLog is the note that the log does not continue: the next start begins a new log of hashes, under
-	// another origin. "" if the log continues what was signed, or AcceptLoss was not set.
-	NewLog string
+	// NewLog is why the next start begins a new log of hashes, under another origin and key. "" if the log
+	// continues what was signed, or AcceptLoss was not set. Signed is the newest note of the old one; "" if it can't be read.
+	NewLog, Signed string
+	// Unsigned is why the next start signs no checkpoints, where AcceptLoss was not set and would begin a new log.
+	Unsigned string
 }
 
 // Repair writes the damaged files of a data folder again: the records of the log from
@@ -136,55 +138,60 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 			return out, err
 		}
 	}
-	if c.AcceptLoss {
-		out.NewLog, err = beginLog(ctx, c, id)
+	note, why, err := notContinued(ctx, c.Data)
+	if err != nil || why == "" {
+		return out, err
 	}
-	return out, err
+	if !c.AcceptLoss {
+		out.Unsigned = why
+		return out, nil
+	}
+	out.NewLog, out.Signed = why, string(note)
+	return out, beginLog(c, id, why)
 }
 
-// beginLog begins a new log of hashes if this one does not continue the newest note in the folder, or somebody has shown a
-// larger one. It returns that note, "" if the log goes on.
+// notContinued says why the log does not continue the newest note of the folder, "" if it does.
+func notContinued(ctx context.Context, data string) (note []byte, why string, err error) {
+	note, why, err = checkpoint.Broken(data)
+	if err != nil || why != "" || note == nil {
+		return note, why, err
+	}
+	signed, err := tlog.ReadCheckpoint(note)
+	if err != nil {
+		return nil, "", err
+	}
+	tree := tlog.Frontier{}
+	for rec, err := range blocks.Records(ctx, embed.StreamDir(data, jetstream.StreamName), 0) {
+		if err != nil {
+			return nil, "", err
+		}
+		if tree.Size() == signed.Size {
+			break
+		}
+		if err := tree.AppendLeaf(tlog.Leaf(rec.Seq, rec.Payload), func(int, uint64, turns.Hash) error { return nil }); err != nil {
+			return nil, "", err
+		}
+	}
+	if tree.Size() == signed.Size && tree.Root() == signed.Root {
+		return note, "", nil
+	}
+	return note, fmt.Sprintf("the log does not continue what was signed: %d events were, it has %d of them, or others", signed.Size, tree.Size()), nil
+}
+
+// beginLog begins a new log of hashes.
 //
 // Crash states: the origin is another one before the key and the notes are put aside; a start in between signs
-// nothing, and the next repair goes on.
-func beginLog(ctx context.Context, c RepairConfig, id identity) (string, error) {
-	note, err := os.ReadFile(filepath.Join(c.Data, checkpoint.NoteFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(filepath.Join(c.Data, checkpoint.LargerFile)); errors.Is(err, fs.ErrNotExist) {
-		signed, err := tlog.ReadCheckpoint(note)
-		if err != nil {
-			return "", err
-		}
-		tree := tlog.Frontier{}
-		for rec, err := range blocks.Records(ctx, embed.StreamDir(c.Data, jetstream.StreamName), 0) {
-			if err != nil {
-				return "", err
-			}
-			if tree.Size() == signed.Size {
-				break
-			}
-			if err := tree.AppendLeaf(tlog.Leaf(rec.Seq, rec.Payload), func(int, uint64, turns.Hash) error { return nil }); err != nil {
-				return "", err
-			}
-		}
-		if tree.Size() == signed.Size && tree.Root() == signed.Root {
-			return "", nil
-		}
-	}
+// nothing, and the next repair goes on: the key is of another origin then.
+func beginLog(c RepairConfig, id identity, why string) error {
 	id.Began++
 	if err := saveIdentity(c.Data, id); err != nil {
-		return "", err
+		return err
 	}
-	if _, err := checkpoint.Retire(c.Data, time.Now().UTC().Format("20060102T150405.000Z")); err != nil {
-		return "", err
+	if err := checkpoint.Retire(c.Data, time.Now().UTC().Format("20060102T150405.000Z")); err != nil {
+		return err
 	}
-	c.Logger.Warn("the log does not continue what was signed: a new log of hashes begins, under another origin. Whoever kept a checkpoint is told so", "signed", string(note))
-	return string(note), nil
+	c.Logger.Warn("a new log of hashes begins, under another origin. Whoever kept a checkpoint is told so", "why", why)
+	return nil
 }
 
 // copyOf returns the records that the projections hold.
