@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,65 @@ func TestEveryPeerStoresWhatItAcknowledges(t *testing.T) {
 		if m.Fsyncs >= 0 && m.Fsyncs < 1.0/3 && m.System != "langgraph-default" {
 			t.Errorf("%s: %.3f fsyncs for each append of 3 clients: an acknowledgement does not mean a fsync", m.System, m.Fsyncs)
 		}
+	}
+}
+
+// Each peer gives an agent its newest turns, and no others.
+func TestEachPeerRecallsTheNewestTurns(t *testing.T) {
+	r := short(t)
+	l := r.load(2)
+	const depth, last = 12, 5
+	for _, name := range agentPeers {
+		t.Run(name, func(t *testing.T) {
+			p := peers[slices.IndexFunc(peers, func(p peer) bool { return p.name == name })]
+			dir := filepath.Join(r.dir, "recall-"+name)
+			if err := os.Mkdir(dir, 0o711); err != nil {
+				t.Fatal(err)
+			}
+			opened, err := p.open(t.Context(), r, l, filepath.Join(dir, "data"))
+			var why skipped
+			if errors.As(err, &why) {
+				t.Skip(why)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = opened.close() }()
+			s := opened.(recaller)
+			ledger, compacts := opened.(*nexusLedger)
+			if compacts {
+				if err := ledger.prepareAgents(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := 0
+			for i := 1; i <= depth; i++ {
+				turn := agentTurn(1, i)
+				if err := s.append(t.Context(), 1, i, turn); err != nil {
+					t.Fatal(err)
+				}
+				if i > depth-last {
+					want += len(turn.json())
+				}
+			}
+			got, err := s.recall(t.Context(), 1, last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !compacts {
+				if got != want {
+					t.Errorf("%d bytes, want %d", got, want)
+				}
+				return
+			}
+			next := agentTurn(1, depth+1)
+			if err := s.append(t.Context(), 1, depth+1, next); err != nil {
+				t.Fatal(err)
+			}
+			if more, err := s.recall(t.Context(), 1, last); err != nil || got < want || more < len(next.question) || more > 2*len(next.json()) {
+				t.Errorf("the context is of %d bytes, and %d after a turn of %d: %v", got, more, len(next.json()), err)
+			}
+		})
 	}
 }
 

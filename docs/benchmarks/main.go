@@ -52,7 +52,7 @@ type skipped string
 func (s skipped) Error() string { return string(s) }
 
 // works are what is measured, by the names that --only takes beside those of the peers.
-var works = []string{"appends", "transcripts", "import", "lineage", "fork", "context"}
+var works = []string{"appends", "transcripts", "import", "lineage", "fork", "context", "agents"}
 
 func main() {
 	if len(os.Args) == 4 && os.Args[1] == plainCommand {
@@ -202,7 +202,7 @@ func (r *run) measure(ctx context.Context, res *results) error {
 		name string
 		do   func(context.Context, *results) error
 	}{
-		{"appends", r.appends}, {"fork", r.forks}, {"context", r.contexts}, {"lineage", r.lineage}, {"transcripts", r.transcripts}, {"import", r.imports},
+		{"appends", r.appends}, {"fork", r.forks}, {"context", r.contexts}, {"lineage", r.lineage}, {"transcripts", r.transcripts}, {"import", r.imports}, {"agents", r.agentTurns},
 	} {
 		if !r.wants(w.name) {
 			continue

@@ -88,7 +88,8 @@ type nexusLedger struct {
 	conns    []*nats.Conn
 	clients  []*client.Client
 	sessions []turns.ID
-	group    func(float64) // told the mean appends an fsync at the end; nil: nobody is
+	readers  []*client.ContextReader // of the agents' turns
+	group    func(float64)           // told the mean appends an fsync at the end; nil: nobody is
 }
 
 func openNexus(ctx context.Context, r *run, l load, dir string) (system, error) {

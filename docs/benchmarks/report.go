@@ -20,6 +20,7 @@ type results struct {
 	Appends                      []measured
 	Groups                       map[int]float64
 	Requests, Lineage            []versus
+	Agents                       []agentRow
 	Transcripts                  []stored
 	Imported                     string
 	Import                       *imported
@@ -139,6 +140,7 @@ func (res *results) markdown(w io.Writer, pictures string) error {
 		}
 		p("")
 	}
+	res.agentTable(p)
 	versusTable("Forks and contexts, over NATS", res.Requests)
 	versusTable("Lineage, in process", res.Lineage)
 	if len(res.Lineage) > 0 && pictures != "" {

@@ -51,6 +51,7 @@ func TestStoreKeepsItsPromiseAfterAnyFailedStep(t *testing.T) {
 	scripts := map[string]func(w *world){
 		"open":    func(w *world) { w.open() },
 		"create":  func(w *world) { w.create() },
+		"begin":   func(w *world) { w.begin() },
 		"put":     func(w *world) { w.put() },
 		"group":   func(w *world) { w.group() },
 		"destroy": func(w *world) { w.destroy() },
@@ -146,6 +147,19 @@ func (w *world) create() {
 	w.guess()
 }
 
+// begin is create for one who goes on before b has the key: it is promised all the same.
+func (w *world) begin() {
+	k, durable, err := w.s.Begin(idOf(1), w.r)
+	if err == nil {
+		w.stored = k
+		if got, err := w.s.Key(idOf(1)); err != nil || got != k {
+			w.fatal("Begin had returned, Key: %v", err)
+		}
+		_ = durable()
+	}
+	w.guess()
+}
+
 // guess notes the keys that the counter can have given so far.
 func (w *world) guess() {
 	for n := uint64(1); n <= w.r.n; n++ {
@@ -168,7 +182,7 @@ func (w *world) put() {
 
 // group stores three keys in one write, the second under the id.
 func (w *world) group() {
-	g := &group{done: make(chan struct{})}
+	g := newGroup()
 	for n := range 3 {
 		g.ids, g.keys, g.back = append(g.ids, idOf(n)), append(g.keys, Key{8, byte(n)}), append(g.back, false)
 	}
@@ -262,7 +276,8 @@ func TestTwoWritesUnderWayLeaveNoGap(t *testing.T) {
 					w.label = fmt.Sprintf("mode %d, dying %v, in a %v, %s", how, dying, inA, after.name)
 					w.prepare("")
 					w.d.ops, w.d.fail, w.d.how, w.d.after = 0, -1, how, dying
-					second := &group{ids: []turns.ID{idOf(5)}, keys: []Key{{5}}, back: []bool{false}, done: make(chan struct{})}
+					second := newGroup()
+					second.ids, second.keys, second.back = []turns.ID{idOf(5)}, []Key{{5}}, []bool{false}
 					written := make(chan struct{})
 					a, b := w.s.logName(copyA), w.s.logName(copyB)
 					writes := 0

@@ -34,6 +34,12 @@ func (m *Memory) Create(id turns.ID, rand io.Reader) (Key, error) {
 	return k, nil
 }
 
+// Begin is [Store.Begin], without a disk.
+func (m *Memory) Begin(id turns.ID, rand io.Reader) (Key, func() error, error) {
+	k, err := m.Create(id, rand)
+	return k, func() error { return nil }, err
+}
+
 // Put is [Store.Put], without a disk.
 func (m *Memory) Put(id turns.ID, k Key) error {
 	m.mu.Lock()

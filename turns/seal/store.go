@@ -32,7 +32,8 @@ import (
 //	                               record of the write begins, and copies to b what is
 //	                               whole before: keys that no Create had returned, which
 //	                               the next Create returns.
-//	a, and b in part or not        keys. The next open writes b from a.
+//	a, and b in part or not        keys. The next open writes b from a. Begin returned, and an
+//	                               event may be stored under the key.
 //	both, but a sync failed        keys, though perhaps not durable ones. A page whose
 //	                               sync failed reads as written and is never synced
 //	                               again. So after any failed step the store does nothing
@@ -67,7 +68,7 @@ import (
 // and 2 with an empty log; a crash before the rename leaves an epoch 1 without a log,
 // which is made anew; where b/1.epoch is there and no 1.log.new in a or b, the log was there and is gone.
 //
-// So: a key that Create or Put returned is there after any crash; a key that
+// So: a key that Begin, Create or Put returned is there after any crash; a key that
 // Destroy returned for is nowhere; in between the call can be made again.
 // A record damaged in both copies, or whole and different, is no crash state: Key says so
 // and names the files, and nothing is written over it; other keys go on. Only a rewrite
@@ -123,10 +124,13 @@ type Store struct {
 type group struct {
 	ids  []turns.ID
 	keys []Key
-	back []bool // the key may take the place of a damaged one
+	back []bool        // the key may take the place of a damaged one
+	inA  chan struct{} // closed when a has the keys, or the write failed
 	done chan struct{}
 	err  error // after done
 }
+
+func newGroup() *group { return &group{inA: make(chan struct{}), done: make(chan struct{})} }
 
 // erasure is what one rewrite destroys.
 type erasure struct {
@@ -202,6 +206,47 @@ func (s *Store) Create(id turns.ID, rand io.Reader) (Key, error) {
 	return s.store(id, false, func() (Key, error) { return newKey(rand) })
 }
 
+// Begin is Create for one who goes on while the second copy is written. The key that it returns is
+// there after any crash, in one copy. durable waits until it is in both; its error means that
+// it may be in one only, until the next call of the store or the next open mends that.
+func (s *Store) Begin(id turns.ID, rand io.Reader) (k Key, durable func() error, err error) {
+	failed := func(err error) (Key, func() error, error) {
+		return Key{}, nil, fmt.Errorf("store the key of %s: %w", id, err)
+	}
+	for {
+		if err := s.recover(); err != nil {
+			return failed(err)
+		}
+		g := s.underWay(id)
+		if g == nil {
+			if k, err = s.Key(id); !canBeSet(err, false) {
+				return k, func() error { return nil }, err
+			}
+			if k, err = newKey(rand); err != nil {
+				return Key{}, nil, err
+			}
+			var first bool
+			if g, first = s.join(id, k, false); first {
+				go s.write(g) // Close waits for it
+			}
+		}
+		<-g.inA
+		if k, err = s.Key(id); err == nil {
+			return k, func() error { <-g.done; return g.err }, nil
+		}
+		if <-g.done; g.err != nil {
+			return failed(g.err)
+		}
+	}
+}
+
+// underWay returns the group of a write that has a key of id, nil if there is none.
+func (s *Store) underWay(id turns.ID) *group {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.pending[id]
+}
+
 // Put stores a key that was made elsewhere, durably like Create. It puts back one that is
 // damaged in both copies. Errors: [ErrDifferent] if id has another key; those of Create.
 func (s *Store) Put(id turns.ID, k Key) error {
@@ -218,6 +263,11 @@ func (s *Store) store(id turns.ID, back bool, choose func() (Key, error)) (Key, 
 	for {
 		if err := s.recover(); err != nil {
 			return Key{}, fmt.Errorf("store the key of %s: %w", id, err)
+		}
+		if g := s.underWay(id); g != nil { // perhaps in a alone
+			if <-g.done; g.err != nil {
+				return Key{}, fmt.Errorf("store the key of %s: %w", id, g.err)
+			}
 		}
 		k, err := s.Key(id)
 		if !canBeSet(err, back) {
@@ -246,7 +296,7 @@ func (s *Store) join(id turns.ID, k Key, back bool) (g *group, first bool) {
 		return g, false
 	}
 	if s.group == nil || (len(s.group.ids)+1)*(recordExtra+len(k)) > groupBytes {
-		s.group, first = &group{done: make(chan struct{})}, true
+		s.group, first = newGroup(), true
 	}
 	g = s.group
 	g.ids, g.keys, g.back = append(g.ids, id), append(g.keys, k), append(g.back, back)
@@ -257,7 +307,9 @@ func (s *Store) join(id turns.ID, k Key, back bool) (g *group, first bool) {
 // write writes a group, which takes in others until a is free.
 func (s *Store) write(g *group) {
 	defer close(g.done)
-	g.err = s.append(g)
+	inA := sync.OnceFunc(func() { close(g.inA) })
+	defer inA()
+	g.err = s.append(g, inA)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range g.ids {
@@ -265,9 +317,9 @@ func (s *Store) write(g *group) {
 	}
 }
 
-// append writes the records of a group to both copies. Those whose key came to be there, or was
-// destroyed, while the group waited, are left out.
-func (s *Store) append(g *group) error {
+// append writes the records of a group to both copies, and calls inA between. Those whose key came
+// to be there, or was destroyed, while the group waited, are left out.
+func (s *Store) append(g *group, inA func()) error {
 	s.stageA.Lock()
 	s.mu.Lock()
 	if s.group == g {
@@ -294,6 +346,14 @@ func (s *Store) append(g *group) error {
 	s.next, s.end = next, at+int64(len(records))
 	if err := s.disk.WriteAt(path(copyA), records, at); err != nil {
 		s.fail(err)
+	} else {
+		s.mu.Lock()
+		for _, i := range has {
+			s.keys.byID[g.ids[i]] = g.keys[i]
+			delete(s.keys.broken, g.ids[i])
+		}
+		s.mu.Unlock()
+		inA()
 	}
 	s.stageB.Lock()
 	s.stageA.Unlock()
@@ -304,17 +364,11 @@ func (s *Store) append(g *group) error {
 	if err != nil {
 		return err
 	}
-	if err := s.disk.WriteAt(path(copyB), records, at); err != nil {
+	err = s.disk.WriteAt(path(copyB), records, at)
+	if err != nil {
 		s.fail(err)
-		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, i := range has {
-		s.keys.byID[g.ids[i]] = g.keys[i]
-		delete(s.keys.broken, g.ids[i])
-	}
-	return nil
+	return err
 }
 
 // canBeSet reports whether an id for which get returned err can have a key.

@@ -357,8 +357,11 @@ func TestAFailedWriteIsAnErrorAndTheNextOneIsNot(t *testing.T) {
 			if _, err := s.Create(idOf(1), &counter{}); !errors.Is(err, errInjected) {
 				t.Errorf("mode %d, step %d: %v", how, step, err)
 			}
-			if _, err := s.Key(idOf(1)); !errors.Is(err, ErrNoKey) {
-				t.Errorf("mode %d, step %d: a key that is not durable: %v", how, step, err)
+			switch _, err := s.Key(idOf(1)); {
+			case step == 1 && !errors.Is(err, ErrNoKey):
+				t.Errorf("mode %d: a key that is not durable: %v", how, err)
+			case step == 2 && err != nil: // it is in one copy
+				t.Errorf("mode %d: no key of what the first copy has: %v", how, err)
 			}
 			want := map[turns.ID]Key{}
 			for n := range 4 {
@@ -586,5 +589,47 @@ func must[T any](v T, err error) func(t *testing.T) T {
 			t.Fatal(err)
 		}
 		return v
+	}
+}
+
+// TestBeginReturnsBeforeTheSecondCopy holds the second copy back: the key is there, in the first one, and
+// neither durable nor a Create of the same key returns.
+func TestBeginReturnsBeforeTheSecondCopy(t *testing.T) {
+	d := newMemDisk()
+	s := mustOpen(t, d)
+	s.stageB.Lock()
+	k, durable, err := s.Begin(idOf(1), &counter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Key(idOf(1)); err != nil || got != k {
+		t.Errorf("Key: %v", err)
+	}
+	done := make(chan string, 2)
+	go func() {
+		if err := durable(); err != nil {
+			t.Error(err)
+		}
+		done <- "durable"
+	}()
+	go func() {
+		if again, err := s.Create(idOf(1), &counter{9}); err != nil || again != k {
+			t.Errorf("Create gives another key: %v", err)
+		}
+		done <- "Create"
+	}()
+	for range 100 { // a chance for either to be wrong
+		select {
+		case name := <-done:
+			t.Fatalf("%s returned while the key is in one copy", name)
+		default:
+			runtime.Gosched()
+		}
+	}
+	s.stageB.Unlock()
+	<-done
+	<-done
+	if again, durable, err := s.Begin(idOf(1), &counter{9}); err != nil || again != k || durable() != nil {
+		t.Errorf("Begin again: %v", err)
 	}
 }

@@ -135,6 +135,20 @@ func (g *guardedKeys) Create(id turns.ID, rand io.Reader) (seal.Key, error) {
 	return k, g.check(err)
 }
 
+// Begin implements [content.Keys].
+func (g *guardedKeys) Begin(id turns.ID, rand io.Reader) (seal.Key, func() error, error) {
+	ended := g.outage.writing()
+	k, durable, err := g.Keys.Begin(id, rand)
+	if err != nil {
+		ended()
+		return k, nil, g.check(err)
+	}
+	return k, func() error {
+		defer ended()
+		return g.check(durable())
+	}, nil
+}
+
 // Put implements [content.Keys].
 func (g *guardedKeys) Put(id turns.ID, k seal.Key) error {
 	defer g.outage.writing()()

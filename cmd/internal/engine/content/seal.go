@@ -213,6 +213,9 @@ func decodeBody(ev *turns.Event, b []byte, body any) error {
 type Keys interface {
 	seal.Keyring
 	Create(id turns.ID, rand io.Reader) (seal.Key, error)
+	// Begin is Create that returns before the second copy is durable, for which durable waits. It is
+	// called once if err is nil.
+	Begin(id turns.ID, rand io.Reader) (k seal.Key, durable func() error, err error)
 	Put(id turns.ID, k seal.Key) error
 	// Destroy makes keys unreadable for ever.
 	Destroy(ids ...turns.ID) error

@@ -106,9 +106,21 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 		defer release() // after the session's settings confirm the claim
 	}
 	if ss.content.Keys != nil {
-		if _, err := ss.content.Keys.Create(r.ID, ss.content.Rand); err != nil {
+		var durable func() error
+		if _, durable, err = ss.content.Keys.Begin(r.ID, ss.content.Rand); err != nil {
 			return nil, fmt.Errorf("make the key of session %s: %w", r.ID, err)
 		}
+		// The key is on the disk once, so it outlives the event. Nobody hears of the session
+		// before it is there twice.
+		defer func() {
+			kerr := durable()
+			if kerr != nil { // the store opens itself anew, and mends the second copy
+				_, kerr = ss.content.Keys.Create(r.ID, ss.content.Rand)
+			}
+			if kerr != nil && err == nil {
+				out, err = nil, writer.AfterCommit(fmt.Errorf("make the key of session %s durable: %w", r.ID, kerr))
+			}
+		}()
 	}
 	ev.Digest = r.Digest()
 	if ev.Timed, err = ss.isTimed(ctx, c.Tenant, &settings); err != nil {
