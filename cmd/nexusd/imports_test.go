@@ -99,7 +99,7 @@ var allowed = map[string][]string{
 	room("contexts"):                      slices.Concat([]string{"compactor", "compactor/overflow", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/render", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "memories", "compactions", "covered")),
 	room("history"):                       slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections", "projections/rows", "turns", "turns/secrets"}, rooms("page", "content", "reader")),
 	room("transfer"):                      slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths", "writer", "policies", "sessions")),
-	room("erasure"):                       slices.Concat([]string{"ledger", "ledger/api", "projections", "turns"}, rooms("page", "content", "reader", "writer")),
+	room("erasure"):                       slices.Concat([]string{"ledger", "ledger/api", "ledger/tlog", "projections", "turns"}, rooms("page", "content", "reader", "writer")),
 	room("proofs"):                        slices.Concat([]string{"ledger/api", "ledger/tlog", "turns", "turns/seal"}, rooms("page", "content", "reader")),
 	room("audit"):                         slices.Concat([]string{"ledger", "ledger/api", "ledger/tlog", "lineage", "projections", "projections/db", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
 	room("backup"):                        slices.Concat([]string{"ledger/api", "turns", "turns/seal"}, rooms("page", "content", "reader")),

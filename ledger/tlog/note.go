@@ -111,6 +111,20 @@ func (k *Key) SignText(text string) ([]byte, error) {
 	return note.Sign(&note.Note{Text: text}, k.signer)
 }
 
+// OpenText reads a note of [Key.SignText], and checks that a public key has signed it. Errors: [turns.ErrMalformed] for no
+// key; [turns.ErrCorrupt].
+func OpenText(b []byte, public string) (string, error) {
+	verifier, err := note.NewVerifier(public)
+	if err != nil {
+		return "", fmt.Errorf("%w: public key: %v", turns.ErrMalformed, err)
+	}
+	n, err := note.Open(b, note.VerifierList(verifier))
+	if err != nil {
+		return "", fmt.Errorf("%w: signed text: %v", turns.ErrCorrupt, err)
+	}
+	return n.Text, nil
+}
+
 // OpenCheckpoint reads a note, and checks that a public key has signed it for the key's own origin. Signatures of other
 // keys are ignored. Errors: [turns.ErrMalformed] for what is no checkpoint or no key; [turns.ErrCorrupt].
 func OpenCheckpoint(b []byte, public string) (Checkpoint, error) {

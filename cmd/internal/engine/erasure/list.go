@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/mod/sumdb/note"
-
 	"nexus/ledger"
+	"nexus/ledger/tlog"
 	"nexus/turns"
 )
 
@@ -134,15 +133,11 @@ func ParseList(b []byte) (l List, err error) {
 	if !isSigned {
 		return l, nil
 	}
-	v, err := note.NewVerifier(l.Key)
+	text, err := tlog.OpenText(signed, l.Key)
 	if err != nil {
-		return bad("its key: %v", err)
+		return bad("%v", err)
 	}
-	n, err := note.Open(signed, note.VerifierList(v))
-	if err != nil {
-		return bad("its signature: %v", err)
-	}
-	if n.Text != l.signed(lines) {
+	if text != l.signed(lines) {
 		return bad("the signature is of another list")
 	}
 	return l, nil

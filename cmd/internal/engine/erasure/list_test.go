@@ -7,28 +7,23 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/mod/sumdb/note"
-
 	"nexus/ledger/api"
+	"nexus/ledger/tlog"
 	"nexus/turns"
 )
 
 func aList(t *testing.T) (l List, sign func(string) ([]byte, error)) {
 	t.Helper()
-	private, public, err := note.GenerateKey(rand.Reader, "nexus.test")
+	key, err := tlog.NewKey(rand.Reader, tlog.Origin("0c5d3c1a-1111-4222-8333-444455556666", time.Unix(0, 0), 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := note.NewSigner(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l = List{Ledger: "0c5d3c1a-1111-4222-8333-444455556666", Key: public}
+	l = List{Ledger: "0c5d3c1a-1111-4222-8333-444455556666", Key: key.Public()}
 	l.Merge([]Erased{
 		{Session: api.NewID(), Tenant: "default", Hash: turns.Hash{1}, Position: 7, Time: time.Unix(1, 2).UTC(), Ground: "-x"},
 		{Session: api.NewID(), Tenant: "acme", Position: 0},
 	})
-	return l, func(text string) ([]byte, error) { return note.Sign(&note.Note{Text: text}, signer) }
+	return l, key.SignText
 }
 
 func TestAListReadsAsItWasWritten(t *testing.T) {
