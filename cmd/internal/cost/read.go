@@ -47,6 +47,18 @@ func (s *Scope) overlaps(x *api.Session) bool {
 	return !time.Time(last).Before(s.Since) && (s.Until.IsZero() || x.ID.Time().Before(s.Until))
 }
 
+// withoutFlush is the default policy, which asks no agent for a flush.
+const withoutFlush = "balanced"
+
+// isPast reports whether every call of a session is known to be before the bounds, without reading
+// its turns: all of them are on the path of its head, whose time is stated. An import of old
+// transcripts has thousands of such sessions, all stored today. A compaction, or a flush of memories,
+// is a call of the day on which it was made: so a session with either is read.
+func (s *Scope) isPast(x *api.Session) bool {
+	return !s.Since.IsZero() && x.ForkedFrom == nil && x.Compactions == 0 && x.Depth == x.Turns && x.Policy.Name == withoutFlush && len(x.Policy.Set) == 0 &&
+		x.HeadTime != nil && x.HeadTimeBound != turns.TimeNotBefore && time.Time(*x.HeadTime).Before(s.Since)
+}
+
 // Found says what a reading met besides calls, within the bounds of the scope.
 type Found struct {
 	Sessions  map[turns.ID]*api.Session // those whose calls are read
@@ -214,7 +226,7 @@ func (r *reading) sessions(ctx context.Context) (out []api.Session, err error) {
 			}
 			continue
 		}
-		if r.picked[all[i].ID] = &all[i]; time.Time(all[i].Updated).Before(r.scope.Since) {
+		if r.picked[all[i].ID] = &all[i]; time.Time(all[i].Updated).Before(r.scope.Since) || r.scope.isPast(&all[i]) {
 			continue
 		}
 		out = append(out, all[i])

@@ -22,9 +22,12 @@ const (
 	maxSegments = 500
 	// maxCwd bounds the name of a folder; the index has no more of one.
 	maxCwd = 512
-	// A search waits this long for an index that is so little behind.
+	// A search waits this long for an index that is so little behind. While an import runs, the index
+	// is further behind all the time: then a person wants what is there, and waits a moment only.
 	patience    = 5 * time.Second
-	littleEvent = 10_000
+	littleEvent = 1_000
+	moment      = time.Second
+	muchEvent   = 10_000
 	// pageText is how many bytes of text a page looks at, about. The words of a text are
 	// looked for to show a snippet, which takes longer than to find it in the index.
 	pageText = 8 << 20
@@ -211,11 +214,15 @@ func (se *Search) wait(ctx context.Context, r api.Read) error {
 	if r.StaleOK || n == 0 {
 		return nil
 	}
-	if n > littleEvent {
+	if n > muchEvent {
 		se.index.Hurry() // it would rest, and lack more each minute
 		return nil
 	}
-	soon, cancel := context.WithTimeout(ctx, patience)
+	most := patience
+	if n > littleEvent {
+		most = moment
+	}
+	soon, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	_ = se.index.WaitFor(soon, se.reader.Projections.Applied().Seq) // the reply says what is missing
 	return nil
