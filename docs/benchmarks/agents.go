@@ -144,6 +144,9 @@ func (r *run) agentRound(ctx context.Context, name string, depth int) (m agentRo
 	}); err != nil {
 		return m, err
 	}
+	if err := settle(ctx, s.pids()); err != nil {
+		return m, err
+	}
 	counter, err := countFsyncs(s.pids())
 	if err != nil {
 		return m, err
@@ -198,6 +201,28 @@ func (r *run) agentRound(ctx context.Context, name string, depth int) (m agentRo
 		slices.Sort(ds)
 	}
 	return m, nil
+}
+
+// settle waits until processes do next to nothing: an index may be behind what was stored. It
+// gives up after a minute.
+func settle(ctx context.Context, pids []int) error {
+	const pause = 200 * time.Millisecond
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		before, err := cpuTime(pids)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		after, err := cpuTime(pids)
+		if err != nil || time.Duration(after-before) < pause/20 {
+			return err
+		}
+	}
+	return nil
 }
 
 // atOnce runs do for clients at once.

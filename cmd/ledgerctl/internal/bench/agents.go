@@ -294,6 +294,9 @@ func (f *fleet) depths(ctx context.Context, term *terminal.Terminal, out *Agents
 		for i := range f.Depths {
 			d := (i + n) % len(f.Depths)
 			term.Say("round %d of %d: depth %s", n+1, f.Rounds, prose.Grouped(uint64(f.Depths[d])))
+			if err := f.settle(ctx); err != nil {
+				return err
+			}
 			r, err := f.measure(ctx, f.Agents.Agents, func(w int) (laps []lap, err error) {
 				for range f.Turns {
 					l, err := at[d][w].turn(ctx, true)

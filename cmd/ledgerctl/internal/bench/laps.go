@@ -25,6 +25,28 @@ func (f *fleet) used() (u used, err error) {
 	return u, nil
 }
 
+// settle waits until the server does next to nothing: its index may be behind what was stored.
+// It gives up after a minute.
+func (f *fleet) settle(ctx context.Context) error {
+	const pause = 200 * time.Millisecond
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		before, err := f.server.counted()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		after, err := f.server.counted()
+		if err != nil || time.Duration(after.CPU-before.CPU)*time.Microsecond < pause/20 {
+			return err
+		}
+	}
+	return nil
+}
+
 // atOnce runs do for workers at once, and returns what all returned.
 func atOnce(ctx context.Context, workers int, do func(w int) ([]lap, error)) ([]lap, error) {
 	all, errs := make([][]lap, workers), make([]error, workers)

@@ -70,6 +70,9 @@ func (f *fleet) preambles(ctx context.Context, term *terminal.Terminal, out *Age
 						return err
 					}
 				}
+				if err := f.settle(ctx); err != nil {
+					return err
+				}
 				r, err := f.measure(ctx, len(at[p]), func(w int) (laps []lap, err error) {
 					for range v.many {
 						began := time.Now()

@@ -62,6 +62,9 @@ func (f *fleet) many(ctx context.Context, term *terminal.Terminal, out *AgentsRe
 		for i := range orders {
 			o := (i + n) % len(orders)
 			term.Say("round %d of %d: %s", n+1, f.Rounds, orders[o].name)
+			if err := f.settle(ctx); err != nil {
+				return err
+			}
 			end := time.Now().Add(f.Each)
 			r, err := f.measure(ctx, awake, func(w int) (laps []lap, err error) {
 				rng := rand.New(rand.NewPCG(uint64(w), uint64(n)))
@@ -122,6 +125,9 @@ func (f *fleet) opens(ctx context.Context, term *terminal.Terminal, all []*agent
 		for i := range verbs {
 			v := (i + n) % len(verbs)
 			term.Say("round %d of %d: %s", n+1, f.Rounds, verbs[v].name)
+			if err := f.settle(ctx); err != nil {
+				return err
+			}
 			began := time.Now()
 			r, err := f.repeat(ctx, len(all), began.Add(f.Each/2), func(w int) error { return verbs[v].do(all[w]) })
 			if err != nil {
