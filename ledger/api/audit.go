@@ -78,8 +78,11 @@ type ExportHeader struct {
 
 // ExportKey is a content key. Whoever has the export can read it.
 type ExportKey struct {
-	ID  turns.ID `json:"id"`
-	Key []byte   `json:"key"`
+	ID turns.ID `json:"id"`
+	// Key is 32 bytes. Of a key from which turns were redacted Remains has what is left, as docs/FORMAT.md says
+	// in section 10, instead.
+	Key     []byte `json:"key,omitempty"`
+	Remains []byte `json:"remains,omitempty"`
 }
 
 // ExportBlob is a sealed blob.

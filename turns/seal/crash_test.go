@@ -21,6 +21,7 @@ type world struct {
 	others  map[turns.ID]Key // keys of other ids, returned before
 	stored  Key              // zero: Create never returned
 	erased  bool             // Destroy returned nil
+	taken   bool             // Puncture returned nil
 	started bool             // Destroy was called
 }
 
@@ -55,6 +56,7 @@ func TestStoreKeepsItsPromiseAfterAnyFailedStep(t *testing.T) {
 		"put":     func(w *world) { w.put() },
 		"group":   func(w *world) { w.group() },
 		"destroy": func(w *world) { w.destroy() },
+		"take":    func(w *world) { w.puncture() },
 		"repair":  func(w *world) { w.open() },
 		"resume":  func(w *world) { w.open() },
 	}
@@ -82,7 +84,11 @@ func TestStoreKeepsItsPromiseAfterAnyFailedStep(t *testing.T) {
 						if w.s == nil { // the open failed, and the process goes on
 							w.s = mustOpen(t, w.d)
 						}
-						w.check(after.cut)
+						if name == "take" {
+							w.checkPuncture()
+						} else {
+							w.check(after.cut)
+						}
 						if t.Failed() {
 							return
 						}
@@ -113,7 +119,7 @@ func (w *world) prepare(name string) {
 		w.others[idOf(100+n)] = k
 	}
 	switch name {
-	case "destroy":
+	case "destroy", "take":
 		w.create()
 	case "repair": // a lacks what b has, and has a flipped bit
 		w.create()
@@ -196,6 +202,44 @@ func (w *world) group() {
 func (w *world) destroy() {
 	w.started = true
 	w.erased = w.s.Destroy(idOf(1)) == nil
+}
+
+func (w *world) puncture() { w.taken = w.s.Puncture(idOf(1), 300, 7) == nil }
+
+// checkPuncture: the key is whole or has no event 7, and the keys of the other events are there. Then event 7 is taken.
+func (w *world) checkPuncture() {
+	for again := range 3 {
+		c, err := w.s.Content(idOf(1))
+		if err != nil {
+			w.fatal("what is left of the key: %v", err)
+			return
+		}
+		if _, err := c.event(7); err == nil && (w.taken || again > 0) || err != nil && !errors.Is(err, turns.ErrErased) {
+			w.fatal("Puncture had returned %v, the key of event 7: %v", w.taken, err)
+		}
+		for _, i := range []uint64{0, 6, 8, 255, 256, 511} {
+			if k, err := c.event(i); err != nil || k != w.stored.event(i) {
+				w.fatal("the key of event %d: %v", i, err)
+			}
+		}
+		switch again {
+		case 0:
+			if err := w.s.Puncture(idOf(1), 300, 7); err != nil {
+				w.fatal("Puncture again: %v", err)
+			}
+		case 1:
+			w.d.cutPower(never)
+			w.s = mustOpen(w.t, w.d)
+		}
+	}
+	gone := map[Key]bool{w.stored: true, w.stored.chunk(0): true, w.stored.event(7): true}
+	if k, ok := w.d.leaks(gone, false); ok {
+		w.fatal("a key that was taken is still on the disk: %x", k[:])
+	}
+	if err := w.s.Put(idOf(1), w.stored); !errors.Is(err, ErrPunctured) {
+		w.fatal("Put of the whole key: %v", err)
+	}
+	w.checkOthers()
 }
 
 // checkOthers: the keys that were there before are there.

@@ -61,19 +61,19 @@ func storedDigest(k Key, request turns.Hash) turns.Hash {
 
 // SuccessorMark is a number that a ledger alone can give to the successor of a session
 // whose content key k is.
-func SuccessorMark(k Key, ledger [16]byte, session turns.ID) turns.Hash {
+func SuccessorMark(k deriver, ledger [16]byte, session turns.ID) turns.Hash {
 	return mac(k.derive(successorKey), ledger[:], session[:])
 }
 
 // BlobDigest is the digest that content is stored under. Equal content has
 // equal digests within what shares k, a tree of forks, and nowhere else.
-func BlobDigest(k Key, content []byte) turns.Hash {
+func BlobDigest(k deriver, content []byte) turns.Hash {
 	return mac(k.derive(blobDigestKey), content)
 }
 
 // NewBlobDigest returns a hash whose Sum is the [BlobDigest] of the size bytes that
 // are written to it.
-func NewBlobDigest(k Key, size uint64) hash.Hash {
+func NewBlobDigest(k deriver, size uint64) hash.Hash {
 	d := k.derive(blobDigestKey)
 	h := hmac.New(sha256.New, d[:])
 	writeLength(h, size)
@@ -91,7 +91,7 @@ const unsealedPrefix = "nexus.unsealed.v1\x00"
 
 // CheckBlob checks that content has a digest.
 // Errors: [turns.ErrCorrupt].
-func CheckBlob(k Key, digest turns.Hash, content []byte) error {
+func CheckBlob(k deriver, digest turns.Hash, content []byte) error {
 	if got := BlobDigest(k, content); !hmac.Equal(got[:], digest[:]) {
 		return fmt.Errorf("%w: the content of blob %s has another digest", turns.ErrCorrupt, BlobAddress(digest))
 	}

@@ -36,25 +36,28 @@ func eventKey(e *turns.Event, ring Keyring) (Key, error) {
 	if ring == nil {
 		return Key{}, fmt.Errorf("%w: it is sealed under %v", ErrNoKey, keys)
 	}
-	k, err := ring.Key(keys[0])
+	c, err := ring.Content(keys[0])
 	if err != nil {
 		return Key{}, err
 	}
+	var k Key
 	if ownChain(e.Chain.Entity) {
-		k = k.event(e.Index)
+		if k, err = c.event(e.Index); err != nil {
+			return Key{}, err
+		}
 	} else {
-		k = Key(mac(k.derive(sharedKey), []byte(e.Chain.Entity), []byte(e.Chain.ID), e.ID[:]))
+		k = Key(mac(c.derive(sharedKey), []byte(e.Chain.Entity), []byte(e.Chain.ID), e.ID[:]))
 	}
 	if len(keys) == 1 {
 		return k, nil
 	}
 	all := append(make([]byte, 0, len(keys)*len(k)), k[:]...)
 	for _, id := range keys[1:] {
-		k, err := ring.Key(id)
+		c, err := ring.Content(id)
 		if err != nil {
 			return Key{}, err
 		}
-		k = k.derive(sharedKey)
+		k := c.derive(sharedKey)
 		all = append(all, k[:]...)
 	}
 	return expand(all, combinedKey), nil
@@ -68,6 +71,10 @@ func ownChain(e turns.Entity) bool {
 
 // event is the key of the event at an index of the chain whose content key k is.
 func (k Key) event(index uint64) Key {
-	chunk := k.derive(chunkKey + purpose(binary.BigEndian.AppendUint64(nil, index/chunkEvents)))
-	return chunk.derive(eventKeyOf + purpose([]byte{byte(index % chunkEvents)}))
+	return k.chunk(index / chunkEvents).derive(eventKeyOf + purpose([]byte{byte(index % chunkEvents)}))
+}
+
+// chunk is the key of a chunk of that chain.
+func (k Key) chunk(n uint64) Key {
+	return k.derive(chunkKey + purpose(binary.BigEndian.AppendUint64(nil, n)))
 }

@@ -66,7 +66,7 @@ func (s *Store) load() error {
 			return err
 		}
 		s.succeed(newKeys())
-		return s.rewrite(nil)
+		return s.rewrite(newKeys())
 	}
 	e, err := s.loadEpoch(number, files)
 	if err != nil {

@@ -44,8 +44,8 @@ type recordKind byte
 const (
 	recordKey       recordKind = 1 // the key
 	recordDestroyed recordKind = 2 // it was destroyed; no body
-	// 3 is reserved: what is left of a key from which parts were taken.
-	recordLost recordKind = 4 // both copies of an earlier epoch had damage there; no body. Id zero: nobody knows whose key it was
+	recordLeft      recordKind = 3 // what is left of a key from which events were taken; no body: it was lost to damage. No whole key takes its place
+	recordLost      recordKind = 4 // both copies of an earlier epoch had damage there; no body. Id zero: nobody knows whose key it was
 )
 
 // head is the part of a record that is readable without the epoch key.

@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -12,7 +13,7 @@ import (
 // empty and ready for use; it must not be copied after its first use.
 type Memory struct {
 	mu        sync.Mutex
-	keys      map[turns.ID]*Key // nil: destroyed
+	keys      map[turns.ID]*Content // nil: destroyed
 	onDestroy []func()
 }
 
@@ -20,17 +21,14 @@ type Memory struct {
 func (m *Memory) Create(id turns.ID, rand io.Reader) (Key, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if k, ok := m.keys[id]; ok {
-		if k == nil {
-			return Key{}, erased(id)
-		}
-		return *k, nil
+	if c, err := m.content(id); !errors.Is(err, ErrNoKey) {
+		return whole(id, c, err)
 	}
 	k, err := newKey(rand)
 	if err != nil {
 		return Key{}, err
 	}
-	m.set(id, &k)
+	m.set(id, &Content{whole: k})
 	return k, nil
 }
 
@@ -44,28 +42,77 @@ func (m *Memory) Begin(id turns.ID, rand io.Reader) (Key, func() error, error) {
 func (m *Memory) Put(id turns.ID, k Key) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch old, ok := m.keys[id]; {
-	case ok && old == nil:
-		return erased(id)
-	case ok && *old != k:
-		return different(id)
+	c, err := m.content(id)
+	if errors.Is(err, ErrNoKey) {
+		m.set(id, &Content{whole: k})
+		return nil
 	}
-	m.set(id, &k)
-	return nil
+	old, err := whole(id, c, err)
+	if err == nil && old != k {
+		err = different(id)
+	}
+	return err
 }
 
 // Key implements [Keyring].
 func (m *Memory) Key(id turns.ID) (Key, error) {
+	c, err := m.Content(id)
+	return whole(id, c, err)
+}
+
+// Content implements [Keyring].
+func (m *Memory) Content(id turns.ID) (Content, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch k, ok := m.keys[id]; {
+	return m.content(id)
+}
+
+func (m *Memory) content(id turns.ID) (Content, error) {
+	switch c, ok := m.keys[id]; {
 	case !ok:
-		return Key{}, noKey(id)
-	case k == nil:
-		return Key{}, erased(id)
+		return Content{}, noKey(id)
+	case c == nil:
+		return Content{}, erased(id)
 	default:
-		return *k, nil
+		return *c, nil
 	}
+}
+
+// whole is the key of id, if c is one.
+func whole(id turns.ID, c Content, err error) (Key, error) {
+	if err == nil && c.left != nil {
+		err = punctured(id)
+	}
+	return c.whole, err
+}
+
+// Puncture is [Store.Puncture], without a disk.
+func (m *Memory) Puncture(id turns.ID, begun uint64, indexes ...uint64) error {
+	if len(indexes) == 0 {
+		return nil
+	}
+	return m.take(take{id: id, begun: begun, indexes: indexes})
+}
+
+// PutRemains is [Store.PutRemains], without a disk.
+func (m *Memory) PutRemains(id turns.ID, left *Remains) error { return m.take(take{id: id, put: left}) }
+
+func (m *Memory) take(t take) error {
+	m.mu.Lock()
+	c, err := m.content(t.id)
+	left, changed, err := t.of(c, err)
+	if changed && err == nil {
+		m.set(t.id, &Content{left: left})
+	}
+	onDestroy := m.onDestroy
+	m.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("take from the key of %s: %w", t.id, err)
+	}
+	for _, f := range onDestroy {
+		f()
+	}
+	return nil
 }
 
 // Destroy is [Store.Destroy], without a disk.
@@ -89,9 +136,9 @@ func (m *Memory) OnDestroy(f func()) {
 	m.onDestroy = append(m.onDestroy, f)
 }
 
-func (m *Memory) set(id turns.ID, k *Key) {
+func (m *Memory) set(id turns.ID, k *Content) {
 	if m.keys == nil {
-		m.keys = make(map[turns.ID]*Key)
+		m.keys = make(map[turns.ID]*Content)
 	}
 	m.keys[id] = k
 }

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"nexus/turns"
@@ -13,13 +14,14 @@ type copies [2][]byte
 // keys is what a log says of the keys.
 type keys struct {
 	byID   map[turns.ID]Key
+	left   map[turns.ID]*Remains // wins over a key
 	erased map[turns.ID]struct{} // wins over a key
 	broken map[turns.ID]error    // both copies of the key's record are damaged; wins over a key
 	lost   error                 // so are those of a record of which nobody knows whose key it has
 }
 
 func newKeys() keys {
-	return keys{byID: make(map[turns.ID]Key), erased: make(map[turns.ID]struct{}), broken: make(map[turns.ID]error)}
+	return keys{byID: make(map[turns.ID]Key), left: make(map[turns.ID]*Remains), erased: make(map[turns.ID]struct{}), broken: make(map[turns.ID]error)}
 }
 
 // merged is what two copies of a log say together.
@@ -234,6 +236,9 @@ func (m *merger) take(u unit) error {
 	case !u.good && u.kind == recordDestroyed: // its head says so
 		k.erased[u.id] = struct{}{}
 		return nil
+	case !u.good && u.kind == recordLeft:
+		k.broken[u.id] = fmt.Errorf("%w: what is left of the key of %s: no copy can be read: %s are damaged from byte %d to %d: %w", turns.ErrCorrupt, u.id, both, u.start, u.end, punctured(u.id))
+		return nil
 	case !u.good:
 		k.broken[u.id] = fmt.Errorf("%w: the key of %s: no copy can be read: %s are damaged from byte %d to %d", turns.ErrCorrupt, u.id, both, u.start, u.end)
 		return nil
@@ -241,12 +246,24 @@ func (m *merger) take(u unit) error {
 	m.compare(u)
 	switch {
 	case u.kind == recordKey && len(u.body) == len(Key{}):
-		if old, ok := k.byID[u.id]; k.broken[u.id] != nil {
+		if old, ok := k.byID[u.id]; errors.Is(k.broken[u.id], ErrPunctured) {
+		} else if k.broken[u.id] != nil {
 			delete(k.broken, u.id) // it was put back
 		} else if ok && old != Key(u.body) {
 			k.broken[u.id] = fmt.Errorf("%w: the key of %s: %s have two different keys", turns.ErrCorrupt, u.id, both)
 		}
 		k.byID[u.id] = Key(u.body)
+	case u.kind == recordLeft && len(u.body) == 0:
+		k.broken[u.id] = lostRemains(u.id, both)
+	case u.kind == recordLeft:
+		left, err := DecodeRemains(u.body)
+		if err != nil {
+			return fmt.Errorf("%w: %s: record %d, of %s: %v", turns.ErrUnsupported, both, u.number, u.id, err)
+		}
+		if _, ok := k.left[u.id]; ok {
+			k.broken[u.id] = fmt.Errorf("%w: what is left of the key of %s: %s have it twice: %w", turns.ErrCorrupt, u.id, both, punctured(u.id))
+		}
+		k.left[u.id] = left
 	case u.kind == recordDestroyed && len(u.body) == 0:
 		k.erased[u.id] = struct{}{}
 	case u.kind == recordLost && len(u.body) == 0 && u.id == turns.ID{}:
@@ -258,6 +275,10 @@ func (m *merger) take(u unit) error {
 			turns.ErrUnsupported, both, u.number, u.id, u.kind, len(u.body))
 	}
 	return nil
+}
+
+func lostRemains(id turns.ID, in string) error {
+	return fmt.Errorf("%w: what was left of the key of %s was lost to damage of both copies, as %s say: %w", turns.ErrCorrupt, id, in, punctured(id))
 }
 
 // compare notes which copies have a good record otherwise than it should be.

@@ -27,8 +27,11 @@ var ErrNoKey = errors.New("no key")
 // they seal. Implementations: [Store], [Memory]. Safe for concurrent use.
 type Keyring interface {
 	// Key is the key of id. Errors: [turns.ErrErased]: destroyed; [ErrNoKey]:
-	// never here; others for a key that is here but can't be read.
+	// never here; [ErrPunctured]: events were taken from it, so Content has it; others for a key that is here but
+	// can't be read.
 	Key(id turns.ID) (Key, error)
+	// Content is Key for who derives keys from it: it is also what is left of a key.
+	Content(id turns.ID) (Content, error)
 }
 
 // Seal compresses body, where that makes it smaller, seals it under keys, and sets

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"sync"
 
@@ -59,6 +60,10 @@ import (
 //	                           name yet from the other one; then 3 and 4.
 //	after 2                    destroyed: the next open does 3 and 4, and so the next
 //	                           Destroy, also of the same key, before it returns.
+//
+// Puncture, PutRemains: as Destroy, and with it. In the log of step 1 the key has made room for what is left of
+// it, so a crash leaves the whole key or what is left, and after 2 never the whole key: what is left wins over a
+// key of the id, and so does a record of it that is damaged.
 //
 // Each file names the store that it is of. Where two name different ones, an open changes nothing
 // and refuses: the copy of another folder, with a higher epoch, would have ours destroyed.
@@ -134,9 +139,11 @@ func newGroup() *group { return &group{inA: make(chan struct{}), done: make(chan
 
 // erasure is what one rewrite destroys.
 type erasure struct {
-	ids  []turns.ID
-	done chan struct{}
-	err  error // after done
+	ids     []turns.ID
+	takes   []*take
+	done    chan struct{}
+	err     error           // after done
+	refused map[*take]error // after done
 }
 
 // OpenStore opens the key store in dir, and makes it, for its owner's eyes only, if it is
@@ -166,7 +173,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Key implements [Keyring]. An error that is neither [turns.ErrErased] nor
+// Key implements [Keyring]. An error that is none of [turns.ErrErased], [ErrPunctured] and
 // [ErrNoKey] says what is wrong with which file; it is [turns.ErrCorrupt] where
 // no copy is whole.
 func (s *Store) Key(id turns.ID) (Key, error) {
@@ -183,20 +190,38 @@ func (s *Store) Key(id turns.ID) (Key, error) {
 	return k, err
 }
 
-func (k keys) get(id turns.ID) (Key, error) {
+// Content implements [Keyring]. Its errors are those of Key but for [ErrPunctured].
+func (s *Store) Content(id turns.ID) (Content, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return Content{}, errClosed
+	}
+	return s.keys.content(id)
+}
+
+func (k keys) content(id turns.ID) (Content, error) {
 	if _, ok := k.erased[id]; ok {
-		return Key{}, erased(id)
+		return Content{}, erased(id)
 	}
 	if err := k.broken[id]; err != nil {
-		return Key{}, err
+		return Content{}, err
+	}
+	if left, ok := k.left[id]; ok {
+		return Content{left: left}, nil
 	}
 	if key, ok := k.byID[id]; ok {
-		return key, nil
+		return Content{whole: key}, nil
 	}
 	if k.lost != nil {
-		return Key{}, fmt.Errorf("no key of %s: %w", id, k.lost)
+		return Content{}, fmt.Errorf("no key of %s: %w", id, k.lost)
 	}
-	return Key{}, noKey(id)
+	return Content{}, noKey(id)
+}
+
+func (k keys) get(id turns.ID) (Key, error) {
+	c, err := k.content(id)
+	return whole(id, c, err)
 }
 
 // Create is the key of id, made of 32 bytes from rand if there is none yet. It
@@ -248,7 +273,8 @@ func (s *Store) underWay(id turns.ID) *group {
 }
 
 // Put stores a key that was made elsewhere, durably like Create. It puts back one that is
-// damaged in both copies. Errors: [ErrDifferent] if id has another key; those of Create.
+// damaged in both copies, unless events were taken from it. Errors: [ErrDifferent] if id has another key;
+// [ErrPunctured] where what is left of it is here, or was; those of Create.
 func (s *Store) Put(id turns.ID, k Key) error {
 	old, err := s.store(id, true, func() (Key, error) { return k, nil })
 	if err == nil && old != k {
@@ -373,15 +399,20 @@ func (s *Store) append(g *group, inA func()) error {
 
 // canBeSet reports whether an id for which get returned err can have a key.
 func canBeSet(err error, back bool) bool {
-	return errors.Is(err, ErrNoKey) || back && errors.Is(err, turns.ErrCorrupt)
+	return errors.Is(err, ErrNoKey) || back && errors.Is(err, turns.ErrCorrupt) && !errors.Is(err, ErrPunctured)
 }
 
-// IDs are those that have a key, and those whose key was destroyed, in any order.
+// IDs are those that have a key, or what is left of one, and those whose key was destroyed, in any order.
 func (s *Store) IDs() (have, destroyed []turns.ID) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for id := range s.keys.byID {
 		if _, err := s.keys.get(id); err == nil {
+			have = append(have, id)
+		}
+	}
+	for id := range s.keys.left {
+		if _, err := s.keys.content(id); err == nil {
 			have = append(have, id)
 		}
 	}
@@ -448,6 +479,38 @@ func (s *Store) Destroy(ids ...turns.ID) error {
 	if len(ids) == 0 {
 		return nil
 	}
+	if err := s.erase(ids, nil); err != nil {
+		return fmt.Errorf("destroy the keys of %v: %w", ids, err)
+	}
+	return nil
+}
+
+// Puncture makes the events at indexes of the chain whose content key id has unreadable for ever, and everything
+// else opens as before: what is left of the key takes its place. It is durable, and to be repeated, as [Store.Destroy].
+// begun is how many events the chain has: none may be sealed there meanwhile but by who calls.
+// Errors: those of [Store.Content]; [turns.ErrTooLarge] where what is left has over [MaxPunctured] bytes.
+func (s *Store) Puncture(id turns.ID, begun uint64, indexes ...uint64) error {
+	if len(indexes) == 0 {
+		return nil
+	}
+	return s.takeFrom(&take{id: id, begun: begun, indexes: indexes})
+}
+
+// PutRemains stores what is left of a key, in the place of the whole one if that is here. Errors: [ErrDifferent]
+// if id has another key or something else is left of it; [turns.ErrErased].
+func (s *Store) PutRemains(id turns.ID, left *Remains) error {
+	return s.takeFrom(&take{id: id, put: left})
+}
+
+func (s *Store) takeFrom(t *take) error {
+	if err := s.erase(nil, t); err != nil {
+		return fmt.Errorf("take from the key of %s: %w", t.id, err)
+	}
+	return nil
+}
+
+// erase has keys destroyed, or something taken from one, by the next rewrite.
+func (s *Store) erase(ids []turns.ID, t *take) error {
 	s.reportWarnings()
 	s.mu.Lock()
 	if s.closed {
@@ -456,16 +519,20 @@ func (s *Store) Destroy(ids ...turns.ID) error {
 	}
 	e, first := s.waiting, s.waiting == nil
 	if first {
-		e = &erasure{done: make(chan struct{})}
+		e = &erasure{done: make(chan struct{}), refused: make(map[*take]error)}
 		s.waiting = e
 	}
 	e.ids = append(e.ids, ids...)
+	if t != nil {
+		e.takes = append(e.takes, t)
+	}
 	s.mu.Unlock()
 	if first {
 		s.destroy(e)
 	}
-	if <-e.done; e.err != nil {
-		return fmt.Errorf("destroy the keys of %v: %w", ids, e.err)
+	<-e.done
+	if err := errors.Join(e.err, e.refused[t]); err != nil {
+		return err
 	}
 	s.mu.RLock()
 	onDestroy := s.onDestroy
@@ -476,8 +543,8 @@ func (s *Store) Destroy(ids ...turns.ID) error {
 	return nil
 }
 
-// OnDestroy has f called for each key that is destroyed from now on, when Key does not
-// return it any more. f must not call s. Who keeps plain content in memory drops it then.
+// OnDestroy has f called for each key that is destroyed, or from which events are taken, from now on, when Key does
+// not return it any more. f must not call s. Who keeps plain content in memory drops it then.
 func (s *Store) OnDestroy(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -497,17 +564,15 @@ func (s *Store) destroy(e *erasure) {
 	if e.err = s.reload(); e.err != nil {
 		return
 	}
-	for _, id := range e.ids {
-		if _, ok := s.keys.erased[id]; !ok { // nobody writes it: we have both stages
-			e.err = s.rewrite(e.ids)
-			return
-		}
+	left, changed := s.keys.after(e) // nobody writes them: we have both stages
+	if changed {
+		e.err = s.rewrite(left)
 	}
 }
 
-// rewrite begins a new epoch, in which ids are destroyed, and destroys the old one. The
+// rewrite begins a new epoch, which has the keys that are left, and destroys the old one. The
 // caller has both stages.
-func (s *Store) rewrite(ids []turns.ID) error {
+func (s *Store) rewrite(left keys) error {
 	number := uint64(1)
 	var store storeID
 	if s.epoch != nil {
@@ -520,7 +585,6 @@ func (s *Store) rewrite(ids []turns.ID) error {
 		return err
 	}
 	e := newEpoch(number, store, key)
-	left := s.keys.without(ids)
 	log, next := left.encode(e)
 	committed, err := s.publish(e, log)
 	if committed { // perhaps: nothing is sealed under these keys any more
@@ -538,27 +602,32 @@ func (s *Store) rewrite(ids []turns.ID) error {
 	return err
 }
 
-// without returns k, in which ids are destroyed.
-func (k keys) without(ids []turns.ID) keys {
-	out := newKeys()
-	out.lost = k.lost
-	for id := range k.erased {
-		out.erased[id] = struct{}{}
+// after returns k as an erasure leaves it, and notes what it refuses.
+func (k keys) after(e *erasure) (out keys, changed bool) {
+	out = keys{byID: maps.Clone(k.byID), left: maps.Clone(k.left), erased: maps.Clone(k.erased), broken: maps.Clone(k.broken), lost: k.lost}
+	for _, id := range e.ids {
+		if _, ok := out.erased[id]; !ok {
+			out.erased[id], changed = struct{}{}, true
+		}
+		delete(out.byID, id)
+		delete(out.left, id)
+		delete(out.broken, id)
 	}
-	for _, id := range ids {
-		out.erased[id] = struct{}{}
-	}
-	for id, key := range k.byID {
-		if _, gone := out.erased[id]; !gone {
-			out.byID[id] = key
+	for _, t := range e.takes {
+		has, there := out.content(t.id)
+		left, isNew, err := t.of(has, there)
+		if err != nil {
+			e.refused[t] = err
+			continue
+		}
+		if isNew {
+			changed = true
+			delete(out.byID, t.id)
+			delete(out.broken, t.id)
+			out.left[t.id] = left
 		}
 	}
-	for id, err := range k.broken {
-		if _, gone := out.erased[id]; !gone {
-			out.broken[id] = err
-		}
-	}
-	return out
+	return out, changed
 }
 
 // encode returns the log that has k, and the number of its next record.
@@ -572,14 +641,23 @@ func (k keys) encode(e *epoch) (log []byte, next uint64) {
 	for id := range k.erased {
 		add(recordDestroyed, id, nil)
 	}
-	for id := range k.broken {
-		add(recordLost, id, nil)
+	for id, err := range k.broken {
+		if errors.Is(err, ErrPunctured) {
+			add(recordLeft, id, nil)
+		} else {
+			add(recordLost, id, nil)
+		}
 	}
 	if k.lost != nil {
 		add(recordLost, turns.ID{}, nil)
 	}
-	for id, key := range k.byID {
+	for id, left := range k.left {
 		if k.broken[id] == nil {
+			add(recordLeft, id, left.encode())
+		}
+	}
+	for id, key := range k.byID {
+		if k.broken[id] == nil && k.left[id] == nil {
 			add(recordKey, id, key[:])
 		}
 	}

@@ -42,6 +42,8 @@ type keyStore interface {
 	Create(turns.ID, io.Reader) (Key, error)
 	Put(turns.ID, Key) error
 	Destroy(...turns.ID) error
+	Puncture(turns.ID, uint64, ...uint64) error
+	PutRemains(turns.ID, *Remains) error
 }
 
 func TestMemoryAndStoreAgree(t *testing.T) {

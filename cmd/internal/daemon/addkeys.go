@@ -51,17 +51,19 @@ func AddKeys(data, from string) (out AddedKeys, err error) {
 	defer store.Close()
 	var destroyed []turns.ID
 	for _, r := range rows {
-		_, missing := store.Key(r.ID)
+		_, missing := store.Content(r.ID)
 		switch {
 		case r.Erased && errors.Is(missing, seal.ErrNoKey):
 			destroyed = append(destroyed, r.ID)
 		case r.Erased && missing == nil: // an older file may have put it back; no command that puts keys back destroys one
 			out.Refused = append(out.Refused, fmt.Sprintf("%s was destroyed there, and stays here", r.ID))
 		}
-		if len(r.Key) != len(seal.Key{}) {
+		if len(r.Key)+len(r.Remains) == 0 {
 			continue // it was destroyed, or is missing there, too
 		}
-		switch err := store.Put(r.ID, seal.Key(r.Key)); {
+		switch err := putKey(store, r); {
+		case errors.Is(err, seal.ErrPunctured):
+			out.Refused = append(out.Refused, fmt.Sprintf("%s: turns were redacted here, and stay so", r.ID))
 		case errors.Is(err, turns.ErrErased):
 			out.Refused = append(out.Refused, fmt.Sprintf("%s was destroyed here", r.ID))
 		case errors.Is(err, seal.ErrDifferent):
@@ -79,6 +81,22 @@ func AddKeys(data, from string) (out AddedKeys, err error) {
 	}
 	out.Erased = len(destroyed)
 	return out, nil
+}
+
+// putKey stores the key of a row, or what is left of one.
+func putKey(store *seal.Store, r backup.KeyRow) error {
+	c, err := seal.ReadContent(r.Key, r.Remains)
+	if err != nil {
+		return fmt.Errorf("the key of %s: %w", r.ID, err)
+	}
+	if left := c.Remains(); left != nil {
+		return store.PutRemains(r.ID, left)
+	}
+	k, err := c.Whole()
+	if err != nil {
+		return err
+	}
+	return store.Put(r.ID, k)
 }
 
 // keysFrom reads a file of keys, or a folder of them.
@@ -108,11 +126,11 @@ func keysFrom(from, ledgerID string) ([]backup.KeyRow, error) {
 		rows = append(rows, backup.KeyRow{ID: id, Erased: true})
 	}
 	for _, id := range have {
-		k, err := store.Key(id)
+		k, err := store.Content(id)
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, backup.KeyRow{ID: id, Key: k[:]})
+		rows = append(rows, backup.KeyRow{ID: id, Key: k.Bytes(), Remains: k.Remains().Encode()})
 	}
 	return rows, nil
 }

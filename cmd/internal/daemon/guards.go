@@ -155,6 +155,12 @@ func (g *guardedKeys) Put(id turns.ID, k seal.Key) error {
 	return g.check(g.Keys.Put(id, k))
 }
 
+// PutRemains implements [content.Keys].
+func (g *guardedKeys) PutRemains(id turns.ID, left *seal.Remains) error {
+	defer g.outage.writing()()
+	return g.check(g.Keys.PutRemains(id, left))
+}
+
 func (g *guardedKeys) check(err error) error {
 	if isDiskError(err) {
 		g.outage.fail(fmt.Errorf("keys: %w", err))

@@ -82,7 +82,7 @@ func (c copies) Get(ctx context.Context, seq uint64) (ledger.Record, error) {
 // missingKey returns an error if a key of an event at a position is not there.
 func missingKey(keys seal.Keyring, ev *turns.Event, seq uint64) error {
 	for _, id := range ev.Keys {
-		if _, err := keys.Key(id); errors.Is(err, seal.ErrNoKey) {
+		if _, err := keys.Content(id); errors.Is(err, seal.ErrNoKey) {
 			return fmt.Errorf("%w: keys/ has no key of event %s at position %d: the folder is missing, or belongs to another ledger. "+
 				"Put the folder back, or the keys of a backup into it with nexusd keys", turns.ErrCorrupt, ev.ID, seq)
 		}

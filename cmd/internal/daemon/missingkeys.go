@@ -40,7 +40,7 @@ func sessionsWithoutKeys(store *projections.Store, keys seal.Keyring, own [16]by
 				yield(turns.ID{}, err)
 				return
 			}
-			if _, err := keys.Key(id); err == nil || errors.Is(err, turns.ErrErased) {
+			if _, err := keys.Content(id); err == nil || errors.Is(err, turns.ErrErased) {
 				continue
 			}
 			payload, err := store.EventAt(id, 0)

@@ -373,9 +373,9 @@ func (c RestoreConfig) storeKeys(ctx context.Context, keys backup.Keys, out *Res
 		case gctx.Err() != nil:
 		case r.Erased:
 			destroyed = append(destroyed, r.ID)
-		case len(r.Key) > 0:
+		case len(r.Key)+len(r.Remains) > 0:
 			out.KeysStored++
-			g.Go(func() error { return store.Put(r.ID, seal.Key(r.Key)) })
+			g.Go(func() error { return putKey(store, r) })
 		}
 	}
 	out.KeysErased = len(destroyed)

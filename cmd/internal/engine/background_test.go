@@ -196,12 +196,12 @@ type keysFailOnce struct {
 	armed atomic.Int32
 }
 
-func (k *keysFailOnce) Key(id turns.ID) (seal.Key, error) {
+func (k *keysFailOnce) Content(id turns.ID) (seal.Content, error) {
 	if k.armed.Load() > 0 {
 		k.armed.Add(-1)
-		return seal.Key{}, fmt.Errorf("%w: the disk is slow", ledger.ErrUnavailable)
+		return seal.Content{}, fmt.Errorf("%w: the disk is slow", ledger.ErrUnavailable)
 	}
-	return k.Keys.Key(id)
+	return k.Keys.Content(id)
 }
 
 // A summary is paid for: that the newer turns could not be read once does not lose it.

@@ -22,11 +22,12 @@ type Keys struct {
 	Rows   []KeyRow
 }
 
-// KeyRow is a content key. Key is nil where the key was destroyed (Erased) or is missing.
+// KeyRow is a content key. Key and Remains are nil where the key was destroyed (Erased) or is missing.
 type KeyRow struct {
-	ID     turns.ID `json:"id"`
-	Key    []byte   `json:"key,omitempty"`
-	Erased bool     `json:"erased,omitzero"`
+	ID      turns.ID `json:"id"`
+	Key     []byte   `json:"key,omitempty"`
+	Remains []byte   `json:"remains,omitempty"` // of a key from which turns were redacted: what is left, as [seal.Remains] encodes it
+	Erased  bool     `json:"erased,omitzero"`
 }
 
 // keysHead is the first line of the file, keysEnd the last one.

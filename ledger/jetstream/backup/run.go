@@ -324,7 +324,9 @@ func (r *run) keys(ctx context.Context, out *Result) error {
 			lost[id] = true
 		}
 		for _, k := range got.Keys {
-			rows[k.ID] = KeyRow{ID: k.ID, Key: k.Key}
+			if len(rows[k.ID].Remains) == 0 || len(k.Key) == 0 { // else turns were redacted, and stay so
+				rows[k.ID] = KeyRow{ID: k.ID, Key: k.Key, Remains: k.Remains}
+			}
 			delete(lost, k.ID)
 		}
 		for _, id := range got.Erased {
@@ -334,7 +336,7 @@ func (r *run) keys(ctx context.Context, out *Result) error {
 		for id := range lost {
 			_, named := r.file.Checker.keys[id]
 			switch row := rows[id]; {
-			case len(row.Key) > 0:
+			case len(row.Key)+len(row.Remains) > 0:
 				out.KeysKept++
 			case named && !row.Erased:
 				out.KeysMissing++
@@ -344,7 +346,7 @@ func (r *run) keys(ctx context.Context, out *Result) error {
 	next := Keys{Ledger: r.state.Ledger}
 	for _, id := range ids {
 		next.Rows = append(next.Rows, rows[id])
-		if len(rows[id].Key) > 0 || rows[id].Erased {
+		if len(rows[id].Key)+len(rows[id].Remains) > 0 || rows[id].Erased {
 			out.Keys++
 		}
 	}

@@ -107,7 +107,7 @@ func (b *Backup) Keys(_ context.Context, c reader.Caller, everyTenant bool, r ap
 	}
 	out := &api.BackedUpKeys{Keys: []api.ExportKey{}}
 	for _, id := range r.IDs {
-		k, err := b.content.Keys.Key(id)
+		k, err := b.content.Keys.Content(id)
 		switch {
 		case errors.Is(err, turns.ErrErased):
 			out.Erased = append(out.Erased, id)
@@ -115,7 +115,7 @@ func (b *Backup) Keys(_ context.Context, c reader.Caller, everyTenant bool, r ap
 		case err != nil:
 			return nil, err
 		default:
-			out.Keys = append(out.Keys, api.ExportKey{ID: id, Key: k[:]})
+			out.Keys = append(out.Keys, api.ExportKey{ID: id, Key: k.Bytes(), Remains: k.Remains().Encode()})
 		}
 	}
 	return out, nil

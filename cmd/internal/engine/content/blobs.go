@@ -92,7 +92,7 @@ func (cs *Store) moveToBlob(ctx context.Context, tenant string, k Tree, p *turns
 // StoreBlob stores content as a blob of a tree, and returns its digest. It is durable on
 // return.
 func (cs *Store) StoreBlob(ctx context.Context, tenant string, k Tree, content []byte) (turns.Hash, error) {
-	if k.erased && k.key == (seal.Key{}) {
+	if k.erased && k.key == (seal.Content{}) {
 		return turns.Hash{}, fmt.Errorf("%w: the key of the tree is destroyed", turns.ErrErased)
 	}
 	digest := seal.BlobDigest(k.key, content)
@@ -108,12 +108,12 @@ func (cs *Store) StoreBlob(ctx context.Context, tenant string, k Tree, content [
 
 // Tree is a tree of forks, or a channel, as its blobs know it: by the key of their digests.
 type Tree struct {
-	key    seal.Key
+	key    seal.Content
 	erased bool // the root is: digests of what was stored before can't be checked
 }
 
 // NewTree is the tree whose content key is k.
-func NewTree(k seal.Key) Tree { return Tree{key: k} }
+func NewTree(k seal.Content) Tree { return Tree{key: k} }
 
 // Check checks that content belongs to the tree, and is what its digest says.
 func (t Tree) Check(digest turns.Hash, content []byte) error {
@@ -127,9 +127,9 @@ func (t Tree) Check(digest turns.Hash, content []byte) error {
 // its blobs. A root that was erased takes no blobs of its forks with it.
 func (cs *Store) Tree(root turns.ID) (Tree, error) {
 	if cs.Keys == nil {
-		return Tree{key: seal.UnsealedKey(root)}, nil
+		return Tree{key: seal.UnsealedKey(root).Content()}, nil
 	}
-	k, err := keyring{cs.Keys}.Key(root)
+	k, err := keyring{cs.Keys}.Content(root)
 	if errors.Is(err, turns.ErrErased) {
 		return Tree{erased: true}, nil
 	}
@@ -147,7 +147,7 @@ func (cs *Store) TreeOf(root turns.ID, ev *turns.Event) (Tree, error) {
 func (cs *Store) TreeOfSession(root, session turns.ID) (Tree, error) {
 	t, err := cs.Tree(root)
 	if err == nil && t.erased {
-		t.key, err = keyring{cs.Keys}.Key(session)
+		t.key, err = keyring{cs.Keys}.Content(session)
 	}
 	return t, err
 }

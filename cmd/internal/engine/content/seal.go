@@ -67,6 +67,9 @@ type sealOff struct{}
 // Key implements [seal.Keyring].
 func (sealOff) Key(id turns.ID) (seal.Key, error) { return seal.Key{}, &SealOffError{id} }
 
+// Content implements [seal.Keyring].
+func (sealOff) Content(id turns.ID) (seal.Content, error) { return seal.Content{}, &SealOffError{id} }
+
 // SealOffError says that content is sealed and that this daemon, with seal off, has no
 // keys. It is [ledger.ErrUnsupported] and [seal.ErrNoKey].
 type SealOffError struct{ ID turns.ID }
@@ -94,6 +97,15 @@ func (r keyring) Key(id turns.ID) (seal.Key, error) {
 	return k, err
 }
 
+// Content implements [seal.Keyring]. Errors: those of [Store.Key].
+func (r keyring) Content(id turns.ID) (seal.Content, error) {
+	k, err := r.keys.Content(id)
+	if errors.Is(err, seal.ErrNoKey) {
+		err = &MissingKeyError{id}
+	}
+	return k, err
+}
+
 // MissingKeyError says that the content key with an id is not in the key store: what
 // is sealed under it can't be read. It is [ledger.ErrCorrupt] and [seal.ErrNoKey]. A
 // key that was destroyed is [ledger.ErrErased] instead.
@@ -110,15 +122,15 @@ func (e *MissingKeyError) contract() *api.Error {
 		"content can't be read: no key %s; the operator puts it back from a backup, with nexusd keys", e.ID)
 }
 
-// Key returns the content key of a session, the zero key if the ledger does not
+// Key returns the content key of a session, or what is left of it, the zero key if the ledger does not
 // seal.
 //
 // Errors: [*MissingKeyError]; [ledger.ErrErased] if the key is destroyed.
-func (cs *Store) Key(id turns.ID) (seal.Key, error) {
+func (cs *Store) Key(id turns.ID) (seal.Content, error) {
 	if cs.Keys == nil {
-		return seal.Key{}, nil
+		return seal.Content{}, nil
 	}
-	return keyring{cs.Keys}.Key(id)
+	return keyring{cs.Keys}.Content(id)
 }
 
 // LedgerKey returns the ledger's own key, and makes it if there is none. It returns
@@ -219,6 +231,10 @@ type Keys interface {
 	Put(id turns.ID, k seal.Key) error
 	// Destroy makes keys unreadable for ever.
 	Destroy(ids ...turns.ID) error
-	// OnDestroy has f called when a key was destroyed. f must not call Keys.
+	// Puncture makes events of a chain unreadable for ever; see [seal.Store.Puncture].
+	Puncture(id turns.ID, begun uint64, indexes ...uint64) error
+	// PutRemains stores what is left of a key; see [seal.Store.PutRemains].
+	PutRemains(id turns.ID, left *seal.Remains) error
+	// OnDestroy has f called when a key was destroyed, or events were taken from it. f must not call Keys.
 	OnDestroy(f func())
 }

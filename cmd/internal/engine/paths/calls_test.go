@@ -23,9 +23,9 @@ type countKeys struct {
 	n int
 }
 
-func (k *countKeys) Key(id turns.ID) (seal.Key, error) {
+func (k *countKeys) Content(id turns.ID) (seal.Content, error) {
 	k.n++
-	return k.Keys.Key(id)
+	return k.Keys.Content(id)
 }
 
 // However many responses of a request come late, the history is read once for

@@ -242,6 +242,9 @@ func (p *Proofs) disclose(ctx context.Context, c reader.Caller, ev *turns.Event,
 			return nil, nil, &api.Error{Code: api.Unprocessable, Message: "the session is not sealed: it has no key"}
 		}
 		k, err := ring.Key(ev.Keys[0])
+		if errors.Is(err, seal.ErrPunctured) {
+			return nil, nil, &api.Error{Code: api.Unprocessable, Message: "turns of the session were redacted, so its key is not here as a whole: disclose turns"}
+		}
 		if err != nil {
 			return nil, nil, err
 		}

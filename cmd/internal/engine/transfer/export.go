@@ -65,7 +65,7 @@ func (tr *Transfer) Export(ctx context.Context, c reader.Caller, session turns.I
 				return nil, err
 			}
 			if err == nil { // else it was erased, and its events are exported as they are
-				x.out.Records = append(x.out.Records, api.ExportRecord{Key: &api.ExportKey{ID: ch.id, Key: k[:]}})
+				x.out.Records = append(x.out.Records, api.ExportRecord{Key: &api.ExportKey{ID: ch.id, Key: k.Bytes(), Remains: k.Remains().Encode()}})
 			}
 		}
 		for ; cur.index <= ch.last; cur = (exportCursor{chain: cur.chain, index: cur.index + 1}) {

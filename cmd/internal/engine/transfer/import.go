@@ -273,7 +273,7 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 		if err != nil {
 			return err
 		}
-		var key *seal.Key
+		var key *seal.Content
 		if ev.Kind == turns.KindOpened && tr.content.Keys != nil {
 			if key, err = tr.newKey(c, id); err != nil {
 				return err
@@ -298,7 +298,7 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 			}
 		}
 		if key != nil {
-			if err := tr.content.Keys.Put(id, *key); err != nil {
+			if err := tr.putKey(id, *key); err != nil {
 				return &api.Error{Code: api.Indeterminate, Message: fmt.Sprintf("session %s is stored, its key is not yet; import it again: %v", id, err)}
 			}
 		}

@@ -41,6 +41,15 @@ func (tr *Transfer) keyring(c reader.Caller) seal.Keyring {
 
 // Key implements [seal.Keyring].
 func (r importKeyring) Key(id turns.ID) (seal.Key, error) {
+	c, err := r.Content(id)
+	if err != nil {
+		return seal.Key{}, err
+	}
+	return c.Whole()
+}
+
+// Content implements [seal.Keyring].
+func (r importKeyring) Content(id turns.ID) (seal.Content, error) {
 	s, err := r.transfer.reader.Projections.Session(id)
 	switch {
 	case errors.Is(err, ledger.ErrNotFound):
@@ -48,17 +57,17 @@ func (r importKeyring) Key(id turns.ID) (seal.Key, error) {
 			return k, nil
 		}
 	case err != nil:
-		return seal.Key{}, err
+		return seal.Content{}, err
 	case reader.CheckVisible(r.caller, &s) == nil:
-		return r.transfer.content.Keys.Key(id)
+		return r.transfer.content.Keys.Content(id)
 	}
-	return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
+	return seal.Content{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
 }
 
 // tree returns a tree of forks, if the caller may see it.
 func (tr *Transfer) tree(c reader.Caller, root turns.ID) (content.Tree, error) {
 	if tr.content.Keys != nil {
-		k, err := importKeyring{tr, c}.Key(root)
+		k, err := importKeyring{tr, c}.Content(root)
 		return content.NewTree(k), err
 	}
 	if s, err := tr.reader.Projections.Session(root); err == nil && reader.CheckVisible(c, &s) != nil {
@@ -72,8 +81,12 @@ func (tr *Transfer) importKey(ctx context.Context, c reader.Caller, k *api.Expor
 	if err := tr.writer.CheckID("/key/id", k.ID); err != nil {
 		return err
 	}
-	if len(k.Key) != len(seal.Key{}) {
+	if len(k.Remains) == 0 && len(k.Key) != len(seal.Key{}) {
 		return api.FieldErrorf("/key/key", "%d bytes, a key has %d", len(k.Key), len(seal.Key{}))
+	}
+	key, err := seal.ReadContent(k.Key, k.Remains)
+	if err != nil {
+		return api.FieldErrorf("/key/remains", "%d bytes are not what is left of a key", len(k.Remains))
 	}
 	if tr.content.Keys == nil {
 		return &api.Error{Code: api.Unsupported, Message: "this ledger does not seal and keeps no keys; it can't take a sealed export"}
@@ -83,7 +96,7 @@ func (tr *Transfer) importKey(ctx context.Context, c reader.Caller, k *api.Expor
 	}
 	s, err := tr.reader.Projections.Session(k.ID)
 	if errors.Is(err, ledger.ErrNotFound) {
-		tr.pendingKeys.Put(pendingKey{c, k.ID}, seal.Key(k.Key), pendingKeyBytes)
+		tr.pendingKeys.Put(pendingKey{c, k.ID}, key, pendingKeyBytes+len(k.Remains))
 		return nil
 	}
 	if err != nil {
@@ -92,14 +105,14 @@ func (tr *Transfer) importKey(ctx context.Context, c reader.Caller, k *api.Expor
 	if reader.CheckVisible(c, &s) != nil {
 		return notImportable(k.ID)
 	}
-	return tr.restoreKey(&s, seal.Key(k.Key))
+	return tr.restoreKey(&s, key)
 }
 
 // restoreKey takes the key of a stored session. The key must be the one that is
 // stored here, or, if that is lost, open the session's first event.
-func (tr *Transfer) restoreKey(s *ledger.Session, k seal.Key) error {
-	have, err := tr.content.Keys.Key(s.ID)
-	if err == nil && have != k {
+func (tr *Transfer) restoreKey(s *ledger.Session, k seal.Content) error {
+	have, err := tr.content.Keys.Content(s.ID)
+	if err == nil && !have.Same(k) {
 		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has another key here", s.ID)}
 	}
 	if !errors.Is(err, seal.ErrNoKey) {
@@ -119,33 +132,54 @@ func (tr *Transfer) restoreKey(s *ledger.Session, k seal.Key) error {
 	if err := content.OpenCommitted(oneKey{s.ID, k}, ev, new(turns.OpenedBody)); err != nil {
 		return err
 	}
-	return tr.content.Keys.Put(s.ID, k)
+	return tr.putKey(s.ID, k)
+}
+
+// putKey stores a key, or what is left of one.
+func (tr *Transfer) putKey(id turns.ID, k seal.Content) error {
+	if left := k.Remains(); left != nil {
+		return tr.content.Keys.PutRemains(id, left)
+	}
+	whole, err := k.Whole()
+	if err != nil {
+		return err
+	}
+	return tr.content.Keys.Put(id, whole)
 }
 
 // oneKey is a keyring with one key.
 type oneKey struct {
 	id  turns.ID
-	key seal.Key
+	key seal.Content
 }
 
 // Key implements [seal.Keyring].
 func (k oneKey) Key(id turns.ID) (seal.Key, error) {
+	c, err := k.Content(id)
+	if err != nil {
+		return seal.Key{}, err
+	}
+	return c.Whole()
+}
+
+// Content implements [seal.Keyring].
+func (k oneKey) Content(id turns.ID) (seal.Content, error) {
 	if id != k.id {
-		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
+		return seal.Content{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
 	}
 	return k.key, nil
 }
 
 // newKey returns the key that opened a session's first event. It returns an error if
 // another key is stored under its id.
-func (tr *Transfer) newKey(c reader.Caller, id turns.ID) (*seal.Key, error) {
-	k, err := importKeyring{tr, c}.Key(id)
+func (tr *Transfer) newKey(c reader.Caller, id turns.ID) (*seal.Content, error) {
+	k, err := importKeyring{tr, c}.Content(id)
 	if err != nil {
 		return nil, missingDependency(err)
 	}
-	have, err := tr.content.Keys.Key(id)
+	have, err := tr.content.Keys.Content(id)
 	switch {
-	case errors.Is(err, seal.ErrNoKey), err == nil && have == k:
+	case errors.Is(err, seal.ErrNoKey), err == nil && have.Same(k):
 		return &k, nil
 	case err == nil:
 		return nil, notImportable(id)

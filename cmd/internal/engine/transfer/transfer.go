@@ -29,7 +29,7 @@ type Transfer struct {
 	sessions *sessions.Sessions
 
 	exports     *cache.Cache[turns.ID, *firstMentions] // by session
-	pendingKeys *cache.Cache[pendingKey, seal.Key]     // keys of sessions that an import is about to open
+	pendingKeys *cache.Cache[pendingKey, seal.Content] // keys of sessions that an import is about to open
 
 	pendingPolicies *cache.Cache[pendingPolicy, policy.Policy] // that an imported event is about to name
 
@@ -62,7 +62,7 @@ const (
 func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, ps *policies.Policies, ss *sessions.Sessions, budget *cache.Budget) *Transfer {
 	return &Transfer{
 		content: cs, page: limits, paths: pl, reader: r, writer: w, policies: ps, sessions: ss,
-		exports: cache.New[turns.ID, *firstMentions](budget, "exports"), pendingKeys: cache.New[pendingKey, seal.Key](cache.NewBudget(pendingBytes), "keys"),
+		exports: cache.New[turns.ID, *firstMentions](budget, "exports"), pendingKeys: cache.New[pendingKey, seal.Content](cache.NewBudget(pendingBytes), "keys"),
 		opened:          make(chan struct{}, maxOpened),
 		pendingPolicies: cache.New[pendingPolicy, policy.Policy](cache.NewBudget(pendingPolicyBytes), "policies"),
 	}
