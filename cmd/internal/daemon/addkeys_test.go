@@ -88,6 +88,45 @@ func TestAKeyThatWasDestroyedElsewhere(t *testing.T) {
 	}
 }
 
+// A key from which an event was taken stays so: an older whole key is refused, and a file of keys has what is left
+// of it.
+func TestAKeyFromWhichAnEventWasTakenStaysSo(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	a := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	extend(t, c, a.ID, 3)
+	old, _ := backUp(t, c.As(api.Operator), t.TempDir())
+	stop(t, d, c)
+	keys := filepath.Join(dir, "keys")
+	store, err := seal.OpenStore(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(store.Puncture(a.ID, 4, 2), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := AddKeys(dir, old.Keys); err != nil || out.Added != 0 || len(out.Refused) != 1 || !strings.Contains(out.Refused[0], a.ID.String()) {
+		t.Errorf("an older whole key: %+v, %v", out, err)
+	}
+	d, c = start(t, dir)
+	extend(t, c, a.ID, 1) // its body is sealed under a key that is left
+	now, _ := backUp(t, c.As(api.Operator), t.TempDir())
+	stop(t, d, c)
+	sealtest.Forget(t, keys, a.ID)
+	for _, added := range []int{1, 0} {
+		if out, err := AddKeys(dir, now.Keys); err != nil || out.Added != added || len(out.Refused) > 0 {
+			t.Errorf("what is left of the key: %+v, %v", out, err)
+		}
+	}
+	if store, err = seal.OpenStore(keys); err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if left, err := store.Content(a.ID); err != nil || left.Remains() == nil {
+		t.Errorf("the key: %v", err)
+	}
+}
+
 func TestKeysOfAnotherLedgerAreNotAdded(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	d, c := start(t, other)

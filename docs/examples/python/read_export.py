@@ -210,6 +210,53 @@ def hkdf(key, info):
     return hmac.new(secret, info + b"\x01", hashlib.sha256).digest()
 
 
+class Remains:
+    """What is left of a content key from which events were taken (FORMAT.md, 10)."""
+
+    def __init__(self, b):
+        def take(n):
+            nonlocal b
+            need(n <= len(b), "what is left of a key is cut off")
+            out, b = b[:n], b[n:]
+            return out
+
+        self.fresh, self.infos, self.chunks = take(32), {}, []
+        for _ in range(take(1)[0]):
+            info = take(take(1)[0])
+            self.infos[info] = take(32)
+        for _ in range(int.from_bytes(take(4), "big")):
+            kind = take(1)[0]
+            need(kind in (1, 2), "a chunk of another kind")
+            if kind == 1:
+                self.chunks.append(take(32))
+            else:
+                has = take(32)
+                self.chunks.append({i: take(32) for i in range(256) if has[i // 8] & 0x80 >> i % 8})
+        need(not b, "bytes behind what is left of a key")
+
+
+def derive(content_key, info):
+    """The key by an info from a content key, or from what is left of one."""
+    if isinstance(content_key, Remains):
+        return content_key.infos.get(info) or hkdf(content_key.fresh, info)
+    return hkdf(content_key, info)
+
+
+def indexed_key(content_key, index):
+    """The key of the event at an index."""
+    n, at = index // 256, index % 256
+    if isinstance(content_key, Remains):
+        if n < len(content_key.chunks):
+            chunk = content_key.chunks[n]
+            if isinstance(chunk, dict):
+                need(at in chunk, f"event {index} was redacted: its key is gone")
+                return chunk[at]
+            return hkdf(chunk, b"nexus.key.v1 event" + bytes([at]))
+        content_key = content_key.fresh
+    chunk = hkdf(content_key, b"nexus.key.v1 chunk" + n.to_bytes(8, "big"))
+    return hkdf(chunk, b"nexus.key.v1 event" + bytes([at]))
+
+
 def mac(key, *parts):
     return hmac.new(key, b"".join(len(p).to_bytes(8, "big") + p for p in parts), hashlib.sha256).digest()
 
@@ -223,13 +270,12 @@ def event_key(header, ring, keys=None):
         need(i in ring, f"no key {i.hex()}")
     entity, index = header[CHAIN][0], header[INDEX]
     if entity in ("s", "a", "c"):
-        chunk = hkdf(ring[ids[0]], b"nexus.key.v1 chunk" + (index // 256).to_bytes(8, "big"))
-        k = hkdf(chunk, b"nexus.key.v1 event" + bytes([index % 256]))
+        k = indexed_key(ring[ids[0]], index)
     else:
-        shared = hkdf(ring[ids[0]], b"nexus.key.v1 shared")
+        shared = derive(ring[ids[0]], b"nexus.key.v1 shared")
         k = mac(shared, entity.encode(), header[CHAIN][1].encode(), header[ID])
     if len(ids) > 1:
-        k = hkdf(k + b"".join(hkdf(ring[i], b"nexus.key.v1 shared") for i in ids[1:]), b"nexus.key.v1 combined")
+        k = hkdf(k + b"".join(derive(ring[i], b"nexus.key.v1 shared") for i in ids[1:]), b"nexus.key.v1 combined")
     return k
 
 
@@ -305,7 +351,7 @@ def read_export(file):
     for line in file:
         line = json.loads(line)
         if key := line.get("key"):
-            ring[crockford(key["id"])] = base64.b64decode(key["key"])
+            ring[crockford(key["id"])] = base64.b64decode(key["key"]) if "key" in key else Remains(base64.b64decode(key["remains"]))
         elif piece := line.get("piece"):
             raw = base64.b64decode(piece["sealed"])
             pieces["sha256:" + hashlib.sha256(b"nexus.piece.v1\0" + raw).hexdigest()] = raw
@@ -315,7 +361,7 @@ def read_export(file):
             tree = crockford(blob["root"])
             if tree in ring:
                 content = open_blob(digest, raw)
-                need(mac(hkdf(ring[tree], b"nexus.key.v1 blob digest"), content) == digest, "a blob has other content")
+                need(mac(derive(ring[tree], b"nexus.key.v1 blob digest"), content) == digest, "a blob has other content")
                 blobs[blob_address(digest)] = len(content)
         elif event := line.get("event"):
             if "payload" in event:
