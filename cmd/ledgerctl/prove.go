@@ -102,7 +102,7 @@ func proveCmd(e *env) *cobra.Command {
 }
 
 // checkProof checks the two files as who gets them does, and that they are of the turn, under the key of the log that
-// was compared with what is known of it; nil: the ledger signs nothing that is known.
+// was compared with what is known of it.
 func checkProof(p *api.TurnProof, turn turns.ID, known *api.Consistency) error {
 	proof, err := tlog.ParseProof([]byte(p.Proof))
 	if err != nil {
@@ -119,7 +119,7 @@ func checkProof(p *api.TurnProof, turn turns.ID, known *api.Consistency) error {
 	if err != nil {
 		return err
 	}
-	if ev.ID != turn || known == nil || p.Key != known.Key {
+	if ev.ID != turn || p.Key != known.Key {
 		return fmt.Errorf("%w: the proof is of another turn, or under another key than that of the log", turns.ErrCorrupt)
 	}
 	return nil
@@ -132,9 +132,6 @@ func (e *env) checkKnown(ctx context.Context, c *client.Client) (*api.Consistenc
 		return nil, err
 	}
 	known, rekeyed, err := c.CheckKnown(ctx, dir)
-	if refused := (*api.Error)(nil); errors.As(err, &refused) && (refused.Code == api.Unsupported || refused.Code == api.Denied) {
-		return nil, nil // an external server, on which nothing is signed
-	}
 	if rekeyed && err == nil {
 		e.Tell("the ledger signs with another key than before: it was restored or repaired, and has all that it had")
 	}

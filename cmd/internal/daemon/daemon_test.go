@@ -156,7 +156,9 @@ func TestErrorsAreTyped(t *testing.T) {
 		{"session.get.not-an-id", `{}`, api.Malformed, ""},
 		{"compaction.run." + s.ID.String(), `{}`, api.Nothing, ""},
 		{"search.query", `{"text":"*"}`, api.Malformed, "/text"},
-		{"audit.proof." + s.ID.String(), `{}`, api.Malformed, "/turn"},
+		{"audit.proof." + s.ID.String(), `{}`, api.Denied, ""},
+		{"audit.consistency", `{"from":"2"}`, api.Denied, ""},
+		{"audit.checkpoint", `{}`, api.Denied, ""},
 		{"context.get." + s.ID.String(), `{"format":"latin"}`, api.Malformed, "/format"},
 	} {
 		m, err := c.Conn().Request("nexus.v1.default.main."+tc.subject, []byte(tc.body), untilTheTestEnds(t))

@@ -186,7 +186,7 @@ func newTampered(t *testing.T) *tampered {
 	op := c.As(api.Operator)
 	w.note = must[*api.Checkpoint](t)(op.Checkpoint(t.Context())).Note
 	w.size = must[tlog.Checkpoint](t)(tlog.ReadCheckpoint([]byte(w.note))).Size
-	if _, _, err := c.CheckKnown(t.Context(), w.known); err != nil {
+	if _, _, err := op.CheckKnown(t.Context(), w.known); err != nil {
 		t.Fatal(err)
 	}
 	w.late = plain(3)
@@ -249,7 +249,7 @@ func (f *forger) foundBy() (found [3]bool) {
 	if err := os.CopyFS(known, os.DirFS(f.w.known)); err != nil {
 		f.Fatal(err)
 	}
-	if _, _, err := c.CheckKnown(f.Context(), known); err != nil {
+	if _, _, err := c.As(api.Operator).CheckKnown(f.Context(), known); err != nil {
 		if !errors.Is(err, turns.ErrCorrupt) {
 			f.Errorf("a client's memory: %v", err)
 		}

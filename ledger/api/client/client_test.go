@@ -2,8 +2,11 @@ package client_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +19,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
+	"nexus/ledger/tlog"
 	"nexus/turns"
 )
 
@@ -627,4 +631,44 @@ func TestAContextReaderAsksForWhatChanged(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A ledger of which a checkpoint is kept can't say that it signs none; one of which none is kept can.
+func TestALedgerThatSignedCantSayThatItDoesNot(t *testing.T) {
+	const ledgerID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	origin := "nexus/" + ledgerID + "/c"
+	k, err := tlog.NewKey(rand.Reader, origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	note, err := k.Sign(tlog.Checkpoint{Origin: origin, Size: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := turns.EncodeJSON(map[string]string{"key": k.Public(), "note": string(note)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := answers(`{"ledger":%q,"created":"2026-11-27T00:00:00Z","sealed":true,"log":{"seq":"5","first":"1","hash":%q},"blobs":{"seq":"0"},"keys":[]}`, ledgerID, turns.Hash{}.String())
+	for _, kept := range []bool{true, false} {
+		dir := t.TempDir()
+		if kept {
+			if err := os.WriteFile(filepath.Join(dir, ledgerID), file, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		inWorld(t, []reply{fails(api.Unsupported, ""), state}, func(w *world, c *client.Client) {
+			_, _, err := c.CheckKnown(w.t.Context(), dir)
+			rolledBack, refused := (*client.RolledBackError)(nil), (*api.Error)(nil)
+			if got := errors.As(err, &rolledBack); got != kept || kept && rolledBack.Known.Size != 7 {
+				t.Errorf("kept %v: %v", kept, err)
+			}
+			if got := errors.As(err, &refused) && refused.Code == api.Unsupported; got == kept {
+				t.Errorf("kept %v: %v", kept, err)
+			}
+			if len(w.got) != 2 {
+				t.Errorf("%v", w.got)
+			}
+		})
+	}
 }

@@ -54,9 +54,14 @@ func KnownDir() (string, error) {
 // then it keeps the newest. It believes the first one that it sees. A ledger that was restored has another origin and key, and
 // continues the checkpoint of its original as any other: Rekeyed says that there is another key.
 //
-// Errors: [*RolledBackError]; [api.Unsupported] from a daemon that signs no checkpoints; those of calls and files.
+// The client is the operator's. Several processes may do it at once: the newest one is kept.
+//
+// Errors: [*RolledBackError], also of a ledger that signs no checkpoints any more, and did; [api.Unsupported] from a daemon that signs none; those of calls and files.
 func (c *Client) CheckKnown(ctx context.Context, dir string) (newest *api.Consistency, rekeyed bool, err error) {
 	key, err := c.CheckpointKey(ctx)
+	if refused := (*api.Error)(nil); errors.As(err, &refused) && refused.Code == api.Unsupported {
+		return nil, false, c.signsNoMore(ctx, dir, err)
+	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -65,17 +70,8 @@ func (c *Client) CheckKnown(ctx context.Context, dir string) (newest *api.Consis
 		return nil, false, fmt.Errorf("%w: the log %.100q names no ledger", turns.ErrCorrupt, key.Origin)
 	}
 	file := filepath.Join(dir, ledger)
-	var k known
-	var had tlog.Checkpoint
-	b, err := os.ReadFile(file)
-	if err == nil {
-		if err = turns.DecodeJSON(b, &k); err == nil {
-			had, err = tlog.OpenCheckpoint([]byte(k.Note), k.Key)
-		}
-		if err != nil {
-			return nil, false, fmt.Errorf("%s, the checkpoint of a ledger: %w", file, err)
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	k, had, err := readKnown(file)
+	if err != nil {
 		return nil, false, err
 	}
 	rolledBack := func(has uint64, why string) error {
@@ -107,22 +103,76 @@ func (c *Client) CheckKnown(ctx context.Context, dir string) (newest *api.Consis
 			return nil, rekeyed, rolledBack(now.Size, fmt.Sprintf("this ledger has another history: of the first %d events, one or more differ", had.Size))
 		}
 	}
-	if b, err = turns.EncodeJSON(known{out.Key, out.Note}); err != nil {
-		return nil, rekeyed, err
-	}
-	return out, rekeyed, keep(dir, file, append(b, '\n'))
+	return out, rekeyed, keep(dir, file, known{out.Key, out.Note}, now, rolledBack)
 }
 
-// keep replaces a file in one step.
-func keep(dir, file string, b []byte) error {
+// signsNoMore looks whether a ledger that says that it signs nothing has signed before, by the id that it gives elsewhere.
+// It returns refused if nothing is known of it.
+func (c *Client) signsNoMore(ctx context.Context, dir string, refused error) error {
+	st, err := c.BackupState(ctx)
+	if err != nil || filepath.Base(st.Ledger) != st.Ledger {
+		return refused
+	}
+	file := filepath.Join(dir, st.Ledger)
+	k, had, err := readKnown(file)
+	if err != nil || k.Note == "" {
+		return cmp.Or(err, refused)
+	}
+	return &RolledBackError{Ledger: st.Ledger, File: file, Known: had, Has: st.Log.Seq, Why: "this ledger says that it signs no checkpoints, and has signed some"}
+}
+
+// readKnown reads a file of the folder; zero if there is none.
+func readKnown(file string) (k known, had tlog.Checkpoint, err error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return k, had, nil
+	}
+	if err == nil {
+		err = turns.DecodeJSON(b, &k)
+	}
+	if err == nil {
+		had, err = tlog.OpenCheckpoint([]byte(k.Note), k.Key)
+	}
+	if err != nil {
+		return k, had, fmt.Errorf("%s, the checkpoint of a ledger: %w", file, err)
+	}
+	return k, had, nil
+}
+
+// keep replaces a file in one step, unless another process has put a larger checkpoint there meanwhile.
+func keep(dir, file string, k known, now tlog.Checkpoint, rolledBack func(has uint64, why string) error) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }() // which unlocks it
+	if err := lockFile(lock); err != nil {                  // held for one write
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	other, has, err := readKnown(file)
+	if err != nil {
+		return err
+	}
+	if other.Note != "" && has.Size >= now.Size {
+		if has.Size == now.Size && has.Root != now.Root {
+			return rolledBack(now.Size, "this ledger has shown another process another history of the same length")
+		}
+		if has.Size > now.Size || other == k {
+			return nil
+		}
+	}
+	b, err := turns.EncodeJSON(k)
+	if err != nil {
 		return err
 	}
 	tmp, err := os.CreateTemp(dir, ".*.tmp")
 	if err != nil {
 		return err
 	}
-	_, err = tmp.Write(b)
+	_, err = tmp.Write(append(b, '\n'))
 	err = cmp.Or(err, tmp.Sync())
 	if err = cmp.Or(err, tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), file)

@@ -44,6 +44,9 @@ func New(source Source, cs *content.Store, limits *page.Limits, r *reader.Reader
 
 var errNone = &api.Error{Code: api.Unsupported, Message: "this daemon signs no checkpoints: its log is on an external NATS server"}
 
+// errDenied: a checkpoint says how many events all tenants and agents have, and whoever asks for a proof can have one signed.
+var errDenied = &api.Error{Code: api.Denied, Message: "checkpoints and proofs say how many events the whole ledger has; only the operator gets them"}
+
 // Signed returns the newest checkpoint, false if there is none.
 func (p *Proofs) Signed() (tlog.Checkpoint, bool) {
 	if p.source == nil {
@@ -64,7 +67,7 @@ func (p *Proofs) Inconsistent() error {
 // Checkpoint is audit.checkpoint: it signs now, with all that was acknowledged before the call.
 func (p *Proofs) Checkpoint(ctx context.Context, c reader.Caller, _ api.GetCheckpoint) (*api.Checkpoint, error) {
 	if !c.Operator() {
-		return nil, &api.Error{Code: api.Denied, Message: "only the operator has a checkpoint signed; audit.consistency has the newest one"}
+		return nil, errDenied
 	}
 	if p.source == nil {
 		return nil, errNone
@@ -102,7 +105,10 @@ func (p *Proofs) Key(_ context.Context, _ reader.Caller, _ api.GetKey) (*api.Che
 
 // Consistency is audit.consistency. Errors: [api.Corrupt] if the ledger was rolled back behind the
 // note that the caller shows; [api.Unprocessable] if it has fewer events than the caller claims.
-func (p *Proofs) Consistency(ctx context.Context, _ reader.Caller, req api.GetConsistency) (*api.Consistency, error) {
+func (p *Proofs) Consistency(ctx context.Context, c reader.Caller, req api.GetConsistency) (*api.Consistency, error) {
+	if !c.Operator() {
+		return nil, errDenied
+	}
 	if p.source == nil {
 		return nil, errNone
 	}
@@ -114,8 +120,8 @@ func (p *Proofs) Consistency(ctx context.Context, _ reader.Caller, req api.GetCo
 			return nil, err
 		}
 	}
-	note, c := p.source.Newest()
-	if c.Size < req.From { // it may have been signed and lost in a crash, or is not signed yet
+	note, newest := p.source.Newest()
+	if newest.Size < req.From { // it may have been signed and lost in a crash, or is not signed yet
 		if st, err := p.reader.Log.State(ctx); err != nil {
 			return nil, err
 		} else if st.Last < req.From {
@@ -141,6 +147,9 @@ func (p *Proofs) Consistency(ctx context.Context, _ reader.Caller, req api.GetCo
 // Proof is audit.proof: that a turn is below a checkpoint, and what is to be shown of it. It signs if
 // the turn is above the newest one.
 func (p *Proofs) Proof(ctx context.Context, c reader.Caller, session turns.ID, req api.GetProof) (*api.TurnProof, error) {
+	if !c.Operator() {
+		return nil, errDenied
+	}
 	if p.source == nil {
 		return nil, errNone
 	}
@@ -159,7 +168,7 @@ func (p *Proofs) Proof(ctx context.Context, c reader.Caller, session turns.ID, r
 	if err != nil {
 		return nil, err
 	}
-	shown, key, err := p.disclose(ctx, c, ev, req)
+	shown, key, err := p.disclose(ctx, ev, req)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +205,7 @@ func (p *Proofs) Proof(ctx context.Context, c reader.Caller, session turns.ID, r
 }
 
 // disclose returns the leaves of the body that are shown, and the session's key if all of it is.
-func (p *Proofs) disclose(ctx context.Context, c reader.Caller, ev *turns.Event, req api.GetProof) (shown []*turns.Disclosed, key *tlog.EventKey, err error) {
+func (p *Proofs) disclose(ctx context.Context, ev *turns.Event, req api.GetProof) (shown []*turns.Disclosed, key *tlog.EventKey, err error) {
 	if req.Disclose != api.DisclosePart && len(req.Parts) > 0 {
 		return nil, nil, api.FieldErrorf("/parts", "parts go with disclose: part")
 	}
@@ -234,9 +243,6 @@ func (p *Proofs) disclose(ctx context.Context, c reader.Caller, ev *turns.Event,
 		}
 		if req.Disclose == api.DiscloseTurn {
 			break
-		}
-		if !c.Operator() {
-			return nil, nil, &api.Error{Code: api.Denied, Message: "only the operator gives the key of a session away"}
 		}
 		if len(ev.Keys) == 0 {
 			return nil, nil, &api.Error{Code: api.Unprocessable, Message: "the session is not sealed: it has no key"}
