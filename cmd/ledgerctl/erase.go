@@ -22,6 +22,7 @@ type erasing struct {
 	ground                string
 	user, project, unit   string
 	dry, withForks, alone bool
+	withEvents            bool
 	wait                  time.Duration
 }
 
@@ -72,6 +73,7 @@ func eraseCmd(e *env) *cobra.Command {
 	f.StringVar(&o.unit, "import", "", "all sessions that an import opened")
 	f.BoolVar(&o.dry, "dry-run", false, "report what would be done; change nothing")
 	f.BoolVar(&o.withForks, "with-forks", false, "erase the sessions that were forked from them too")
+	f.BoolVar(&o.withEvents, "with-events", false, "erase the external events too that their turns answered")
 	f.BoolVar(&o.alone, "without-sub-agents", false, "leave the sub-agents that they started as they are")
 	f.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for what is done in the background")
 	return c
@@ -129,7 +131,7 @@ func (e *env) toErase(ctx context.Context, c *client.Client, args []string, o er
 func erased(ctx context.Context, c *client.Client, id turns.ID, o erasing) (r *api.Receipt, err error) {
 	until := time.Now().Add(o.wait)
 	for {
-		r, err = c.Erase(ctx, id, api.EraseSession{Ground: o.ground, DryRun: o.dry})
+		r, err = c.Erase(ctx, id, api.EraseSession{Ground: o.ground, DryRun: o.dry, WithEvents: o.withEvents})
 		if err != nil || r.Done || o.dry || time.Now().After(until) {
 			return r, err
 		}

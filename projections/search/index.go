@@ -20,7 +20,7 @@ import (
 
 // Schema is the version of the documents and of the terms. An index of another version is
 // discarded and made again.
-const Schema = 6
+const Schema = 7
 
 // A batch ends at so many records or bytes of text. They bound the memory of a rebuild.
 const (

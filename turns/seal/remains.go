@@ -109,6 +109,9 @@ func (r *Remains) event(index uint64) (Key, error) {
 	return k, nil
 }
 
+// Has reports whether the event at an index of the key's chain can be opened: it was not taken.
+func (c Content) Has(index uint64) bool { return c.left == nil || c.left.has(index) }
+
 func (r *Remains) has(index uint64) bool { _, err := r.event(index); return err == nil }
 
 // puncture returns c without the keys of the events at indexes. begun is how many events the chain has, or may be

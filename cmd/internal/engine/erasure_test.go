@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -98,7 +99,6 @@ func TestWhoErases(t *testing.T) {
 	}{
 		"agent":  {as: alice, want: api.Denied},
 		"ground": {as: enginetest.Operator, r: api.EraseSession{Ground: "Ada asked us to"}, want: api.Malformed},
-		"events": {as: enginetest.Operator, r: api.EraseSession{WithEvents: true}, want: api.Unsupported},
 	} {
 		if _, err := e.Erasure.Erase(t.Context(), c.as, s.ID, c.r); enginetest.Code(err) != c.want {
 			t.Errorf("%s: %v", name, err)
@@ -191,4 +191,50 @@ func TestAForkOfAnErasedSessionGoesOn(t *testing.T) {
 	}
 	add(t, e, fork.ID, say("cobalt at the end", "yes"))
 	enginetest.Verified(t, e)
+}
+
+// With its events, what a session answered can't be read or found any more; the channel's other events can, and it takes
+// more.
+func TestAnErasedSessionTakesTheEventsAlongThatItAnswered(t *testing.T) {
+	w := newWorld()
+	e, _ := w.SearchEngine(t, t.TempDir())
+	ctx := t.Context()
+	s := create(t, e, 0, "nexus")
+	mail := func(text string) *api.AppendedEvent {
+		r := api.AppendEvent{Channel: "mail", Kind: "mail", Body: turns.Raw(fmt.Sprintf("%q", text))}
+		return must(e.Events.AppendEvent(ctx, alice, r, enginetest.JSON(r)))(t)
+	}
+	kept, gone := mail("cobalt mail"), mail("saffron mail")
+	answer := say("a mail came", "answered")
+	answer.Meta = turns.Raw(fmt.Sprintf(`{"event":{"channel":"mail","id":%q}}`, gone.ID))
+	add(t, e, s.ID, answer)
+	if n := len(find(t, w, e, alice, seek("saffron")).Hits); n != 1 {
+		t.Fatalf("%d hits before", n)
+	}
+	if r := erase(t, e, s.ID, api.EraseSession{}); stateOf(r, "external events") != api.StoreOutside {
+		t.Errorf("without its events: %+v", r.Stores)
+	}
+	r := erase(t, e, s.ID, api.EraseSession{WithEvents: true})
+	if stateOf(r, "external events") != api.StoreDone {
+		t.Errorf("with its events: %+v", r.Stores)
+	}
+	later := mail("cobalt later")
+	for _, e := range []*Engine{e, w.Engine(t)} {
+		if ev, err := e.Events.GetEvent(ctx, alice, api.GetEvent{Channel: "mail", ID: gone.ID}); err == nil && ev.Error != api.Erased || err != nil && enginetest.Code(err) != api.Erased {
+			t.Errorf("the event: %+v, %v", ev, err)
+		}
+		for _, id := range []turns.ID{kept.ID, later.ID} {
+			if ev, err := e.Events.GetEvent(ctx, alice, api.GetEvent{Channel: "mail", ID: id}); err != nil || !strings.Contains(string(ev.Body), "cobalt") {
+				t.Errorf("another event: %+v, %v", ev, err)
+			}
+		}
+		enginetest.Verified(t, e)
+	}
+	for range 500 {
+		if len(find(t, w, e, alice, seek("saffron")).Hits) == 0 && len(find(t, w, e, alice, seek("cobalt")).Hits) == 2 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("the index has the words of the event still, or lacks those of the others")
 }

@@ -230,6 +230,9 @@ func (v *verifier) checkRecord(ctx context.Context, x parsed) error {
 	return nil
 }
 
+// maxAnswers bounds the turns that a verification looks at of those that name an external event.
+const maxAnswers = 10_000
+
 // isErased reports whether a key of an event is that of a session that was erased, or of the files of its turns: the
 // one event that makes a key that is gone no damage. That event may follow on the log.
 func (v *verifier) isErased(tenant string, ev *turns.Event) (bool, error) {
@@ -244,6 +247,17 @@ func (v *verifier) isErased(tenant string, ev *turns.Event) (bool, error) {
 	}
 	if ev.Chain.Entity != turns.ChannelEntity {
 		return false, nil
+	}
+	by, err := v.audit.reader.Projections.TurnsOf(tenant, ev.Chain.ID, ev.ID, maxAnswers)
+	if err != nil {
+		return false, err
+	}
+	for _, turn := range by { // it was erased with a session that answered it
+		if s, err := v.audit.reader.Projections.Session(turn.Session); err != nil {
+			return false, err
+		} else if s.State == turns.Erased {
+			return true, nil
+		}
 	}
 	if v.erasedChannels == nil {
 		v.erasedChannels = make(map[string]bool)

@@ -96,9 +96,6 @@ func (er *Erasure) Erase(ctx context.Context, c reader.Caller, id turns.ID, req 
 	if !isGround(req.Ground) {
 		return nil, api.FieldErrorf("/ground", "a ground is a code of letters, digits, dots, dashes and underscores, at most 64: it stays when the content is gone")
 	}
-	if req.WithEvents {
-		return nil, &api.Error{Code: api.Unsupported, Message: "external events can't be erased with a session: they are sealed under the key of their channel, which has those of other sessions"}
-	}
 	s, err := er.reader.FindSession(ctx, c, id, true)
 	if err != nil {
 		return nil, err
@@ -106,6 +103,11 @@ func (er *Erasure) Erase(ctx context.Context, c reader.Caller, id turns.ID, req 
 	if !req.DryRun {
 		if err := er.erase(ctx, c, id, req.Ground); err != nil {
 			return nil, err
+		}
+		if req.WithEvents {
+			if err := er.eraseAnswered(ctx, s); err != nil {
+				return nil, writer.AfterCommit(err)
+			}
 		}
 		if s, err = er.reader.FindSession(ctx, c, id, true); err != nil {
 			return nil, writer.AfterCommit(err)

@@ -65,8 +65,12 @@ func (er *Erasure) receipt(ctx context.Context, s *ledger.Session, dry bool) (*a
 	if has.forks > 0 {
 		add("forks", api.StoreOutside, has.forks, "what they inherited reads erased; their own turns stay, and the settings that they copied: system text, tools. Erase them too, where that matters")
 	}
-	if has.answered > 0 {
-		add("external events", api.StoreOutside, has.answered, "that its turns answered: they are their channels'")
+	if all, left, err := er.countAnswered(ctx, s); err != nil {
+		return nil, err
+	} else if left > 0 {
+		add("external events", api.StoreOutside, left, "that its turns answered, sealed under the keys of their channels; with_events erases them, for whoever else answered them too")
+	} else if all > 0 {
+		add("external events", api.StoreDone, all, "that its turns answered")
 	}
 	add("backups", api.StoreOutside, 0, "files of keys from before: the list of erasures that lies beside a backup, or in [checkpoint] out, is applied by restore; destroy older files of keys")
 	add("copies", api.StoreOutside, 0, "exports (they have keys), pages, transcripts of agents and of continue, git refs: ledgerctl erase names those of this machine")
@@ -75,7 +79,7 @@ func (er *Erasure) receipt(ctx context.Context, s *ledger.Session, dry bool) (*a
 
 // counts is what there is of a session in the log.
 type counts struct {
-	blobs, combined, code, forks, answered uint64
+	blobs, combined, code, forks uint64
 }
 
 func (er *Erasure) has(ctx context.Context, s *ledger.Session) (n counts, err error) {
@@ -91,9 +95,6 @@ func (er *Erasure) has(ctx context.Context, s *ledger.Session) (n counts, err er
 			return n, err
 		}
 		n.blobs += uint64(len(ev.Blobs))
-		if ev.External != nil {
-			n.answered++
-		}
 	}
 	heirs, err := er.reader.Heirs(ctx, s.ID)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/seal"
 )
 
 // AppendEvent serves event.append: it stores an external event as the next one of a
@@ -44,7 +45,8 @@ func (es *Events) AppendEvent(ctx context.Context, c reader.Caller, req api.Appe
 		return nil, err
 	}
 	if es.content.Keys != nil {
-		if _, err := es.content.Keys.Create(ch.Key, es.content.Rand); err != nil {
+		_, err := es.content.Keys.Create(ch.Key, es.content.Rand)
+		if err != nil && !errors.Is(err, seal.ErrPunctured) { // what is left of it seals what comes
 			return nil, fmt.Errorf("make the key of channel %s: %w", ch.Chain.ID, err)
 		}
 	}

@@ -3,7 +3,9 @@ package search
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -64,14 +66,20 @@ func (se *Search) Hash(seq uint64) (turns.Hash, error) {
 	return r.Hash, err
 }
 
-// Erased implements [search.Source].
+// Erased implements [search.Source]. A key is that of all that is sealed under it, or, with the index of an event
+// behind a slash, that of the event.
 func (se *Search) Erased(key string) bool {
-	id, err := turns.ParseID(key)
+	name, event, one := strings.Cut(key, "/")
+	id, err := turns.ParseID(name)
 	if err != nil {
 		return false
 	}
-	_, err = se.content.Key(id)
-	return errors.Is(err, turns.ErrErased)
+	k, err := se.content.Key(id)
+	if err != nil || !one {
+		return errors.Is(err, turns.ErrErased)
+	}
+	index, err := strconv.ParseUint(event, 10, 64)
+	return err == nil && !k.Has(index)
 }
 
 // Documents implements [search.Source].
@@ -108,10 +116,13 @@ func (se *Search) documents(ctx context.Context, seq uint64) (docs []search.Docu
 		return nil, err
 	}
 	base := search.Document{Tenant: tenant, Time: timeOf(ev)}
-	for _, k := range ev.Keys {
-		if base.Keys = append(base.Keys, k.String()); se.Erased(k.String()) {
-			return nil, nil // also what is listed without a text: the index is made again until it names no such key
+	for i, k := range ev.Keys {
+		if base.Keys = append(base.Keys, k.String()); i == 0 && ev.Chain.Entity == turns.ChannelEntity { // of these one can be erased
+			base.Keys = append(base.Keys, fmt.Sprintf("%s/%d", k, ev.Index))
 		}
+	}
+	if slices.ContainsFunc(base.Keys, se.Erased) {
+		return nil, nil // also what is listed without a text: the index is made again until it names no such key
 	}
 	switch {
 	case ev.Kind.IsTurn():
