@@ -104,7 +104,6 @@ type fleet struct {
 	Agents
 	server *child
 	conns  []*nats.Conn
-	key    string
 }
 
 // agent is one session with what its agent knows of it. One goroutine uses it at a time.
