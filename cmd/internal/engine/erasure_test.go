@@ -238,3 +238,37 @@ func TestAnErasedSessionTakesTheEventsAlongThatItAnswered(t *testing.T) {
 	}
 	t.Error("the index has the words of the event still, or lacks those of the others")
 }
+
+// The operator of another ledger that has the session brings its erasure there; the next start destroys the key.
+func TestAnErasureIsImported(t *testing.T) {
+	w, there := newWorld(), newWorld()
+	e, b := w.Engine(t), there.Engine(t)
+	ctx := t.Context()
+	s := create(t, e, 0, "nexus")
+	add(t, e, s.ID, say("saffron", "yes"))
+	bring := func() error {
+		out := must(e.Transfer.Export(ctx, enginetest.Operator, s.ID, api.ExportSession{}))(t)
+		for _, c := range []reader.Caller{alice, enginetest.Operator} {
+			if _, err := b.Transfer.Import(ctx, c, api.ImportRecords{Records: out.Records}); c == enginetest.Operator {
+				return err
+			} else if err != nil && enginetest.Code(err) != api.Denied {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := bring(); err != nil {
+		t.Fatal(err)
+	}
+	erase(t, e, s.ID, api.EraseSession{})
+	if err := bring(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Erasure.Finish(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Store.Key(s.ID); !errors.Is(err, turns.ErrErased) {
+		t.Errorf("its key there: %v", err)
+	}
+	enginetest.Verified(t, b)
+}

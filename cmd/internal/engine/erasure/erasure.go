@@ -129,14 +129,13 @@ func isGround(s string) bool {
 
 // erase stores the event, and destroys the key.
 func (er *Erasure) erase(ctx context.Context, c reader.Caller, id turns.ID, ground string) error {
-	as := c
-	var agent string
-	if s, err := er.reader.Projections.Session(id); err != nil {
+	s, err := er.reader.Projections.Session(id)
+	if err != nil {
 		return err
-	} else if agent = s.Agent; true {
-		as.Agent = agent
 	}
-	err := er.writer.Mutate(writer.Ending(ctx), as, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	as := c
+	as.Agent = s.Agent // the event is on its session's chain; Actor says who stored it
+	err = er.writer.Mutate(writer.Ending(ctx), as, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		if s.State == turns.Erased {
 			return nil, nil
 		}
@@ -149,12 +148,12 @@ func (er *Erasure) erase(ctx context.Context, c reader.Caller, id turns.ID, grou
 	if err != nil {
 		return err
 	}
-	s, err := er.reader.FindSession(ctx, c, id, true)
+	now, err := er.reader.FindSession(ctx, c, id, true)
 	if err == nil {
-		err = er.destroy(s)
+		err = er.destroy(now)
 	}
-	if err == nil {
-		err = er.publish(s, ground)
+	if err == nil && er.Publish != nil {
+		err = er.Publish([]Erased{erasedOf(now, ground)})
 	}
 	return writer.AfterCommit(err)
 }
@@ -171,14 +170,7 @@ func (er *Erasure) destroy(s *ledger.Session) error {
 	return nil
 }
 
-// publish puts the session on the list of erasures.
-func (er *Erasure) publish(s *ledger.Session, ground string) error {
-	if er.Publish == nil {
-		return nil
-	}
-	return er.Publish([]Erased{erasedOf(s, ground)})
-}
-
+// erasedOf is a session as the list has it.
 func erasedOf(s *ledger.Session, ground string) Erased {
 	return Erased{Session: s.ID, Tenant: s.Tenant, Hash: s.Tail.Hash, Position: s.Tail.Seq, Time: time.Unix(0, s.Updated).UTC(), Ground: ground}
 }

@@ -431,7 +431,7 @@ func (tr *Transfer) checkImportable(c reader.Caller, s *ledger.Session, ev *turn
 			}
 		}
 	}
-	if tenant, name, _ := strings.Cut(ev.Actor, "/"); ev.Actor != "" && (name != agent || !turns.ValidName(tenant)) {
+	if tenant, name, _ := strings.Cut(ev.Actor, "/"); ev.Actor != "" && (name != agent && (name != api.Operator || ev.State != turns.Erased) || !turns.ValidName(tenant)) {
 		return fmt.Errorf("%w: event %s of agent %s says that its actor is %q", ledger.ErrCorrupt, ev.ID, agent, ev.Actor)
 	}
 	switch sealed := ev.Encoding&turns.Sealed != 0; {
