@@ -39,6 +39,60 @@ type Disclosed struct {
 	Path  []Hash // by RFC 6962 section 2.1.1, from the leaf up
 }
 
+// Places returns the hashes that stand for the parts in leaf 0 of a turn or a compaction, in their order: the byte
+// strings of 32 that are elements of an array. So who has leaf 0 knows how many parts there are, and where each is.
+// Errors: [ErrMalformed].
+func Places(leaf0 []byte) (out []Hash, err error) {
+	rest, ok := places(leaf0, 0, false, &out)
+	if !ok || len(rest) > 0 {
+		return nil, fmt.Errorf("%w: %d bytes are no leaf 0", ErrMalformed, len(leaf0))
+	}
+	return out, nil
+}
+
+// places reads a value of CBOR, in deterministic encoding, and returns what is behind it.
+func places(b []byte, depth int, element bool, out *[]Hash) (rest []byte, ok bool) {
+	if len(b) == 0 || depth > maxPlaces {
+		return nil, false
+	}
+	kind, n := b[0]>>5, uint64(b[0]&31)
+	b = b[1:]
+	if n >= 24 {
+		width := 1 << (n - 24)
+		if n > 27 || len(b) < width {
+			return nil, false
+		}
+		n = 0
+		for _, x := range b[:width] {
+			n = n<<8 | uint64(x)
+		}
+		b = b[width:]
+	}
+	switch kind {
+	case 2, 3:
+		if n > uint64(len(b)) {
+			return nil, false
+		}
+		if kind == 2 && element && n == uint64(len(Hash{})) {
+			*out = append(*out, Hash(b[:n]))
+		}
+		return b[n:], true
+	case 4, 5:
+		if n > uint64(len(b)) { // each has a byte at least
+			return nil, false
+		}
+		for range n * uint64(kind-3) {
+			if b, ok = places(b, depth+1, kind == 4, out); !ok {
+				return nil, false
+			}
+		}
+	}
+	return b, true
+}
+
+// maxPlaces bounds how deep a body is nested: a part of a message of a turn is at 4.
+const maxPlaces = 16
+
 // Disclose is a leaf of a body.
 // Errors: [ErrMalformed] for bytes that are no body of the kind, and for a leaf that it has not.
 func Disclose(kind Kind, body []byte, salts Salts, leaf int) (*Disclosed, error) {

@@ -124,7 +124,11 @@ func newMade(t *testing.T, n int) *made {
 			t.Fatal(err)
 		}
 		body := &turns.TurnBody{}
-		for p := range 1 + rng.IntN(4) {
+		parts := 1 + rng.IntN(4)
+		if i == 0 {
+			parts = 6
+		}
+		for p := range parts {
 			body.Messages = append(body.Messages, turns.Message{Role: "user", Parts: []turns.Part{{Type: "text", Content: fmt.Sprintf("part %d of turn %d", p, i)}}})
 		}
 		plain, err := turns.EncodeBody(body)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,6 +151,26 @@ func other(m *made) *Event {
 func nodeAsLeaf(l ShownLeaf) ShownLeaf {
 	own := turns.Digest("x", l.Bytes) // the text of a node is two hashes; a leaf has a zero byte and a salt before it
 	return ShownLeaf{Leaf: l.Leaf / 2, Count: (l.Count + 1) / 2, Salt: l.Path[0], Bytes: own[:], Path: l.Path[1:]}
+}
+
+// A part at the end of a tree has the same path as one of a smaller tree; leaf 0 says which it is.
+func TestLeafZeroSaysWhereAPartIs(t *testing.T) {
+	m, dir := newMade(t, 3), t.TempDir()
+	p, e := m.proof(t, 0, 0, 6)
+	write(t, dir, "sound", p.Encode(), e)
+	if err := own(dir, m.key.Public(), "sound"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range e.Leaves {
+		e.Leaves[i].Count--
+	}
+	e.Leaves[1].Leaf--
+	write(t, dir, "moved", p.Encode(), e)
+	for name, accepted := range checkers(t, dir, m.key.Public(), []string{"sound", "moved"}) {
+		if slices.Contains(accepted, name == "moved") {
+			t.Errorf("%s: accepted %v", name, accepted)
+		}
+	}
 }
 
 func TestCheckersRefuseForgeries(t *testing.T) {

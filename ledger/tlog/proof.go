@@ -2,6 +2,7 @@ package tlog
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -158,5 +159,27 @@ func (e *Event) Verify() (*turns.Event, error) {
 			return nil, err
 		}
 	}
-	return ev, nil
+	return ev, e.checkPlaces()
+}
+
+// checkPlaces compares the places of the parts that are shown with leaf 0, if that is shown too: a path alone fits
+// another place in a tree of another size.
+func (e *Event) checkPlaces() error {
+	i := slices.IndexFunc(e.Leaves, func(l ShownLeaf) bool { return l.Leaf == 0 && l.Count > 1 })
+	if i < 0 {
+		return nil
+	}
+	places, err := turns.Places(e.Leaves[i].Bytes)
+	if err != nil {
+		return err
+	}
+	for _, l := range e.Leaves {
+		if l.Count != len(places)+1 {
+			return fmt.Errorf("%w: leaf 0 has %d parts, leaf %d says that there are %d", turns.ErrCorrupt, len(places), l.Leaf, l.Count-1)
+		}
+		if l.Leaf > 0 && places[l.Leaf-1] != turns.Hash(sha256.Sum256(slices.Concat([]byte{0}, l.Salt, l.Bytes))) {
+			return fmt.Errorf("%w: part %d is not at its place", turns.ErrCorrupt, l.Leaf)
+		}
+	}
+	return nil
 }

@@ -38,6 +38,23 @@ def root(h, i, n, path):
     return h
 
 
+def parts(b, depth=0, element=False):
+    """The byte strings of 32 that are elements of arrays: in leaf 0 of a turn they stand for its parts; and what is behind."""
+    need(depth < 16)
+    kind, n, b = b[0] >> 5, b[0] & 31, b[1:]
+    if n >= 24:
+        wide = 1 << (n - 24)
+        n, b = int.from_bytes(b[:wide], "big"), b[wide:]
+    need(n <= len(b) or kind not in (2, 3, 4, 5))
+    out = [b[:n]] if kind == 2 and element and n == 32 else []
+    if kind in (2, 3):
+        b = b[n:]
+    for _ in range(n * (kind - 3) if kind in (4, 5) else 0):
+        more, b = parts(b, depth + 1, kind == 4)
+        out += more
+    return out, b
+
+
 def check(key, proof, event):
     name, key_id, public = key.split("+", 2)
     pub = decode(public)
@@ -71,6 +88,12 @@ def check(key, proof, event):
         need(len(salt) == 32)
         h = sha(b"\0", salt, decode(leaf["bytes"]))
         need(root(h, leaf["leaf"], leaf["count"], map(decode, leaf.get("path") or [])) == end[1])
+        leaf["hash"] = h
+    for leaf in leaves:  # leaf 0 says how many parts there are, and where each is
+        if leaf["leaf"] == 0 and leaf["count"] > 1:
+            places, rest = parts(decode(leaf["bytes"]))
+            need(not rest and len(places) + 1 == leaf["count"])
+            need(all(p["leaf"] == 0 or places[p["leaf"] - 1] == p["hash"] for p in leaves))
 
 
 status = 0  # needs python3-cryptography

@@ -42,6 +42,31 @@ func root(h []byte, i, n uint64, path [][]byte) []byte {
 	return h
 }
 
+// parts are the byte strings of 32 that are elements of arrays in a value of CBOR: in leaf 0 of a turn they stand for its parts.
+func parts(b []byte, depth int, element bool) (out [][]byte, rest []byte) {
+	need(depth < 16)
+	kind, n := b[0]>>5, uint64(b[0]&31)
+	if b = b[1:]; n >= 24 {
+		var wide uint64
+		for _, x := range b[:1<<(n-24)] {
+			wide = wide<<8 | uint64(x)
+		}
+		n, b = wide, b[1<<(n-24):]
+	}
+	if kind == 2 && element && n == 32 {
+		out = append(out, b[:n])
+	}
+	if kind == 2 || kind == 3 {
+		b = b[n:]
+	}
+	for i := uint64(0); kind > 3 && kind < 6 && i < n*uint64(kind-3); i++ {
+		var more [][]byte
+		more, b = parts(b, depth+1, kind == 4)
+		out = append(out, more...)
+	}
+	return out, b
+}
+
 func check(key, name string) (path [][]byte, signed bool) {
 	defer func() {
 		verdict := "accepted"
@@ -87,6 +112,16 @@ func check(key, name string) (path [][]byte, signed bool) {
 		seen[l.Leaf] = true
 		is := len(l.Salt) == 32 && string(h[len(h)-36:len(h)-32]) == "\x18\x2b\x58\x20"
 		need(is && bytes.Equal(root(sum([]byte{0}, l.Salt, l.Bytes), l.Leaf, l.Count, l.Path), h[len(h)-32:]))
+	}
+	for _, l := range e.Leaves { // leaf 0 says how many parts there are, and where each is
+		if l.Leaf > 0 || l.Count == 1 {
+			continue
+		}
+		places, rest := parts(l.Bytes, 0, false)
+		need(len(rest) == 0 && uint64(len(places))+1 == l.Count)
+		for _, p := range e.Leaves {
+			need(p.Leaf == 0 || bytes.Equal(places[p.Leaf-1], sum([]byte{0}, p.Salt, p.Bytes)))
+		}
 	}
 	return path, signed
 }
