@@ -22,7 +22,7 @@ func checkers(t *testing.T, dir, key string, names []string) map[string][]bool {
 	t.Helper()
 	out := make(map[string][]bool)
 	for _, name := range names {
-		out[name] = append(out[name], own(dir, key, name) == nil)
+		out[name] = append(out[name], verified(dir, key, name) == nil)
 	}
 	program := filepath.Join(dir, "verify")
 	if b, err := exec.Command("go", "build", "-o", program, "../../docs/examples/go/verify").CombinedOutput(); err != nil {
@@ -74,8 +74,8 @@ func checkers(t *testing.T, dir, key string, names []string) map[string][]bool {
 	return out
 }
 
-// own is what the package says of the two files.
-func own(dir, key, name string) error {
+// verified is what the package says of the two files.
+func verified(dir, key, name string) error {
 	proof, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func newMade(t *testing.T, n int) *made {
 			t.Fatal(err)
 		}
 		m.payloads, m.events = append(m.payloads, payload), append(m.events, e)
-		if err := f.Append(turns.HashEvent(payload), m.hashes.put); err != nil {
+		if err := f.Append(turns.HashEvent(payload), m.hashes.set); err != nil {
 			t.Fatal(err)
 		}
 	}

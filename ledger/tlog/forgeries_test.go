@@ -158,7 +158,7 @@ func TestLeafZeroSaysWhereAPartIs(t *testing.T) {
 	m, dir := newMade(t, 3), t.TempDir()
 	p, e := m.proof(t, 0, 0, 6)
 	write(t, dir, "sound", p.Encode(), e)
-	if err := own(dir, m.key.Public(), "sound"); err != nil {
+	if err := verified(dir, m.key.Public(), "sound"); err != nil {
 		t.Fatal(err)
 	}
 	for i := range e.Leaves {

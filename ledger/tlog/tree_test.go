@@ -12,7 +12,7 @@ import (
 // stored is a tree in memory.
 type stored map[[2]uint64]turns.Hash
 
-func (s stored) put(level int, n uint64, h turns.Hash) error {
+func (s stored) set(level int, n uint64, h turns.Hash) error {
 	k := [2]uint64{uint64(level), n}
 	if _, ok := s[k]; ok {
 		return fmt.Errorf("hash %d of level %d is put twice", n, level)
@@ -39,7 +39,7 @@ func entry(i uint64) turns.Hash {
 func grown(t testing.TB, size uint64) (stored, Frontier) {
 	s, f := stored{}, Frontier{}
 	for i := range size {
-		if err := f.Append(entry(i), s.put); err != nil {
+		if err := f.Append(entry(i), s.set); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestTheTreeIsThatOfRFC6962(t *testing.T) {
 	for _, size := range sizes {
 		for uint64(len(all)) < size {
 			all = append(all, entry(uint64(len(all))))
-			if err := edge.Append(all[len(all)-1], s.put); err != nil {
+			if err := edge.Append(all[len(all)-1], s.set); err != nil {
 				t.Fatal(err)
 			}
 		}

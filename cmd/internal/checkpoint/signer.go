@@ -157,7 +157,7 @@ func (s *Signer) first() (err error) {
 			return nil
 		}
 	}
-	if err := s.put(tlog.Checkpoint{Origin: s.c.Origin, Size: size, Root: root}); err != nil {
+	if err := s.renew(tlog.Checkpoint{Origin: s.c.Origin, Size: size, Root: root}); err != nil {
 		return err
 	}
 	err = wholefile.Write(filepath.Join(s.c.Data, KeyFile), 0o600, wholefile.Bytes([]byte(s.key.Text()+"\n")))
@@ -248,15 +248,15 @@ func (s *Signer) sign(ctx context.Context) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := s.put(tlog.Checkpoint{Origin: s.c.Origin, Size: size, Root: root}); err != nil {
+		if err := s.renew(tlog.Checkpoint{Origin: s.c.Origin, Size: size, Root: root}); err != nil {
 			return nil, err
 		}
 	}
 	return bytes.Clone(s.note), nil
 }
 
-// put signs a checkpoint and writes it into the folder.
-func (s *Signer) put(c tlog.Checkpoint) error {
+// renew signs a checkpoint and writes it into the folder.
+func (s *Signer) renew(c tlog.Checkpoint) error {
 	n, err := s.key.Sign(c)
 	if err != nil {
 		return err

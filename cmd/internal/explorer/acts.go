@@ -15,28 +15,52 @@ import (
 	"nexus/turns"
 )
 
-// form reads the session and the id of the request that a form sends, and a client that may
-// change the session. The id makes a form that is sent twice one change.
-func (v *visit) form() (*client.Client, *api.Session, turns.ID, error) {
-	var none turns.ID
+// act is a change of a session that a form asks for.
+type act struct {
+	*visit
+	c  *client.Client // may change the session
+	s  *api.Session
+	id turns.ID // of the request: a form that is sent twice is one change
+}
+
+// acts returns what serves the form of a change. do returns where the browser goes then.
+func acts(do func(*act) (to string, err error)) func(*visit) error {
+	return func(v *visit) error {
+		a, err := v.form()
+		if err != nil {
+			return err
+		}
+		to, err := do(a)
+		if err != nil {
+			return err
+		}
+		return v.seeOther(to)
+	}
+}
+
+// form reads what all forms of changes have.
+func (v *visit) form() (*act, error) {
 	if err := v.parse(); err != nil {
-		return nil, nil, none, err
+		return nil, err
 	}
 	session, err := turns.ParseID(v.r.PostForm.Get("session"))
 	if err != nil {
-		return nil, nil, none, api.Errorf(api.Malformed, nil, "the form names no session")
+		return nil, api.Errorf(api.Malformed, nil, "the form names no session")
 	}
 	id, err := turns.ParseID(v.r.PostForm.Get("id"))
 	if err != nil {
-		return nil, nil, none, api.Errorf(api.Malformed, nil, "the form has no id")
+		return nil, api.Errorf(api.Malformed, nil, "the form has no id")
 	}
 	s, err := v.c.Session(v.r.Context(), session) // as who visits: one of another agent is not found
 	if err != nil {
-		return nil, nil, none, err
+		return nil, err
 	}
 	c, err := v.writer(s.Agent)
-	return c, s, id, err
+	return &act{v, c, s, id}, err
 }
+
+// here is the page of the session.
+func (a *act) here() string { return "/ui/s/" + a.s.ID.String() }
 
 // parse reads a form of at most [maxForm] bytes.
 func (v *visit) parse() error {
@@ -50,9 +74,9 @@ func (v *visit) parse() error {
 	return nil
 }
 
-// formTurn reads the turn that a form names.
-func (v *visit) formTurn() (turns.ID, error) {
-	id, err := turns.ParseID(v.r.PostForm.Get("turn"))
+// turn reads the turn that a form names.
+func (a *act) turn() (turns.ID, error) {
+	id, err := turns.ParseID(a.r.PostForm.Get("turn"))
 	if err != nil {
 		return id, api.Errorf(api.Malformed, nil, "the form names no turn")
 	}
@@ -65,66 +89,44 @@ func (v *visit) seeOther(to string) error {
 	return nil
 }
 
-func (v *visit) doFork() error {
-	c, s, id, err := v.form()
+func (a *act) fork() (string, error) {
+	turn, err := a.turn()
 	if err != nil {
-		return err
+		return "", err
 	}
-	turn, err := v.formTurn()
-	if err != nil {
-		return err
-	}
-	r := api.CreateFork{ID: id, Turn: turn, Mode: v.r.PostForm.Get("mode")}
-	if label := strings.TrimSpace(v.r.PostForm.Get("label")); label != "" {
+	r := api.CreateFork{ID: a.id, Turn: turn, Mode: a.r.PostForm.Get("mode")}
+	if label := strings.TrimSpace(a.r.PostForm.Get("label")); label != "" {
 		r.Label = &label
 	}
-	made, err := c.Fork(v.r.Context(), s.ID, r)
+	made, err := a.c.Fork(a.r.Context(), a.s.ID, r)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return v.seeOther("/ui/s/" + made.ID.String() + "?from=last")
+	return "/ui/s/" + made.ID.String() + "?from=last", nil
 }
 
-func (v *visit) doRewind() error {
-	c, s, id, err := v.form()
+func (a *act) rewind() (string, error) {
+	turn, err := a.turn()
 	if err != nil {
-		return err
+		return "", err
 	}
-	turn, err := v.formTurn()
-	if err != nil {
-		return err
-	}
-	r := api.MoveSession{ID: id, To: &turn}
-	if head, err := turns.ParseID(v.r.PostForm.Get("head")); err == nil {
+	r := api.MoveSession{ID: a.id, To: &turn}
+	if head, err := turns.ParseID(a.r.PostForm.Get("head")); err == nil {
 		r.IfHead = head
 	}
-	if _, err := c.Move(v.r.Context(), s.ID, r); err != nil {
-		return err
-	}
-	return v.seeOther("/ui/s/" + s.ID.String() + "?from=last")
+	_, err = a.c.Move(a.r.Context(), a.s.ID, r)
+	return a.here() + "?from=last", err
 }
 
-func (v *visit) doLabel() error {
-	c, s, id, err := v.form()
-	if err != nil {
-		return err
-	}
-	label := strings.TrimSpace(v.r.PostForm.Get("label"))
-	if _, err := c.Set(v.r.Context(), s.ID, api.SetSession{ID: id, SessionSettings: api.SessionSettings{Label: &label}}); err != nil {
-		return err
-	}
-	return v.seeOther("/ui/s/" + s.ID.String())
+func (a *act) label() (string, error) {
+	label := strings.TrimSpace(a.r.PostForm.Get("label"))
+	_, err := a.c.Set(a.r.Context(), a.s.ID, api.SetSession{ID: a.id, SessionSettings: api.SessionSettings{Label: &label}})
+	return a.here(), err
 }
 
-func (v *visit) doClose() error {
-	c, s, id, err := v.form()
-	if err != nil {
-		return err
-	}
-	if _, err := c.Close(v.r.Context(), s.ID, api.CloseSession{ID: id, Cause: "closed in the explorer"}); err != nil {
-		return err
-	}
-	return v.seeOther("/ui/s/" + s.ID.String())
+func (a *act) close() (string, error) {
+	_, err := a.c.Close(a.r.Context(), a.s.ID, api.CloseSession{ID: a.id, Cause: "closed in the explorer"})
+	return a.here(), err
 }
 
 type compactPage struct {
@@ -170,19 +172,15 @@ func (v *visit) compactPreview() error {
 	return nil
 }
 
-func (v *visit) doCompact() error {
-	c, s, id, err := v.form()
+func (a *act) compact() (string, error) {
+	made, err := a.c.Compact(a.r.Context(), a.s.ID, api.RunCompaction{ID: a.id, Focus: strings.TrimSpace(a.r.PostForm.Get("focus")), FromOriginals: a.r.PostForm.Get("from_originals") != "", WaitMS: 15_000})
 	if err != nil {
-		return err
-	}
-	made, err := c.Compact(v.r.Context(), s.ID, api.RunCompaction{ID: id, Focus: strings.TrimSpace(v.r.PostForm.Get("focus")), FromOriginals: v.r.PostForm.Get("from_originals") != "", WaitMS: 15_000})
-	if err != nil {
-		return err
+		return "", err
 	}
 	if made.Compaction == nil {
-		return v.seeOther("/ui/s/" + s.ID.String() + "?from=last")
+		return a.here() + "?from=last", nil
 	}
-	return v.seeOther("/ui/s/" + s.ID.String() + "/c/" + made.Compaction.ID.String())
+	return a.here() + "/c/" + made.Compaction.ID.String(), nil
 }
 
 // doTheme sets the theme of this browser.

@@ -7,14 +7,10 @@ import (
 	"nexus/ledger/api"
 )
 
-// doDescribe gives a session a title and tags. The form has what both were when it was made: only what
+// describe gives a session a title and tags. The form has what both were when it was made: only what
 // was changed in it is stored.
-func (v *visit) doDescribe() error {
-	c, s, id, err := v.form()
-	if err != nil {
-		return err
-	}
-	r, f := api.DescribeSession{ID: id}, v.r.PostForm
+func (a *act) describe() (string, error) {
+	r, f := api.DescribeSession{ID: a.id}, a.r.PostForm
 	if title := f.Get("title"); title != f.Get("was_title") {
 		r.Title = &title
 	}
@@ -29,10 +25,8 @@ func (v *visit) doDescribe() error {
 			r.Untag = append(r.Untag, tag)
 		}
 	}
-	if _, err := c.Describe(v.r.Context(), s.ID, r); err != nil {
-		return err
-	}
-	return v.seeOther("/ui/s/" + s.ID.String())
+	_, err := a.c.Describe(a.r.Context(), a.s.ID, r)
+	return a.here(), err
 }
 
 // tagsOf reads tags with commas between them.
@@ -45,38 +39,25 @@ func tagsOf(text string) (tags []string) {
 	return tags
 }
 
-// doHide leaves a session out of lists, or shows it in them again.
-func (v *visit) doHide() error {
-	c, s, id, err := v.form()
-	if err != nil {
-		return err
-	}
-	r := api.HideSession{ID: id, Cause: "in the explorer"}
-	if v.r.PostForm.Get("hidden") == "" {
-		_, err = c.Unhide(v.r.Context(), s.ID, r)
+// hide leaves a session out of lists, or shows it in them again.
+func (a *act) hide() (_ string, err error) {
+	r := api.HideSession{ID: a.id, Cause: "in the explorer"}
+	if a.r.PostForm.Get("hidden") == "" {
+		_, err = a.c.Unhide(a.r.Context(), a.s.ID, r)
 	} else {
-		_, err = c.Hide(v.r.Context(), s.ID, r)
+		_, err = a.c.Hide(a.r.Context(), a.s.ID, r)
 	}
-	if err != nil {
-		return err
-	}
-	return v.seeOther("/ui/s/" + s.ID.String())
+	return a.here(), err
 }
 
-// doNote puts a note on a turn; an empty one takes it away.
-func (v *visit) doNote() error {
-	c, s, id, err := v.form()
+// note puts a note on a turn; an empty one takes it away.
+func (a *act) note() (string, error) {
+	turn, err := a.turn()
 	if err != nil {
-		return err
+		return "", err
 	}
-	turn, err := v.formTurn()
-	if err != nil {
-		return err
-	}
-	if _, err := c.Note(v.r.Context(), s.ID, api.NoteTurn{ID: id, Turn: turn, Text: strings.TrimSpace(v.r.PostForm.Get("text"))}); err != nil {
-		return err
-	}
-	return v.seeOther("/ui/s/" + s.ID.String() + "/t/" + turn.String())
+	_, err = a.c.Note(a.r.Context(), a.s.ID, api.NoteTurn{ID: a.id, Turn: turn, Text: strings.TrimSpace(a.r.PostForm.Get("text"))})
+	return a.here() + "/t/" + turn.String(), err
 }
 
 // ownTitle returns the title that a person gave a session, for the form that changes it: without
