@@ -177,27 +177,23 @@ func (s *Store) Close() error {
 // [ErrNoKey] says what is wrong with which file; it is [turns.ErrCorrupt] where
 // no copy is whole.
 func (s *Store) Key(id turns.ID) (Key, error) {
+	c, err := s.Content(id)
+	return whole(id, c, err)
+}
+
+// Content implements [Keyring]. Its errors are those of Key but for [ErrPunctured].
+func (s *Store) Content(id turns.ID) (Content, error) {
 	s.mu.RLock()
-	k, err := s.keys.get(id)
+	c, err := s.keys.content(id)
 	if s.closed {
-		err = errClosed
+		c, err = Content{}, errClosed
 	}
 	warnings := len(s.warnings)
 	s.mu.RUnlock()
 	if warnings > 0 {
 		s.reportWarnings()
 	}
-	return k, err
-}
-
-// Content implements [Keyring]. Its errors are those of Key but for [ErrPunctured].
-func (s *Store) Content(id turns.ID) (Content, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return Content{}, errClosed
-	}
-	return s.keys.content(id)
+	return c, err
 }
 
 func (k keys) content(id turns.ID) (Content, error) {

@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/engine"
+	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/enginetest"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -130,3 +132,35 @@ func TestAnErasedSessionIsInNoFile(t *testing.T) {
 		})
 	}
 }
+
+// Files wait for the key of an erased session: what is written while it is there could be read from it, and nothing would
+// come to remove it.
+func TestFilesWaitForTheKeyOfAnErasedSession(t *testing.T) {
+	e := learns(t, func() time.Time { return noon })
+	id, dir := chatty(t, e, "gsv", "saffron"), t.TempDir()
+	keys := e.Store.Keys
+	e.Store.Keys = keysThatStay{keys}
+	if _, err := e.Erasure.Erase(t.Context(), enginetest.Operator, id, api.EraseSession{}); err == nil {
+		t.Fatal("the key stays, and nobody says so")
+	}
+	at := must(e.Reader.Projections.Session(id))(t).Tail.Seq
+	x := exporter(t, e, dir)
+	if x.Pass(t.Context(), true); x.Reached(id, at) {
+		t.Error("the files are said to be those of an erased session")
+	}
+	e.Store.Keys = keys
+	if _, err := e.Erasure.Erase(t.Context(), enginetest.Operator, id, api.EraseSession{}); err != nil {
+		t.Fatal(err)
+	}
+	if x.Pass(t.Context(), true); !x.Reached(id, at) {
+		t.Error("the files are not said to be those of an erased session")
+	}
+	if left := filesWith(t, dir, "saffron"); len(left) > 0 {
+		t.Errorf("these files have it: %v", left)
+	}
+}
+
+// keysThatStay has a disk on which no key can be destroyed.
+type keysThatStay struct{ content.Keys }
+
+func (keysThatStay) Destroy(...turns.ID) error { return errors.New("the disk is full") }

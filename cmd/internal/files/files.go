@@ -77,7 +77,7 @@ type state struct {
 	Ledger   string     `json:"ledger"`
 	Position uint64     `json:"position"`         // what was stored up to it has its files
 	Failed   []turns.ID `json:"failed,omitempty"` // but for these sessions
-	Again    []turns.ID `json:"again,omitempty"`  // and these, whose files an erasure removed
+	Again    []turns.ID `json:"again,omitempty"`  // and these, of which an erasure removed files, or will
 	Notes    []*note    `json:"notes,omitempty"`  // agents with files of their memory, which have states of their own
 }
 
@@ -260,11 +260,15 @@ func (x *Exporter) Pass(ctx context.Context, retry bool) (written int) {
 		touched[id] = true
 	}
 	x.unread = ""
-	var failed []turns.ID
+	var failed, later []turns.ID
 	for id := range touched {
 		n, err := x.session(ctx, id)
 		if written += n; ctx.Err() != nil {
 			return written // the position stays, and the rest is found again
+		}
+		if errors.Is(err, archive.ErrKeyStays) {
+			later = append(later, id)
+			continue
 		}
 		if err != nil {
 			failed = append(failed, id)
@@ -283,13 +287,17 @@ func (x *Exporter) Pass(ctx context.Context, retry bool) (written int) {
 		if written += n; ctx.Err() != nil {
 			return written
 		}
+		if errors.Is(err, archive.ErrKeyStays) {
+			later = append(later, id)
+			continue
+		}
 		if err != nil && !slices.Contains(failed, id) {
 			x.Logger.Error("files: they can't be written; they are tried again", "session", id, "err", err)
 			failed = append(failed, id)
 		}
 	}
-	again := len(x.state.Again) > 0
-	x.state.Again = nil
+	again := len(x.state.Again)+len(later) > 0
+	x.state.Again = later
 	written += x.notes(ctx, retry)
 	slices.SortFunc(failed, turns.ID.Compare)
 	changed := again || !slices.Equal(failed, x.state.Failed)

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -70,14 +71,23 @@ type Session struct {
 	Files policy.Files
 }
 
+// ErrKeyStays: a session was erased, and its key is about to be destroyed. What is written until then could be read from it.
+var ErrKeyStays = errors.New("the session was erased, and its key is not destroyed yet")
+
 // Asks returns a session and the files that its policy asks for.
 //
-// Errors: [ledger.ErrNotFound]; [ledger.ErrErased] and those of a key or a policy
+// Errors: [ledger.ErrNotFound]; [ErrKeyStays]; [ledger.ErrErased] and those of a key or a policy
 // that can't be read.
 func (a *Archive) Asks(ctx context.Context, id turns.ID) (*Session, error) {
 	s, err := a.reader.Projections.Session(id)
 	if err != nil {
 		return nil, err
+	}
+	if s.State == turns.Erased {
+		if _, err := a.content.Key(id); errors.Is(err, ledger.ErrErased) {
+			return nil, err
+		}
+		return nil, ErrKeyStays
 	}
 	_, _, set, err := a.reader.StoredSettings(&s)
 	if err != nil {
