@@ -180,8 +180,8 @@ func (c RestoreConfig) erase(id string, keys *backup.Keys, out *Restored) (erasu
 		gone[r.Session] = true
 	}
 	for i := range keys.Rows {
-		if r := &keys.Rows[i]; gone[r.ID] && len(r.Key) > 0 {
-			r.Key, r.Erased = nil, true
+		if r := &keys.Rows[i]; gone[r.ID] && len(r.Key)+len(r.Remains) > 0 {
+			r.Key, r.Remains, r.Erased = nil, nil, true
 			out.Erased++
 		}
 	}
