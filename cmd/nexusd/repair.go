@@ -26,10 +26,10 @@ restore a backup, or give those records up:
   --accept-loss  put a record that says "lost" at each such position. A session
                  that lost an event takes no more. What is before it can be read
                  by naming a turn, and forked. A session whose opening, or whose
-                 parent's turn, is lost can't be read; verify names each. It also
-                 begins a new log of hashes where the log does not continue what
-                 was signed, or where checkpoint or checkpoint.key is damaged or
-                 missing: whoever kept a checkpoint is told so
+                 parent's turn, is lost can't be read; verify names each. It
+                 also begins a new log of hashes where the log does not continue
+                 what was signed, or where checkpoint or checkpoint.key is
+                 damaged or missing: whoever kept a checkpoint is told so
 
 With --nats, the log is on a server of others, whose files are its operator's
 to repair. Then repair compares every record that the folder knows with the log,

@@ -133,6 +133,16 @@ func (cs *Store) Key(id turns.ID) (seal.Content, error) {
 	return keyring{cs.Keys}.Content(id)
 }
 
+// EnsureKey makes the content key of an id if there is none. Where events were taken from it, what is left of it seals
+// what comes. Errors: those of [Keys].Create.
+func (cs *Store) EnsureKey(id turns.ID) error {
+	_, err := cs.Keys.Create(id, cs.Rand)
+	if errors.Is(err, seal.ErrPunctured) {
+		return nil
+	}
+	return err
+}
+
 // LedgerKey returns the ledger's own key, and makes it if there is none. It returns
 // the zero key if nothing is sealed.
 func (cs *Store) LedgerKey() (seal.Key, error) {

@@ -13,7 +13,6 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/seal"
 )
 
 // AppendEvent serves event.append: it stores an external event as the next one of a
@@ -45,8 +44,7 @@ func (es *Events) AppendEvent(ctx context.Context, c reader.Caller, req api.Appe
 		return nil, err
 	}
 	if es.content.Keys != nil {
-		_, err := es.content.Keys.Create(ch.Key, es.content.Rand)
-		if err != nil && !errors.Is(err, seal.ErrPunctured) { // what is left of it seals what comes
+		if err := es.content.EnsureKey(ch.Key); err != nil {
 			return nil, fmt.Errorf("make the key of channel %s: %w", ch.Chain.ID, err)
 		}
 	}
