@@ -17,7 +17,7 @@ import (
 // eraseSession erases a session, and waits until every store says so.
 func eraseSession(t *testing.T, c *client.Client, id turns.ID) *api.Receipt {
 	t.Helper()
-	for range 1500 {
+	for range 4000 {
 		r := must[*api.Receipt](t)(c.As(api.Operator).Erase(t.Context(), id, api.EraseSession{Ground: "request-7"}))
 		if r.Done {
 			return r
@@ -41,7 +41,7 @@ func TestAnErasureIsListed(t *testing.T) {
 		t.Errorf("the list: %+v", list)
 	}
 	copied := filepath.Join(out, "nexus-"+d.log.Ledger()+".erasures")
-	for range 1500 {
+	for range 4000 {
 		if other, err := readErasures(copied); err == nil && len(other.Rows) == 1 {
 			break
 		}

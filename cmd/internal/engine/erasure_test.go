@@ -55,7 +55,7 @@ func TestAnErasedSession(t *testing.T) {
 	if got.Erased == nil || stateOf(got, "events") != api.StoreDone || stateOf(got, "key") != api.StoreDone || stateOf(got, "combined") != api.StoreDone || stateOf(got, "forks") != api.StoreOutside {
 		t.Errorf("the receipt: %+v", got)
 	}
-	for range 200 { // the index is made again
+	for range 3000 { // the index is made again
 		if got = erase(t, e, s.ID, api.EraseSession{}); got.Done {
 			break
 		}
@@ -230,7 +230,7 @@ func TestAnErasedSessionTakesTheEventsAlongThatItAnswered(t *testing.T) {
 		}
 		enginetest.Verified(t, e)
 	}
-	for range 500 {
+	for range 6000 {
 		if len(find(t, w, e, alice, seek("saffron")).Hits) == 0 && len(find(t, w, e, alice, seek("cobalt")).Hits) == 2 {
 			return
 		}
