@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/localserver"
+	"nexus/ledger/jetstream/embed"
 )
 
 // TestACommandServesThePagesItself: where no daemon runs, the child of ledgerctl serves the explorer and nothing else over
@@ -70,7 +71,11 @@ func TestACommandServesThePagesItself(t *testing.T) {
 	stream.Body.Close()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		if _, err := localserver.Find(data); err != nil { // to ask whether it answers would keep it
-			break
+			lock, err := embed.Lock(data)
+			if err == nil { // and it is gone, with all that it had open in the folder
+				_ = lock.Close()
+				break
+			}
 		}
 		if time.Now().After(deadline) {
 			log, _ := os.ReadFile(filepath.Join(data, "serve.log"))
