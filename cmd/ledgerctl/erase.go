@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/transcripts"
@@ -22,7 +25,7 @@ type erasing struct {
 	ground                string
 	user, project, unit   string
 	dry, withForks, alone bool
-	withEvents            bool
+	withEvents, yes       bool
 	wait                  time.Duration
 }
 
@@ -40,12 +43,14 @@ func eraseCmd(e *env) *cobra.Command {
 		if len(list) == 0 {
 			return fault.Usage(errors.New("nothing is selected: name sessions, or --user, --project or --import"))
 		}
-		if !o.dry && !e.JSON {
-			e.Say("%s will be unreadable for ever; ledgerctl erase --dry-run says what that reaches", prose.Plural(uint64(len(list)), "session"))
+		if !o.dry && !o.yes {
+			if err := e.confirm(cmd.Context(), fmt.Sprintf("%s will be unreadable for ever; ledgerctl erase --dry-run says what that reaches", prose.Plural(uint64(len(list)), "session"))); err != nil {
+				return err
+			}
 		}
 		pending := 0
-		for _, s := range list {
-			r, err := erased(cmd.Context(), c, s.ID, o)
+		for _, id := range list {
+			r, err := erased(cmd.Context(), c, id, o)
 			if err != nil {
 				return err
 			}
@@ -75,19 +80,17 @@ func eraseCmd(e *env) *cobra.Command {
 	f.BoolVar(&o.withForks, "with-forks", false, "erase the sessions that were forked from them too")
 	f.BoolVar(&o.withEvents, "with-events", false, "erase the external events too that their turns answered")
 	f.BoolVar(&o.alone, "without-sub-agents", false, "leave the sub-agents that they started as they are")
+	f.BoolVar(&o.yes, "yes", false, "do not ask on a terminal")
 	f.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for what is done in the background")
 	return c
 }
 
 // toErase returns the sessions that args and the flags name, each once, with their sub-agents and forks as asked.
-func (e *env) toErase(ctx context.Context, c *client.Client, args []string, o erasing) (out []api.Session, err error) {
+func (e *env) toErase(ctx context.Context, c *client.Client, args []string, o erasing) (out []turns.ID, err error) {
 	seen := make(map[turns.ID]bool)
-	add := func(list ...api.Session) {
-		for _, s := range list {
-			if !seen[s.ID] {
-				seen[s.ID] = true
-				out = append(out, s)
-			}
+	add := func(s *api.Session) {
+		if !seen[s.ID] {
+			seen[s.ID], out = true, append(out, s.ID)
 		}
 	}
 	for _, name := range args {
@@ -95,42 +98,44 @@ func (e *env) toErase(ctx context.Context, c *client.Client, args []string, o er
 		if err != nil {
 			return nil, err
 		}
-		add(*s)
-	}
-	var all []api.Session
-	for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
+		add(s)
 	}
 	if o.user+o.project+o.unit != "" {
 		for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true, Project: o.project}) {
 			if err != nil {
 				return nil, err
 			}
-			if (o.user == "" || s.User == o.user) && (o.unit == "" || strings.HasPrefix(transcripts.ImportedBy(&s).String(), strings.ToUpper(o.unit))) {
-				add(s)
+			if (o.user == "" || s.User == o.user) && (o.unit == "" || strings.EqualFold(transcripts.ImportedBy(&s).String(), o.unit)) {
+				add(&s)
 			}
 		}
 	}
-	for more := true; more; { // a sub-agent may be forked, and a fork have sub-agents
-		more = false
-		for _, s := range all {
-			agent := !o.alone && s.SpawnedBy != nil && seen[s.SpawnedBy.Session]
-			if fork := o.withForks && s.ForkedFrom != nil && seen[s.ForkedFrom.Session]; !seen[s.ID] && (agent || fork) {
-				add(s)
-				more = true
-			}
-		}
+	var from []func(*api.Session) turns.ID
+	if !o.alone {
+		from = append(from, spawner)
 	}
-	return out, nil
+	if o.withForks {
+		from = append(from, func(s *api.Session) (id turns.ID) {
+			if s.ForkedFrom != nil {
+				id = s.ForkedFrom.Session
+			}
+			return id
+		})
+	}
+	if len(out) == 0 || len(from) == 0 {
+		return out, nil
+	}
+	more, err := descendants(ctx, c, out, from...)
+	for i := range more {
+		add(&more[i])
+	}
+	return out, err
 }
 
 // erased erases a session, and waits until every store says so, for a while.
 func erased(ctx context.Context, c *client.Client, id turns.ID, o erasing) (r *api.Receipt, err error) {
 	until := time.Now().Add(o.wait)
-	for {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) { // a receipt looks at all that the session has
 		r, err = c.Erase(ctx, id, api.EraseSession{Ground: o.ground, DryRun: o.dry, WithEvents: o.withEvents})
 		if err != nil || r.Done || o.dry || time.Now().After(until) {
 			return r, err
@@ -138,9 +143,33 @@ func erased(ctx context.Context, c *client.Client, id turns.ID, o erasing) (r *a
 		select {
 		case <-ctx.Done():
 			return r, nil // it is erased; what is left goes by itself
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
+}
+
+// confirm asks whoever types at a terminal whether it is to be done. A script is not asked.
+func (e *env) confirm(ctx context.Context, what string) error {
+	in, ok := e.In.(*os.File)
+	if !ok || !e.ErrIsTerminal || !term.IsTerminal(int(in.Fd())) {
+		e.Say("%s", what)
+		return nil
+	}
+	fmt.Fprintf(e.Err, "%s\nType yes to go on: ", what)
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		answer <- strings.TrimSpace(line)
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case said := <-answer:
+		if said != "yes" {
+			return fault.Usage(errors.New("nothing was changed"))
+		}
+	}
+	return nil
 }
 
 func printReceipt(e *env, r *api.Receipt) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,21 +84,37 @@ func setHidden(ctx context.Context, c *client.Client, id turns.ID, hidden bool, 
 }
 
 // subAgents returns the sessions that a session started, and those that they started.
-func subAgents(ctx context.Context, c *client.Client, id turns.ID) (out []api.Session, err error) {
-	parts := make(map[turns.ID][]api.Session)
+func subAgents(ctx context.Context, c *client.Client, id turns.ID) ([]api.Session, error) {
+	return descendants(ctx, c, []turns.ID{id}, spawner)
+}
+
+// spawner is the session that started s.
+func spawner(s *api.Session) (id turns.ID) {
+	if s.SpawnedBy != nil {
+		id = s.SpawnedBy.Session
+	}
+	return id
+}
+
+// descendants returns the sessions that come from some, and those that come from them; each of from says whom one comes from.
+func descendants(ctx context.Context, c *client.Client, of []turns.ID, from ...func(*api.Session) turns.ID) (out []api.Session, err error) {
+	children := make(map[turns.ID][]api.Session)
 	for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
 		if err != nil {
 			return nil, err
 		}
-		if s.SpawnedBy != nil {
-			parts[s.SpawnedBy.Session] = append(parts[s.SpawnedBy.Session], s)
+		for _, f := range from {
+			if id := f(&s); !id.IsZero() {
+				children[id] = append(children[id], s)
+			}
 		}
 	}
-	seen, next := map[turns.ID]bool{id: true}, []turns.ID{id}
-	for len(next) > 0 {
-		of := next[0]
-		next = next[1:]
-		for _, s := range parts[of] {
+	seen := make(map[turns.ID]bool)
+	for _, id := range of {
+		seen[id] = true
+	}
+	for next := slices.Clone(of); len(next) > 0; next = next[1:] {
+		for _, s := range children[next[0]] {
 			if !seen[s.ID] {
 				seen[s.ID], out, next = true, append(out, s), append(next, s.ID)
 			}

@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -33,21 +35,48 @@ type erasures struct {
 	dir    string
 	ledger string
 	signer *checkpoint.Signer
-	out    []string
-	failed func(folder string, err error)
+	logger *slog.Logger
 
-	mu      sync.Mutex
-	copying sync.WaitGroup
-	busy    map[string]bool // folders that a copy is being written to
+	mu     sync.Mutex
+	newest []byte
+	copies []*erasuresCopy
 }
 
-// read returns the list; an empty one where there is no file.
-func (l *erasures) read() (erasure.List, error) {
-	list, err := readErasures(filepath.Join(l.dir, erasuresFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return erasure.List{Ledger: l.ledger}, nil
+// erasuresCopy is the list in a folder elsewhere. What may change is guarded by the list's mutex.
+type erasuresCopy struct {
+	name   string
+	has    []byte // as it was written last; nil: not since the start
+	busy   bool   // it is being written: a disk of the network may hang
+	failed bool   // and that was said
+}
+
+func newErasures(dir, ledger string, signer *checkpoint.Signer, out []string, logger *slog.Logger) *erasures {
+	l := &erasures{dir: dir, ledger: ledger, signer: signer, logger: logger}
+	for _, folder := range out {
+		l.copies = append(l.copies, &erasuresCopy{name: filepath.Join(folder, "nexus-"+ledger+".erasures")})
 	}
-	return list, err
+	return l
+}
+
+// read returns the list; an empty one where there is no file. One that is damaged, or another ledger's, is set aside: what the
+// log knows of it is put on a new one.
+func (l *erasures) read() (erasure.List, error) {
+	name := filepath.Join(l.dir, erasuresFile)
+	list, err := readErasures(name)
+	if err == nil && list.Ledger != l.ledger {
+		err = fmt.Errorf("%w: it is of ledger %.40q", ledger.ErrMalformed, list.Ledger)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, ledger.ErrMalformed):
+		l.logger.Error("the list of erasures is damaged: it is set aside, and made anew from the log", "file", name, "as", name+".damaged", "err", err)
+		if err := os.Rename(name, name+".damaged"); err != nil {
+			return erasure.List{}, err
+		}
+	default:
+		return list, err
+	}
+	return erasure.List{Ledger: l.ledger}, nil
 }
 
 // readErasures reads a file. One that is no list is not read as a whole.
@@ -78,8 +107,8 @@ func (l *erasures) listed() ([]erasure.Erased, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range l.out {
-		other, err := readErasures(filepath.Join(dir, l.copyName()))
+	for _, c := range l.copies {
+		other, err := readErasures(c.name)
 		if err == nil && other.Ledger == l.ledger && other.Key != "" && other.Key == l.signer.Public() {
 			list.Merge(other.Rows)
 		}
@@ -87,10 +116,8 @@ func (l *erasures) listed() ([]erasure.Erased, error) {
 	return list.Rows, nil
 }
 
-func (l *erasures) copyName() string { return "nexus-" + l.ledger + ".erasures" }
-
 // publish adds rows to the list. It is durable in the data folder on return; a folder elsewhere that does not answer
-// holds nobody up, and gets the next list.
+// holds nobody up, and gets the newest list when it does, or at the next call.
 func (l *erasures) publish(rows []erasure.Erased) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,10 +125,7 @@ func (l *erasures) publish(rows []erasure.Erased) error {
 	if err != nil {
 		return err
 	}
-	list.Ledger = l.ledger
-	name := filepath.Join(l.dir, erasuresFile)
-	_, err = os.Stat(name)
-	if there := err == nil; !list.Merge(rows) && (there || len(list.Rows) == 0) {
+	if list.Merge(rows); len(list.Rows) == 0 {
 		return nil
 	}
 	sign := l.signer.SignText
@@ -112,25 +136,45 @@ func (l *erasures) publish(rows []erasure.Erased) error {
 	if err != nil {
 		return err
 	}
-	if err := wholefile.Write(name, 0o600, wholefile.Bytes(b)); err != nil {
-		return err
-	}
-	for _, dir := range l.out {
-		if l.busy[dir] {
-			continue
+	name := filepath.Join(l.dir, erasuresFile)
+	if was, err := os.ReadFile(name); err != nil || !bytes.Equal(was, b) {
+		if err := wholefile.Write(name, 0o600, wholefile.Bytes(b)); err != nil {
+			return err
 		}
-		l.busy[dir] = true
-		l.copying.Go(func() {
-			err := wholefile.Write(filepath.Join(dir, l.copyName()), 0o600, wholefile.Bytes(b))
-			l.mu.Lock()
-			l.busy[dir] = false
-			l.mu.Unlock()
-			if err != nil {
-				l.failed(dir, err)
-			}
-		})
+	}
+	l.newest = b
+	for _, c := range l.copies {
+		if !c.busy {
+			c.busy = true
+			go l.copyTo(c)
+		}
 	}
 	return nil
+}
+
+// copyTo writes the newest list to a folder elsewhere, and again if a newer one came meanwhile.
+func (l *erasures) copyTo(c *erasuresCopy) {
+	for {
+		l.mu.Lock()
+		b := l.newest
+		if c.busy = !bytes.Equal(c.has, b); !c.busy {
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		err := wholefile.Write(c.name, 0o600, wholefile.Bytes(b))
+		l.mu.Lock()
+		if err != nil && !c.failed {
+			l.logger.Error("the list of erasures is not written elsewhere", "file", c.name, "err", err)
+		}
+		if c.failed = err != nil; c.failed {
+			c.busy = false
+			l.mu.Unlock()
+			return
+		}
+		c.has = b
+		l.mu.Unlock()
+	}
 }
 
 // reachErasures connects the erasure of sessions with the stores beside the log. x writes the files; nil: nobody does.
@@ -140,14 +184,11 @@ func (d *Daemon) reachErasures(x *files.Exporter) {
 		er.Why = "on a NATS server of others each daemon keeps its own keys: a session can't be erased for all of them yet"
 		return
 	}
-	list := &erasures{dir: d.cfg.Data, ledger: d.log.Ledger(), signer: d.signer, out: d.cfg.Checkpoint.Out, busy: make(map[string]bool),
-		failed: func(folder string, err error) {
-			d.logger.Error("the list of erasures is not written elsewhere", "folder", folder, "err", err)
-		}}
+	list := newErasures(d.cfg.Data, d.log.Ledger(), d.signer, d.cfg.Checkpoint.Out, d.logger)
 	er.Publish, er.Listed = list.publish, list.listed
 	files := erasure.Store{Name: "files", Note: "beside the ledger, of the designs; a file that a person changed is left as it is"}
-	files.Erase = func(_ context.Context, s *ledger.Session, at uint64) (uint64, bool, error) {
-		return 0, x != nil && x.Reached(s.ID, at), nil
+	files.Erase = func(_ context.Context, s *ledger.Session) (uint64, bool, error) {
+		return 0, x != nil && x.Reached(s.ID, s.Tail.Seq), nil
 	}
 	if x == nil {
 		dir := filepath.Join(d.cfg.Data, "files")
@@ -165,7 +206,7 @@ func (d *Daemon) eraseAnswers() error {
 		return nil
 	}
 	d.engine.Erasure.Add(erasure.Store{Name: "answers", Note: "events of answers of /v1 that are not stored",
-		Erase: func(_ context.Context, s *ledger.Session, _ uint64) (uint64, bool, error) {
+		Erase: func(_ context.Context, s *ledger.Session) (uint64, bool, error) {
 			n, done, err := d.door.Erase(s.ID)
 			return uint64(n), done, err
 		}})

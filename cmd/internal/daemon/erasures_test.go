@@ -40,15 +40,8 @@ func TestAnErasureIsListed(t *testing.T) {
 	if len(list.Rows) != 1 || list.Rows[0].Session != s.ID || list.Rows[0].Ground != "request-7" || list.Key != d.signer.Public() || list.Key == "" {
 		t.Errorf("the list: %+v", list)
 	}
-	copied := filepath.Join(out, "nexus-"+d.log.Ledger()+".erasures")
-	for range 4000 {
-		if other, err := readErasures(copied); err == nil && len(other.Rows) == 1 {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if other, err := readErasures(copied); err != nil || len(other.Rows) != 1 {
-		t.Errorf("elsewhere: %+v, %v", other, err)
+	if other := listWithin(t, filepath.Join(out, "nexus-"+d.log.Ledger()+".erasures")); len(other.Rows) != 1 {
+		t.Errorf("elsewhere: %+v", other)
 	}
 	if err := d.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -61,6 +54,45 @@ func TestAnErasureIsListed(t *testing.T) {
 		t.Errorf("verify: %+v", v)
 	}
 	eraseSession(t, c, s.ID) // what a start has open later is done again
+}
+
+// A list that is damaged stops no start: it is set aside, and made anew from the log. A folder elsewhere that was away gets the
+// newest list at the next start.
+func TestADamagedListOfErasuresIsMadeAnew(t *testing.T) {
+	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "away")
+	cfg := config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Checkpoint: config.CheckpointTable{Out: []string{out}}}
+	d, c := startWith(t, cfg)
+	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	extend(t, c, s.ID, 1)
+	eraseSession(t, c, s.ID)
+	stop(t, d, c)
+	change(t, filepath.Join(dir, erasuresFile), func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
+	if err := os.Mkdir(out, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d, c = startWith(t, cfg)
+	for _, name := range []string{filepath.Join(dir, erasuresFile), filepath.Join(out, "nexus-"+d.log.Ledger()+".erasures")} {
+		if list := listWithin(t, name); len(list.Rows) != 1 || list.Rows[0].Session != s.ID {
+			t.Errorf("%s: %+v", name, list)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, erasuresFile+".damaged")); err != nil {
+		t.Error(err)
+	}
+	verified(t, c)
+}
+
+// listWithin reads a list that is being written.
+func listWithin(t *testing.T, name string) (list erasure.List) {
+	t.Helper()
+	for range 4000 {
+		var err error
+		if list, err = readErasures(name); err == nil && len(list.Rows) > 0 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return list
 }
 
 // A backup from before an erasure does not bring the session back where a newer list, or a newer file of keys, lies beside

@@ -158,10 +158,10 @@ func New(c Config) *Engine {
 	e.Audit = audit.New(e.Store, e.Limits, e.Loader, e.Reader)
 	e.Proofs = proofs.New(c.Checkpoints, e.Store, e.Limits, e.Reader)
 	e.Audit.Signed, e.Audit.Inconsistent = e.Proofs.Signed, e.Proofs.Inconsistent
-	e.Erasure = erasure.New(c.Logger, e.Store, e.Limits, e.Reader, e.Writer)
+	e.Erasure = erasure.New(c.Logger, e.Store, e.Reader, e.Writer)
 	if c.Search != nil {
-		e.Erasure.Add(erasure.Store{Name: "search", Note: "words of the index, which is made again as a whole", Erase: func(ctx context.Context, s *ledger.Session, at uint64) (uint64, bool, error) {
-			done, err := e.Search.Without(ctx, s.ID, at)
+		e.Erasure.Add(erasure.Store{Name: "search", Note: "words of the index, which is made again as a whole", Erase: func(ctx context.Context, s *ledger.Session) (uint64, bool, error) {
+			done, err := e.Search.Without(ctx, s.ID, s.Tail.Seq)
 			return 0, done, err
 		}})
 	}

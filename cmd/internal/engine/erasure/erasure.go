@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"nexus/cmd/internal/engine/content"
-	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/ledger"
@@ -22,10 +22,8 @@ type Store struct {
 	Name string // as in the receipt
 	Note string // what it has
 	// Erase removes what the store has of a session that was erased, and whose key is destroyed, or says that it has
-	// not come to it yet: done is false then. at is the position of the session's last event. It can be called again.
-	Erase func(ctx context.Context, s *ledger.Session, at uint64) (count uint64, done bool, err error)
-	// Count is how many things it has of a session; nil: nobody knows.
-	Count func(s *ledger.Session) (uint64, error)
+	// not come to it yet: done is false then. It can be called again.
+	Erase func(ctx context.Context, s *ledger.Session) (count uint64, done bool, err error)
 }
 
 // Erased is a session that was erased, as the list of erasures has it.
@@ -50,7 +48,6 @@ type Erasure struct {
 
 	logger  *slog.Logger
 	content *content.Store
-	page    *page.Limits
 	reader  *reader.Reader
 	writer  *writer.Writer
 
@@ -59,11 +56,11 @@ type Erasure struct {
 }
 
 // New returns the erasure of the sessions of r.
-func New(logger *slog.Logger, cs *content.Store, limits *page.Limits, r *reader.Reader, w *writer.Writer) *Erasure {
+func New(logger *slog.Logger, cs *content.Store, r *reader.Reader, w *writer.Writer) *Erasure {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Erasure{logger: logger, content: cs, page: limits, reader: r, writer: w}
+	return &Erasure{logger: logger, content: cs, reader: r, writer: w}
 }
 
 // Add adds a store to those that an erasure reaches.
@@ -100,20 +97,23 @@ func (er *Erasure) Erase(ctx context.Context, c reader.Caller, id turns.ID, req 
 	if err != nil {
 		return nil, err
 	}
-	if !req.DryRun {
-		if err := er.erase(ctx, c, id, req.Ground); err != nil {
-			return nil, err
-		}
-		if req.WithEvents {
-			if err := er.eraseAnswered(ctx, s); err != nil {
-				return nil, writer.AfterCommit(err)
-			}
-		}
-		if s, err = er.reader.FindSession(ctx, c, id, true); err != nil {
-			return nil, writer.AfterCommit(err)
-		}
+	if req.DryRun {
+		return er.receipt(ctx, s, req)
 	}
-	out, err := er.receipt(ctx, s, req.DryRun)
+	if s, err = er.store(ctx, c, s); err != nil {
+		return nil, err
+	}
+	err = er.destroy(s)
+	if err == nil && er.Publish != nil {
+		err = er.Publish([]Erased{erasedOf(s, req.Ground)})
+	}
+	if err == nil && req.WithEvents {
+		err = er.eraseAnswered(ctx, s)
+	}
+	var out *api.Receipt
+	if err == nil {
+		out, err = er.receipt(ctx, s, req)
+	}
 	return out, writer.AfterCommit(err)
 }
 
@@ -127,15 +127,11 @@ func isGround(s string) bool {
 	return len(s) <= 64
 }
 
-// erase stores the event, and destroys the key.
-func (er *Erasure) erase(ctx context.Context, c reader.Caller, id turns.ID, ground string) error {
-	s, err := er.reader.Projections.Session(id)
-	if err != nil {
-		return err
-	}
+// store stores the event that says that a session is erased, and returns the session behind it.
+func (er *Erasure) store(ctx context.Context, c reader.Caller, s *ledger.Session) (*ledger.Session, error) {
 	as := c
 	as.Agent = s.Agent // the event is on its session's chain; Actor says who stored it
-	err = er.writer.Mutate(writer.Ending(ctx), as, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := er.writer.Mutate(writer.Ending(ctx), as, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		if s.State == turns.Erased {
 			return nil, nil
 		}
@@ -146,33 +142,32 @@ func (er *Erasure) erase(ctx context.Context, c reader.Caller, id turns.ID, grou
 		return &writer.Draft{Event: &turns.Event{ID: event, Kind: turns.KindState, State: turns.Erased}, Actor: c.Actor()}, nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	now, err := er.reader.FindSession(ctx, c, id, true)
-	if err == nil {
-		err = er.destroy(now)
-	}
-	if err == nil && er.Publish != nil {
-		err = er.Publish([]Erased{erasedOf(now, ground)})
-	}
-	return writer.AfterCommit(err)
+	s, err = er.reader.FindSession(ctx, c, s.ID, true)
+	return s, writer.AfterCommit(err)
 }
 
-// destroy destroys the keys of what only the session has.
-func (er *Erasure) destroy(s *ledger.Session) error {
-	ch, err := er.reader.ChannelOf(s.Tenant, s.Agent, reader.CodeChannel(s.ID))
-	if err != nil {
-		return err
+// destroy destroys the keys of what only these sessions have, all at once: each time the whole log of keys is written anew.
+func (er *Erasure) destroy(sessions ...*ledger.Session) error {
+	var keys []turns.ID
+	for _, s := range sessions {
+		ch, err := er.reader.ChannelOf(s.Tenant, s.Agent, reader.CodeChannel(s.ID))
+		if err != nil {
+			return err
+		}
+		keys = append(keys, s.ID, ch.Key)
 	}
-	gone := func(id turns.ID) bool {
+	return er.destroyKeys(keys)
+}
+
+func (er *Erasure) destroyKeys(ids []turns.ID) error {
+	ids = slices.DeleteFunc(ids, func(id turns.ID) bool { // who asks for a receipt again empties no cache
 		_, err := er.content.Key(id)
 		return errors.Is(err, turns.ErrErased)
-	}
-	if gone(s.ID) && gone(ch.Key) { // who asks for a receipt again empties no cache
-		return nil
-	}
-	if err := er.content.Keys.Destroy(s.ID, ch.Key); err != nil {
-		return fmt.Errorf("%w: the key of session %s is not destroyed yet: %w", ledger.ErrUnavailable, s.ID, err)
+	})
+	if err := er.content.Keys.Destroy(ids...); err != nil {
+		return fmt.Errorf("%w: keys are not destroyed yet: %w", ledger.ErrUnavailable, err)
 	}
 	return nil
 }
@@ -188,6 +183,28 @@ func (er *Erasure) Finish(ctx context.Context) error {
 	if er.content.Keys == nil || er.Why != "" {
 		return nil
 	}
+	var unknown []turns.ID // sessions of the list that are not here
+	if er.Listed != nil {
+		listed, err := er.Listed()
+		if err != nil {
+			return err
+		}
+		for _, e := range listed {
+			s, err := er.reader.Projections.Session(e.Session)
+			if errors.Is(err, ledger.ErrNotFound) {
+				unknown = append(unknown, e.Session)
+				continue
+			}
+			if err == nil && s.State != turns.Erased {
+				er.logger.Warn("a session that was erased is here again, from a backup: it is erased", "session", s.ID, "ground", e.Ground)
+				_, err = er.store(ctx, reader.Caller{Tenant: s.Tenant, Agent: api.Operator}, &s)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	var sessions []*ledger.Session
 	var erased []Erased
 	for s, err := range er.reader.Projections.Erased() {
 		if err == nil {
@@ -196,41 +213,14 @@ func (er *Erasure) Finish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := er.content.Keys.Key(s.ID); !errors.Is(err, turns.ErrErased) {
-			er.logger.Info("an erasure is finished", "session", s.ID)
-			if err := er.destroy(&s); err != nil {
-				return err
-			}
-		}
-		erased = append(erased, erasedOf(&s, ""))
+		sessions, erased = append(sessions, &s), append(erased, erasedOf(&s, ""))
 	}
-	if er.Listed == nil {
-		return nil
+	err := er.destroy(sessions...)
+	if err == nil {
+		err = er.destroyKeys(unknown) // so that no import brings them back
 	}
-	listed, err := er.Listed()
-	if err != nil {
-		return err
+	if err == nil && er.Publish != nil {
+		err = er.Publish(erased)
 	}
-	for _, e := range listed {
-		s, err := er.reader.Projections.Session(e.Session)
-		if errors.Is(err, ledger.ErrNotFound) {
-			if err := er.content.Keys.Destroy(e.Session); err != nil { // so that no import brings it back
-				return err
-			}
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if s.State != turns.Erased {
-			er.logger.Warn("a session that was erased is here again, from a backup: it is erased", "session", s.ID, "ground", e.Ground)
-			if err := er.erase(ctx, reader.Caller{Tenant: s.Tenant, Agent: api.Operator}, s.ID, e.Ground); err != nil {
-				return err
-			}
-		}
-	}
-	if er.Publish == nil {
-		return nil
-	}
-	return er.Publish(erased)
+	return err
 }

@@ -17,27 +17,29 @@ type answered struct {
 	events  []uint64 // on the chain of the channel
 }
 
-// answeredBy returns the external events that turns of a session answered and that are stored.
-func (er *Erasure) answeredBy(ctx context.Context, s *ledger.Session) (out []answered, err error) {
+// ownEvents reads the headers of a session's chain: it returns the external events that turns answered and that are stored, and
+// counts the blobs.
+func (er *Erasure) ownEvents(ctx context.Context, s *ledger.Session) (out []answered, blobs uint64, err error) {
 	at := make(map[string]int)
 	for payload, err := range er.reader.Projections.Events(s.ID, 0) {
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		ev, err := turns.Decode(payload)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
+		blobs += uint64(len(ev.Blobs))
 		if ev.External == nil {
 			continue
 		}
 		id := ev.External.Channel
 		index, stored, err := er.reader.Projections.ReceivedIndex(s.Tenant, id, ev.External.ID)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if !stored {
 			continue
@@ -47,7 +49,7 @@ func (er *Erasure) answeredBy(ctx context.Context, s *ledger.Session) (out []ans
 			chain := turns.Chain{Entity: turns.ChannelEntity, ID: id}
 			a := answered{channel: reader.Channel{Chain: chain, Subject: ledger.Subject(s.Tenant, id, chain)}}
 			if a.channel.Key, err = er.channelKey(s.Tenant, id, index); err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			i, at[id] = len(out), len(out)
 			out = append(out, a)
@@ -56,7 +58,7 @@ func (er *Erasure) answeredBy(ctx context.Context, s *ledger.Session) (out []ans
 			out[i].events = append(out[i].events, index)
 		}
 	}
-	return out, nil
+	return out, blobs, nil
 }
 
 // channelKey is the id of the key that an event of a channel is sealed under: its name is sealed.
@@ -81,7 +83,7 @@ func (er *Erasure) channelKey(tenant, channel string, index uint64) (turns.ID, e
 // eraseAnswered takes the keys of the external events that turns of a session answered: one event's of a channel, and
 // no other's. It is done whole or in part, and can be done again.
 func (er *Erasure) eraseAnswered(ctx context.Context, s *ledger.Session) error {
-	list, err := er.answeredBy(ctx, s)
+	list, _, err := er.ownEvents(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -113,12 +115,8 @@ func (er *Erasure) eraseEvents(ctx context.Context, tenant string, a answered) e
 	return nil
 }
 
-// countAnswered returns how many external events turns of a session answered, and how many of them can still be opened.
-func (er *Erasure) countAnswered(ctx context.Context, s *ledger.Session) (all, left uint64, err error) {
-	list, err := er.answeredBy(ctx, s)
-	if err != nil {
-		return 0, 0, err
-	}
+// countLeft returns how many external events there are, and how many of them can still be opened.
+func (er *Erasure) countLeft(list []answered) (all, left uint64, err error) {
 	for _, a := range list {
 		all += uint64(len(a.events))
 		if a.channel.Key.IsZero() { // they were not sealed

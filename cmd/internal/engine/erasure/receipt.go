@@ -14,10 +14,10 @@ import (
 	"nexus/turns"
 )
 
-// receipt says what became of the content of a session, or with dry what would.
-func (er *Erasure) receipt(ctx context.Context, s *ledger.Session, dry bool) (*api.Receipt, error) {
+// receipt says what became of the content of a session, or of one that is not erased what would.
+func (er *Erasure) receipt(ctx context.Context, s *ledger.Session, req api.EraseSession) (*api.Receipt, error) {
 	erased := s.State == turns.Erased
-	out := &api.Receipt{Session: s.ID, DryRun: dry, Done: erased}
+	out := &api.Receipt{Session: s.ID, DryRun: req.DryRun, Done: erased}
 	if erased {
 		at := api.Time(time.Unix(0, s.Updated))
 		out.Erased, out.Position = &at, page.FormatPosition(s.Tail.Seq)
@@ -29,7 +29,7 @@ func (er *Erasure) receipt(ctx context.Context, s *ledger.Session, dry bool) (*a
 		out.Done = out.Done && state != api.StorePending
 		out.Stores = append(out.Stores, api.ErasedStore{Store: store, State: state, Count: count, Note: note})
 	}
-	_, err := er.content.Keys.Key(s.ID)
+	_, err := er.content.Key(s.ID)
 	key := api.StoreDone
 	if !errors.Is(err, turns.ErrErased) {
 		key = api.StorePending
@@ -39,22 +39,21 @@ func (er *Erasure) receipt(ctx context.Context, s *ledger.Session, dry bool) (*a
 		return nil, err
 	}
 	add("key", key, 1, "the content key, in both copies of the key log")
-	add("events", key, s.Tail.Index+1, "of the session: turns, summaries, settings, title, notes. Bodies can't be opened; headers stay: ids, times, counts, who sent them, in the log and in every copy of it")
+	events := s.Tail.Index + 1
+	if erased { // the one that says so has no content
+		events--
+	}
+	add("events", key, events, "of the session: turns, summaries, settings, title, notes. Bodies can't be opened; headers stay: ids, times, counts, who sent them, in the log and in every copy of it")
 	add("blobs", key, has.blobs, "large parts. Their keys are in the bodies; the sealed bytes stay")
 	add("combined", key, has.combined, "summaries of forks, and memories, that were made of it: sealed under its key too")
 	add("code", key, has.code, "the records of files that watch --code made")
 	for _, p := range er.all() {
 		var count uint64
 		var done bool
-		var err error
-		switch {
-		case erased && !dry:
-			count, done, err = p.Erase(ctx, s, s.Tail.Seq)
-		case p.Count != nil:
-			count, err = p.Count(s)
-		}
-		if err != nil {
-			return nil, err
+		if erased {
+			if count, done, err = p.Erase(ctx, s); err != nil {
+				return nil, err
+			}
 		}
 		state := api.StorePending
 		if done {
@@ -65,8 +64,10 @@ func (er *Erasure) receipt(ctx context.Context, s *ledger.Session, dry bool) (*a
 	if has.forks > 0 {
 		add("forks", api.StoreOutside, has.forks, "what they inherited reads erased; their own turns stay, and the settings that they copied: system text, tools. Erase them too, where that matters")
 	}
-	if all, left, err := er.countAnswered(ctx, s); err != nil {
+	if all, left, err := er.countLeft(has.answered); err != nil {
 		return nil, err
+	} else if left > 0 && req.WithEvents {
+		add("external events", api.StorePending, left, "that its turns answered; for whoever else answered them too")
 	} else if left > 0 {
 		add("external events", api.StoreOutside, left, "that its turns answered, sealed under the keys of their channels; with_events erases them, for whoever else answered them too")
 	} else if all > 0 {
@@ -80,21 +81,12 @@ func (er *Erasure) receipt(ctx context.Context, s *ledger.Session, dry bool) (*a
 // counts is what there is of a session in the log.
 type counts struct {
 	blobs, combined, code, forks uint64
+	answered                     []answered
 }
 
 func (er *Erasure) has(ctx context.Context, s *ledger.Session) (n counts, err error) {
-	for payload, err := range er.reader.Projections.Events(s.ID, 0) {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return n, err
-		}
-		ev, err := turns.Decode(payload)
-		if err != nil {
-			return n, err
-		}
-		n.blobs += uint64(len(ev.Blobs))
+	if n.answered, n.blobs, err = er.ownEvents(ctx, s); err != nil {
+		return n, err
 	}
 	heirs, err := er.reader.Heirs(ctx, s.ID)
 	if err != nil {
