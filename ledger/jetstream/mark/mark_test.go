@@ -31,10 +31,18 @@ func open(t *testing.T, path string, m Mark) *Keeper {
 	return k
 }
 
-// waitFor waits until the file marks p. It waits for the file, not for a time.
+// waitFor waits until the file marks p and is whole. It waits for the file, not for a
+// time. A read beside a write can meet half of a slot: a mark must be found then too.
 func waitFor(t *testing.T, path string, p Place) {
 	t.Helper()
-	for load(t, path).Log != p {
+	for {
+		m, torn, err := Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Log == p && !torn {
+			return
+		}
 		runtime.Gosched()
 	}
 }
