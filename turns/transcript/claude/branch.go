@@ -55,9 +55,6 @@ func responseKey(b *claudeBranch, message string) indexKey { return keyOf(b.id.S
 // branchOf returns the place that rec follows, on its branch. a is the place of rec's
 // parent, nil for a root.
 func (k *claudeTree) branchOf(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
-	if c := k.lastCopy; c != nil && !rec.copied && rec.session == "" {
-		rec.session = c.into // it names no session: it is of the one that the file was copied into
-	}
 	switch {
 	case a == nil && rec.sidechain:
 		return k.tailOrRoot(k.sideBranch(rec, nil), rec.agent != "")
@@ -81,6 +78,41 @@ func (k *claudeTree) branchOf(rec *claudeRecord, a *claudeAnchor) *claudeAnchor 
 		return &claudeAnchor{b: k.mainBranch(rec)}
 	}
 	return k.resumed(rec, a)
+}
+
+// settleOwner decides once and for all whether the sessions that rec names are the file's own
+// or ones that it copies from. No file that Claude Code wrote names one as both; where a file
+// does, the first word counts. A copy from the file's own session is a line of it. A line
+// which says that it was written in a session that the file copies from, or which names none
+// behind a copy, is of the session that the file was copied into.
+func (k *claudeTree) settleOwner(rec *claudeRecord) {
+	name := func(session string, origin bool) (isOrigin bool) {
+		if was, known := k.origins[session]; known {
+			return was
+		}
+		k.origins[session] = origin
+		return origin
+	}
+	named := rec.session
+	switch {
+	case rec.copied && !name(rec.session, true):
+		rec.copied = false
+	case rec.copied:
+		if name(rec.into, false) {
+			rec.into = k.copiedInto
+		} else {
+			k.copiedInto = rec.into
+		}
+		return
+	case rec.session == "" && k.copiedInto != "":
+		rec.session = k.copiedInto
+		return
+	case name(rec.session, false):
+		rec.session = k.copiedInto
+	default:
+		return
+	}
+	k.Loss.Add(rec.line, "repaired", "the file names a session as its own and as one that it copies from; the line is taken for one of the file's own", named)
 }
 
 // takes reports whether a line can be on b: nothing but copies is on a branch that was copied
@@ -146,8 +178,7 @@ func (k *claudeTree) inherited(rec *claudeRecord, a *claudeAnchor) *claudeAnchor
 	if a.t.open() {
 		return k.tailAnchor(k.currentOf(rec.session))
 	}
-	b := k.forkAt(rec, a.t)
-	b.source, b.meta.Session = rec.session, rec.session
+	b := k.forkAt(rec, a.t, main)
 	return &claudeAnchor{b: b, t: a.t, phase: afterMessages}
 }
 
@@ -247,17 +278,17 @@ func (k *claudeTree) newBranch(rec *claudeRecord, kind, name string) *claudeBran
 	return b
 }
 
-// forkAt returns a new branch from t. It emits t and the turns that the rewind abandons
-// first.
-func (k *claudeTree) forkAt(rec *claudeRecord, t *claudeTurn) *claudeBranch {
+// forkAt returns a new branch from t for a rewind on the branch of, whose first turn may
+// follow a turn of another session. It emits t and the turns that the rewind abandons first.
+func (k *claudeTree) forkAt(rec *claudeRecord, t *claudeTurn, of *claudeBranch) *claudeBranch {
 	from := t.b
 	k.emit(t)
 	if t.continuation != nil && from.tail != nil {
 		k.emit(from.tail)
 	}
 	b := k.newBranch(rec, "fork", rec.uuid)
-	b.source, b.side, b.agent, b.forkedAt = from.source, from.side, from.agent, t
-	b.meta.Agent, b.meta.Sidechain, b.meta.UUID = from.meta.Agent, from.meta.Sidechain, rec.uuid
+	b.source, b.side, b.agent, b.forkedAt = of.source, of.side, of.agent, t
+	b.meta.Agent, b.meta.Sidechain, b.meta.UUID = of.meta.Agent, of.meta.Sidechain, rec.uuid
 	return b
 }
 

@@ -75,13 +75,13 @@ func randomClaude(t *rapid.T, late bool) string {
 			side = `"isSidechain":true,` + pick("agent", "", `"agentId":"g",`)
 		}
 		if rapid.IntRange(0, 9).Draw(t, "copied") < copied && i < 12 {
-			side += fmt.Sprintf(`"forkedFrom":{"sessionId":%q,"messageUuid":"l%d"},`, pick("origin", "P", "P", "P", "Q"), uuid)
+			side += fmt.Sprintf(`"forkedFrom":{"sessionId":%q,"messageUuid":"l%d"},`, pick("origin", "P", "P", "P", "Q", "S", "R"), uuid)
 		}
 		at := fmt.Sprintf(`"timestamp":"2026-01-01T00:00:%02dZ",`, i)
 		if rapid.IntRange(0, 9).Draw(t, "time") == 0 {
 			at = ""
 		}
-		line := fmt.Sprintf(`{"parentUuid":%s,"uuid":"l%d","sessionId":%q,%s%s%s}`, parent, uuid, pick("session", "S", "S", "S", "S", "S", "R"), at, side, rest)
+		line := fmt.Sprintf(`{"parentUuid":%s,"uuid":"l%d","sessionId":%q,%s%s%s}`, parent, uuid, pick("session", "S", "S", "S", "S", "S", "S", "R", "P"), at, side, rest)
 		if rapid.IntRange(0, 19).Draw(t, "torn") == 0 {
 			line = line[:rapid.IntRange(1, len(line)-1).Draw(t, "tear")]
 		}

@@ -124,7 +124,7 @@ func (k *claudeTree) orphanPlace(rec *claudeRecord) *claudeAnchor {
 	if base == nil {
 		b = k.restart(rec, fit[0])
 	} else {
-		b = k.forkAt(rec, base)
+		b = k.forkAt(rec, base, fit[0])
 	}
 	a := &claudeAnchor{b: b, t: base, phase: afterMessages}
 	if base == nil {

@@ -124,6 +124,8 @@ type claudeTree struct {
 	current      map[string]*claudeBranch   // by sessionId: its branch that was last written to, no sidechain
 	branches     map[string][]*claudeBranch // by sessionId: all but those of sub-agents, in the order in which they began
 	lastCopy     *claudeRecord              // the last line that was copied from another session; nil: none was
+	origins      map[string]bool            // by sessionId: whether lines are copied from it, or it is the file's own
+	copiedInto   string                     // the session of the file that the last copies came into
 	lastTime     time.Time                  // of the newest line so far
 	kept         map[indexKey]*claudeTurn   // by line that a compaction kept, and whose children stay before it: the compaction
 	responses    map[indexKey]*claudeTurn   // by branch and message id: the turn that holds the response
@@ -142,7 +144,7 @@ type claudeTree struct {
 func newClaudeTree(opt transcript.Options) *claudeTree {
 	return &claudeTree{
 		opt: opt, index: make(map[indexKey]*claudeAnchor), content: make(map[indexKey]indexKey), mains: make(map[string]*claudeBranch),
-		named: make(map[string]claudeTitles),
+		named: make(map[string]claudeTitles), origins: make(map[string]bool),
 		sides: make(map[indexKey]*claudeBranch), current: make(map[string]*claudeBranch), branches: make(map[string][]*claudeBranch), responses: make(map[indexKey]*claudeTurn),
 		calls: make(map[indexKey]*claudeCall), kept: make(map[indexKey]*claudeTurn),
 	}
@@ -188,6 +190,7 @@ func (k *claudeTree) addRecord(rec *claudeRecord) {
 	if rec.hasContent() {
 		k.lineCount++
 	}
+	k.settleOwner(rec)
 	k.placeOrWait(rec)
 	k.expire()
 }

@@ -179,8 +179,11 @@ func (k *claudeTree) strayResult(rec *claudeRecord, p turns.Part, why string) tu
 
 // resultTurn returns the turn that gets the result of c in a line at a: the one after the
 // call's turn, nil if that takes no more messages. A session that was forked at the call's
-// turn has its own result of the call.
+// turn has its own result of the call. A line that has begun a turn begins no other.
 func (k *claudeTree) resultTurn(rec *claudeRecord, c *claudeCall, a *claudeAnchor) *claudeTurn {
+	if a.t.open() && a.t.first == keyOf(rec.uuid) {
+		return a.t
+	}
 	if a.b != c.turn.b && a.b.forkedAt == c.turn && !a.b.side {
 		if a.b.tail == nil {
 			return k.newTurn(rec, a.b)
@@ -214,7 +217,7 @@ func (k *claudeTree) promptTurn(rec *claudeRecord, a *claudeAnchor, typed bool) 
 	case a.b != t.b && a.b.tail == nil: // a fork's first turn
 		return k.newTurn(rec, a.b)
 	case a.b != t.b && typed && a.prompted:
-		return k.newTurn(rec, k.forkAt(rec, t))
+		return k.newTurn(rec, k.forkAt(rec, t, a.b))
 	case a.b != t.b:
 		return k.joinTail(rec, a.b)
 	case a.phase == inMessages && t.open():
@@ -234,7 +237,7 @@ func (k *claudeTree) promptTurn(rec *claudeRecord, a *claudeAnchor, typed bool) 
 	case n.open() && (!typed || !n.body.hasTexts && !a.prompted):
 		return n
 	case typed:
-		return k.newTurn(rec, k.forkAt(rec, t))
+		return k.newTurn(rec, k.forkAt(rec, t, t.b))
 	}
 	return k.joinTail(rec, t.b)
 }
@@ -261,7 +264,7 @@ func (k *claudeTree) rewindInto(rec *claudeRecord, a *claudeAnchor) *claudeTurn 
 	if t.parent == nil {
 		b = k.restart(rec, t.b)
 	} else {
-		b = k.forkAt(rec, t.parent)
+		b = k.forkAt(rec, t.parent, t.b)
 		k.emit(t)
 	}
 	n := k.newTurn(rec, b)
@@ -409,5 +412,5 @@ func (k *claudeTree) responseTurn(rec *claudeRecord, a *claudeAnchor) *claudeTur
 	case n.open() && n.body.hasResults:
 		return n
 	}
-	return k.newTurn(rec, k.forkAt(rec, t))
+	return k.newTurn(rec, k.forkAt(rec, t, t.b))
 }
