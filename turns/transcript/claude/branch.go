@@ -67,7 +67,7 @@ func (k *claudeTree) branchOf(rec *claudeRecord, a *claudeAnchor) *claudeAnchor 
 	case a.b.side:
 		k.Loss.Add(rec.line, "repaired", "its parent is in a sub-agent's chain; it follows the last turn of its session", rec.uuid)
 		return k.tailAnchor(k.mainBranch(rec))
-	case rec.session == "" || rec.session == a.b.source:
+	case rec.session == a.b.source, rec.session == "" && a.b.takes(rec):
 		return a
 	case k.mains[rec.session] != nil && k.goesOn(rec, a):
 		return k.inherited(rec, a)
@@ -140,11 +140,7 @@ func (k *claudeTree) resumed(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	if repeats {
 		t = t.parent
 	}
-	b := k.mains[rec.session]
-	if b == nil {
-		b = k.newBranch(rec, "session", "")
-		k.mains[rec.session] = b
-	}
+	b := k.mainBranch(rec)
 	b.meta.ForkedFrom = a.b.source
 	if t != nil {
 		k.emit(t)

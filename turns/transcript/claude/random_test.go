@@ -81,7 +81,7 @@ func randomClaude(t *rapid.T, late bool) string {
 		if rapid.IntRange(0, 9).Draw(t, "time") == 0 {
 			at = ""
 		}
-		line := fmt.Sprintf(`{"parentUuid":%s,"uuid":"l%d","sessionId":%q,%s%s%s}`, parent, uuid, pick("session", "S", "S", "S", "S", "S", "S", "R", "P"), at, side, rest)
+		line := fmt.Sprintf(`{"parentUuid":%s,"uuid":"l%d","sessionId":%q,%s%s%s}`, parent, uuid, pick("session", "S", "S", "S", "S", "S", "S", "R", "P", ""), at, side, rest)
 		if rapid.IntRange(0, 19).Draw(t, "torn") == 0 {
 			line = line[:rapid.IntRange(1, len(line)-1).Draw(t, "tear")]
 		}

@@ -278,11 +278,9 @@ func (k *claudeTree) finishCopy() {
 		return
 	}
 	k.emit(t)
-	if b == nil {
-		b = k.newBranch(&own, "session", "")
-	}
+	b = k.mainBranch(&own)
 	b.begin(&own)
-	k.mains[own.session], b.forkedAt, b.meta.ForkedFrom = b, t, t.b.source
+	b.forkedAt, b.meta.ForkedFrom = t, t.b.source
 	k.openBranch(b)
 }
 
