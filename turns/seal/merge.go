@@ -246,10 +246,12 @@ func (m *merger) take(u unit) error {
 	m.compare(u)
 	switch {
 	case u.kind == recordKey && len(u.body) == len(Key{}):
-		if old, ok := k.byID[u.id]; errors.Is(k.broken[u.id], ErrPunctured) {
-		} else if k.broken[u.id] != nil {
+		old, ok := k.byID[u.id]
+		switch broken := k.broken[u.id]; {
+		case errors.Is(broken, ErrPunctured): // a whole key does not undo that events were taken from it
+		case broken != nil:
 			delete(k.broken, u.id) // it was put back
-		} else if ok && old != Key(u.body) {
+		case ok && old != Key(u.body):
 			k.broken[u.id] = fmt.Errorf("%w: the key of %s: %s have two different keys", turns.ErrCorrupt, u.id, both)
 		}
 		k.byID[u.id] = Key(u.body)

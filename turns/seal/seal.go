@@ -26,11 +26,8 @@ var ErrNoKey = errors.New("no key")
 // Keyring gives content keys by their id: that of the session whose content
 // they seal. Implementations: [Store], [Memory]. Safe for concurrent use.
 type Keyring interface {
-	// Key is the key of id. Errors: [turns.ErrErased]: destroyed; [ErrNoKey]:
-	// never here; [ErrPunctured]: events were taken from it, so Content has it; others for a key that is here but
-	// can't be read.
-	Key(id turns.ID) (Key, error)
-	// Content is Key for who derives keys from it: it is also what is left of a key.
+	// Content is the key of id, or what is left of it where events were taken from it. Errors: [turns.ErrErased]:
+	// destroyed; [ErrNoKey]: never here; others for a key that is here but can't be read.
 	Content(id turns.ID) (Content, error)
 }
 

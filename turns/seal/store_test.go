@@ -39,6 +39,7 @@ func (c *counter) Read(b []byte) (int, error) {
 // keyStore is what Store and Memory have in common.
 type keyStore interface {
 	Keyring
+	Key(turns.ID) (Key, error)
 	Create(turns.ID, io.Reader) (Key, error)
 	Put(turns.ID, Key) error
 	Destroy(...turns.ID) error

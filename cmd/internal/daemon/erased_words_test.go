@@ -252,9 +252,12 @@ func TestErasedWordsAreNowhere(t *testing.T) {
 	code := must[*api.AppendedEvent](t)(c.AppendEvent(ctx, api.AppendEvent{Channel: "code." + s.ID.String(), Kind: "code.tree", Body: turns.Raw(fmt.Sprintf(`{"file":%q}`, word("code")))}))
 	must[*api.SearchHits](t)(c.Search(ctx, api.Search{Text: words["prompt"], Read: api.Read{MinPosition: code.Position}})) // the index has all
 
-	for range 1000 { // the files of the design are there
+	for tries := 0; ; tries++ { // until the files of the design are there
 		if names, _ := filepath.Glob(filepath.Join(cfg.Files, "agents", "main", "*", "*")); len(names) > 1 {
 			break
+		}
+		if tries == 1000 {
+			t.Fatal("the files of the design are not there after 20 s")
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -88,10 +88,11 @@ func listWithin(t *testing.T, name string) (list erasure.List) {
 	for range 4000 {
 		var err error
 		if list, err = readErasures(name); err == nil && len(list.Rows) > 0 {
-			break
+			return list
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+	t.Fatalf("%s has no row after 80 s", name)
 	return list
 }
 

@@ -171,8 +171,8 @@ func TestAnImportedBlobHasItsDigest(t *testing.T) {
 	wrong := *blob
 	wrong.Sealed = bytes.Clone(blob.Sealed)
 	wrong.Sealed[len(wrong.Sealed)/2] ^= 1
-	key := must(e.Store.Keys.Key(s.ID))(t)
-	if _, err := to.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{{Key: &api.ExportKey{ID: s.ID, Key: key[:]}}, {Blob: &wrong}}}); code(err) != api.Corrupt {
+	key := must(e.Store.Keys.Content(s.ID))(t).Bytes()
+	if _, err := to.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{{Key: &api.ExportKey{ID: s.ID, Key: key}}, {Blob: &wrong}}}); code(err) != api.Corrupt {
 		t.Errorf("altered content: %v, want corrupt", err)
 	}
 	if err := copyTo(t, e, to, s.ID); err != nil {

@@ -64,9 +64,6 @@ func (cs *Store) OpeningKeyring() seal.Keyring {
 
 type sealOff struct{}
 
-// Key implements [seal.Keyring].
-func (sealOff) Key(id turns.ID) (seal.Key, error) { return seal.Key{}, &SealOffError{id} }
-
 // Content implements [seal.Keyring].
 func (sealOff) Content(id turns.ID) (seal.Content, error) { return seal.Content{}, &SealOffError{id} }
 
@@ -87,15 +84,6 @@ func (e *SealOffError) contract() *api.Error {
 
 // keyring is a key store whose errors name a missing key as this package does.
 type keyring struct{ keys Keys }
-
-// Key implements [seal.Keyring]. Errors: those of [Store.Key].
-func (r keyring) Key(id turns.ID) (seal.Key, error) {
-	k, err := r.keys.Key(id)
-	if errors.Is(err, seal.ErrNoKey) {
-		err = &MissingKeyError{id}
-	}
-	return k, err
-}
 
 // Content implements [seal.Keyring]. Errors: those of [Store.Key].
 func (r keyring) Content(id turns.ID) (seal.Content, error) {

@@ -247,7 +247,11 @@ func (p *Proofs) disclose(ctx context.Context, ev *turns.Event, req api.GetProof
 		if len(ev.Keys) == 0 {
 			return nil, nil, &api.Error{Code: api.Unprocessable, Message: "the session is not sealed: it has no key"}
 		}
-		k, err := ring.Key(ev.Keys[0])
+		content, err := ring.Content(ev.Keys[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		k, err := content.Whole()
 		if errors.Is(err, seal.ErrPunctured) {
 			return nil, nil, &api.Error{Code: api.Unprocessable, Message: "turns of the session were redacted, so its key is not here as a whole: disclose turns"}
 		}

@@ -39,15 +39,6 @@ func (tr *Transfer) keyring(c reader.Caller) seal.Keyring {
 	return importKeyring{tr, c}
 }
 
-// Key implements [seal.Keyring].
-func (r importKeyring) Key(id turns.ID) (seal.Key, error) {
-	c, err := r.Content(id)
-	if err != nil {
-		return seal.Key{}, err
-	}
-	return c.Whole()
-}
-
 // Content implements [seal.Keyring].
 func (r importKeyring) Content(id turns.ID) (seal.Content, error) {
 	s, err := r.transfer.reader.Projections.Session(id)
@@ -151,15 +142,6 @@ func (tr *Transfer) putKey(id turns.ID, k seal.Content) error {
 type oneKey struct {
 	id  turns.ID
 	key seal.Content
-}
-
-// Key implements [seal.Keyring].
-func (k oneKey) Key(id turns.ID) (seal.Key, error) {
-	c, err := k.Content(id)
-	if err != nil {
-		return seal.Key{}, err
-	}
-	return c.Whole()
 }
 
 // Content implements [seal.Keyring].
