@@ -24,6 +24,9 @@ func Look() string { return look }
 // style is that of exported pages.
 func style() string { return look + own }
 
+//go:embed head.html
+var head string
+
 //go:embed page.html
 var layout string
 
@@ -81,8 +84,11 @@ func write(w io.Writer, name, text string, data any) error {
 			return fmt.Sprintf("%d lines", n)
 		},
 		"less": func(a, b int) int { return a - b },
-	}).Parse(text)
+	}).Parse(head)
 	if err != nil {
+		return err
+	}
+	if _, err := t.Parse(text); err != nil {
 		return err
 	}
 	return t.Execute(w, data)
