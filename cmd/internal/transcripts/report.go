@@ -1,0 +1,126 @@
+package transcripts
+
+import (
+	"nexus/turns"
+	"nexus/turns/transcript"
+)
+
+// Report is what the import of one file did.
+type Report struct {
+	File        string            `json:"file"`
+	Format      string            `json:"format"`
+	Sessions    []turns.ID        `json:"sessions"`
+	Opened      int               `json:"opened,omitzero"` // of the sessions: those that this import opened
+	Hidden      int               `json:"hidden,omitzero"` // of them: those that were hidden, and stay so
+	Turns       int               `json:"turns"`
+	Split       int               `json:"split,omitzero"` // of the turns: several turns of the ledger hold each
+	Forks       int               `json:"forks"`
+	Compactions int               `json:"compactions"`
+	Stored      int               `json:"stored"`
+	Existing    int               `json:"existing"`
+	KeptFirst   int               `json:"kept_first"`
+	Older       int               `json:"older_reader,omitzero"` // sessions that an older reader read, or one that left no version
+	Renewed     int               `json:"renewed,omitzero"`      // by a refresh: sessions that read differently, and have a successor now
+	Same        int               `json:"same,omitzero"`         // by a refresh: sessions of an older reader that read the same
+	Losses      []transcript.Loss `json:"losses"`
+	Error       string            `json:"error,omitzero"` // why it ended before the end of the file
+
+	// Unacknowledged is set where the import was stopped and a request of it had no reply: it
+	// may be stored.
+	Unacknowledged bool `json:"-"`
+
+	kinds   map[lossKind]int  // by kind and reason: the index in Losses of what stands for several
+	records []record          // what Turns, Split, Forks and Compactions count
+	added   map[turns.ID]bool // records of the reports that were added
+}
+
+// record is a turn, a fork or a compaction that a report counts.
+type record struct {
+	id    turns.ID
+	of    func(*Report) *int // the field that counts it
+	split bool
+}
+
+// lossKind is what losses that are counted together have in common.
+type lossKind struct{ what, reason string }
+
+// maxLosses is how many losses a report has, at most: further ones are counted by what
+// they are.
+const maxLosses = 1000
+
+// Add adds what another import did. A turn that several files have counts once. Losses are
+// added up by what they are.
+func (r *Report) Add(o *Report) {
+	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
+	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
+	r.Older, r.Renewed, r.Same = r.Older+o.Older, r.Renewed+o.Renewed, r.Same+o.Same
+	r.Split += o.Split
+	r.Opened, r.Hidden = r.Opened+o.Opened, r.Hidden+o.Hidden
+	if r.added == nil {
+		r.added = make(map[turns.ID]bool)
+	}
+	for _, x := range o.records {
+		if !r.added[x.id] {
+			r.added[x.id] = true
+			continue
+		}
+		if *x.of(r)--; x.split {
+			r.Split--
+		}
+	}
+	r.Unacknowledged = r.Unacknowledged || o.Unacknowledged
+	for _, l := range o.Losses {
+		r.count(l)
+	}
+}
+
+// Fields of reports that records count.
+func turnsOf(r *Report) *int       { return &r.Turns }
+func forksOf(r *Report) *int       { return &r.Forks }
+func compactionsOf(r *Report) *int { return &r.Compactions }
+
+// countRecord counts a record in the field of it.
+func (r *Report) countRecord(id turns.ID, of func(*Report) *int) {
+	*of(r)++
+	r.records = append(r.records, record{id: id, of: of})
+}
+
+// Clear takes away what was reported so far, but for the sessions and the counts.
+func (r *Report) Clear() { r.Stored, r.Losses, r.kinds = 0, nil, nil }
+
+// lose adds a loss. Those after the first [maxLosses] are counted by what they are.
+func (r *Report) lose(l transcript.Loss) {
+	if len(r.Losses) < maxLosses {
+		r.Losses = append(r.Losses, l)
+		return
+	}
+	r.count(l)
+}
+
+// count adds a loss to the others of its kind and reason.
+func (r *Report) count(l transcript.Loss) {
+	if r.kinds == nil {
+		r.kinds = make(map[lossKind]int)
+	}
+	k := lossKind{l.Kind, l.Reason}
+	i, ok := r.kinds[k]
+	if !ok && len(r.kinds) >= maxLosses {
+		k.reason, l.Reason = "other reasons", "other reasons"
+		i, ok = r.kinds[k]
+	}
+	if ok {
+		sum := &r.Losses[i]
+		sum.Count, sum.Usage = sum.Count+max(l.Count, 1), turns.AddUsage(sum.Usage, l.Usage)
+		return
+	}
+	r.kinds[k] = len(r.Losses)
+	r.Losses = append(r.Losses, transcript.Loss{Kind: l.Kind, Reason: l.Reason, Count: max(l.Count, 1), Usage: l.Usage})
+}
+
+// AddUncounted adds to the losses the usage of a turn that came after the turn was stored.
+// None is not a loss.
+func (r *Report) AddUncounted(turn turns.ID, u turns.Usage) {
+	if u != (turns.Usage{}) {
+		r.lose(transcript.Loss{Kind: "kept_first", Reason: "usage that came after its turn was stored is not counted", Record: turn.String(), Usage: &u})
+	}
+}
