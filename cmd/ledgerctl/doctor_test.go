@@ -65,7 +65,7 @@ func TestDoctorSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	at := []string{"--server", url, "--creds", files.Operator, "--http", d.HTTPURL()}
 	code, got, said := examined(t, at...)
 	for name, want := range map[string]string{"context": "skipped", "credentials": "ok", "connection": "ok", "max_payload": "ok", "user": "okok", "service": "ok",
-		"ready": "ok", "clock": "ok", "version": "ok", "durability": "ok", "scrub": "ok"} {
+		"ready": "ok", "clock": "ok", "version": "ok", "key": "ok", "durability": "ok", "scrub": "ok"} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q: %s", name, got[name], want, said)
 		}
@@ -85,7 +85,7 @@ func TestDoctorSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		t.Errorf("by the context: exit status %d: %s", code, said)
 	}
 	// An agent's user is not the operator, which is no fault; as another tenant's agent it may do nothing.
-	if code, got, said := examined(t, "--server", url, "--creds", files.Agent); code != 0 || got["user"] != "okok" {
+	if code, got, said := examined(t, "--server", url, "--creds", files.Agent); code != 0 || got["user"] != "okok" || got["key"] != "skipped" {
 		t.Errorf("an agent's user: exit status %d: %s", code, said)
 	}
 	if code, _, said := examined(t, "--server", url, "--creds", files.Agent, "--tenant", "other"); code != 8 {

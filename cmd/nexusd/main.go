@@ -209,8 +209,9 @@ func announce(w io.Writer, d *daemon.Daemon, cfg config.Config) error {
 		HTTP        string              `json:"http_url"`
 		Data        string              `json:"data"`
 		Version     string              `json:"version"`
+		Key         string              `json:"checkpoint_key,omitempty"`
 		Credentials *config.Credentials `json:"credentials,omitempty"`
-	}{true, d.ClientURL(), d.HTTPURL(), cfg.Data, cfg.Version, files})
+	}{true, d.ClientURL(), d.HTTPURL(), cfg.Data, cfg.Version, d.CheckpointKey(), files})
 	if err != nil {
 		return err
 	}

@@ -104,6 +104,7 @@ func TestReadyLineNamesTheCredentials(t *testing.T) {
 				HTTP        string              `json:"http_url"`
 				Data        string              `json:"data"`
 				Version     string              `json:"version"`
+				Key         string              `json:"checkpoint_key"`
 				Credentials *config.Credentials `json:"credentials"`
 			}
 			if err := turns.DecodeJSON(bytes.TrimSpace(line), &ready); err != nil || (ready.Credentials != nil) != tc.named {
@@ -135,8 +136,12 @@ func TestReadyLineNamesTheCredentials(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer nc.Close()
-				if _, err := client.New(nc, "default", api.Operator).Verify(ctx); (err == nil) != may {
+				operator := client.New(nc, "default", api.Operator)
+				if _, err := operator.Verify(ctx); (err == nil) != may {
 					t.Errorf("%s as the operator: %v", file, err)
+				}
+				if k, err := operator.CheckpointKey(ctx); may && (err != nil || k.Key != ready.Key || k.Key == "") {
+					t.Errorf("the ready line has the key %q, the ledger %+v, %v", ready.Key, k, err)
 				}
 			}
 		})

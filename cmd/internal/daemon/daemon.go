@@ -622,6 +622,14 @@ func (d *Daemon) notify(tenant, agent string, n api.Notification) {
 	}
 }
 
+// CheckpointKey returns the public key of the checkpoints; "" where none are signed.
+func (d *Daemon) CheckpointKey() string {
+	if d.signer == nil {
+		return ""
+	}
+	return d.signer.Public()
+}
+
 // ClientURL returns where clients connect, without user and password.
 func (d *Daemon) ClientURL() string { return d.url }
 

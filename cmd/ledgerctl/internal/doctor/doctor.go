@@ -200,7 +200,18 @@ func (d *Doctor) whoAmI(ctx context.Context) {
 		d.Fail("user", 8, "it may act as none of the agents "+strings.Join(agents, ", "), "--agent NAME")
 	default:
 		d.Add("service", OK, "nexusd answers", "")
+		d.key(ctx)
 	}
+}
+
+// key shows the public key of the checkpoints, to whoever may ask for it.
+func (d *Doctor) key(ctx context.Context) {
+	k, err := d.Link.As(api.Operator).Within(askPatience).CheckpointKey(ctx)
+	if err != nil {
+		d.Add("key", Skipped, fault.Plainly(nil, err), "")
+		return
+	}
+	d.Add("key", OK, k.Key, "keep it elsewhere: verify --checkpoint FILE --key KEY then shows whether the log was changed")
 }
 
 // askPatience is how long doctor waits for nexusd behind a server.

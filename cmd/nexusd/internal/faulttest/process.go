@@ -123,6 +123,7 @@ func StartCommand(ctx context.Context, log io.Writer, cmd *exec.Cmd) (*Nexusd, e
 		HTTP        string `json:"http_url"`
 		Data        string `json:"data"`
 		Version     string `json:"version"`
+		Key         string `json:"checkpoint_key"`
 		Credentials struct {
 			Operator string `json:"operator"`
 			Agent    string `json:"agent"`
