@@ -477,7 +477,7 @@ func (d *docs) checkTest(args []string) error {
 		value = strings.Trim(value, `'^$`)
 		switch {
 		case !strings.HasPrefix(a, "-"):
-		case flag == "run" && value != "":
+		case (flag == "run" || flag == "skip") && value != "":
 			if err := names("Test", value); err != nil {
 				return err
 			}
@@ -485,7 +485,11 @@ func (d *docs) checkTest(args []string) error {
 			if err := names("Benchmark", value); err != nil {
 				return err
 			}
-		case slices.Contains([]string{"run", "bench", "v", "timeout", "benchtime", "count", "race", "short", "benchmem", "p"}, flag), strings.HasPrefix(flag, "rapid."):
+		case flag == "fuzz":
+			if err := names("Fuzz", value); err != nil {
+				return err
+			}
+		case slices.Contains([]string{"run", "bench", "v", "timeout", "fuzztime", "benchtime", "count", "race", "short", "benchmem", "p"}, flag), strings.HasPrefix(flag, "rapid."):
 		case !strings.Contains(sources.String(), `"`+flag+`"`):
 			return fmt.Errorf("no test has a flag -%s", flag)
 		}
