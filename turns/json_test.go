@@ -256,12 +256,11 @@ func FuzzDecodeJSON(f *testing.F) {
 		if c2, err := CanonicalJSON(c); err != nil || !bytes.Equal(c, c2) {
 			t.Fatalf("canonical %s, then %s: %v", c, c2, err)
 		}
-		if ValidateMessages("/messages", r.Messages) != nil || ValidateResponse("/response", r.Response) != nil {
-			return // a part of an unknown type, say: refused before it is stored
-		}
+		valid := ValidateMessages("/messages", r.Messages) == nil && ValidateResponse("/response", r.Response) == nil
 		body := &TurnBody{Messages: r.Messages, Response: r.Response, Meta: r.Meta}
 		if p, err := EncodeBody(body); err == nil {
-			if err := DecodeBody(p, new(TurnBody)); err != nil {
+			// A part of an unknown type is refused before it is stored; such a body is that of a later build.
+			if err := DecodeBody(p, new(TurnBody)); err != nil && (valid || !errors.Is(err, ErrUnsupported)) {
 				t.Fatal(err)
 			}
 		} else if !errors.Is(err, ErrTooLarge) {

@@ -54,7 +54,7 @@ func (m *Memory) Put(id turns.ID, k Key) error {
 	return err
 }
 
-// Key implements [Keyring].
+// Key is [Store.Key].
 func (m *Memory) Key(id turns.ID) (Key, error) {
 	c, err := m.Content(id)
 	return whole(id, c, err)

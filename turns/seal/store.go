@@ -173,7 +173,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Key implements [Keyring]. An error that is none of [turns.ErrErased], [ErrPunctured] and
+// Key is the key of id as a whole, [ErrPunctured] where events were taken from it. An error that is none of [turns.ErrErased], [ErrPunctured] and
 // [ErrNoKey] says what is wrong with which file; it is [turns.ErrCorrupt] where
 // no copy is whole.
 func (s *Store) Key(id turns.ID) (Key, error) {
