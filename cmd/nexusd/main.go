@@ -134,11 +134,21 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 
 // open opens the daemon. It takes the folder over from a process that a ledgerctl started.
 func open(ctx context.Context, cfg config.Config) (*daemon.Daemon, error) {
+	d, err := daemon.Open(ctx, cfg)
+	if !errors.Is(err, embed.ErrLocked) {
+		return d, err
+	}
+	claim, err := localserver.Claim(cfg.Data)
+	if err != nil {
+		return nil, err
+	}
+	defer claim.Close()
 	for {
 		d, err := daemon.Open(ctx, cfg)
 		if !errors.Is(err, embed.ErrLocked) {
 			return d, err
 		}
+		cfg.Logger.Info("another process has the folder; nexusd takes it over, or waits for its end", "err", err)
 		if gave, tookErr := localserver.TakeOver(ctx, cfg.Data); !gave || tookErr != nil {
 			return nil, errors.Join(err, tookErr)
 		}

@@ -10,6 +10,7 @@
 //	no serving.json, or nobody has the lock   start a child
 //	serving.json, and its address answers     use it
 //	locked, and its address does not answer   wait: a process is starting, or ending
+//	the folder itself is locked               wait: nexusd takes it over, and no child may begin
 //
 // serving.json may be left by a process that was killed: only the lock says that there is one, and only the lock
 // decides between two that start at once. The loser says so, and its caller looks again.

@@ -353,6 +353,20 @@ func (s *Server) shutdown() {
 // releases it. Errors as of [Start].
 func Lock(dataDir string) (io.Closer, error) { return lock(dataDir) }
 
+// Holder returns the process that locked dir last; only while the lock is held is it
+// the one that has it. 0: none is known.
+func Holder(dir string) int {
+	b, err := os.ReadFile(filepath.Join(dir, "lock"))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
 // lock locks DataDir/lock for this process. The kernel releases the lock when the
 // process ends, however it ends, so a stale file does no harm.
 func lock(dir string) (*os.File, error) {
@@ -368,11 +382,9 @@ func lock(dir string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
 	}
 	if err != nil {
-		who := make([]byte, 32)
-		n, _ := f.Read(who)
 		_ = f.Close()
-		if pid := strings.TrimSpace(string(who[:n])); pid != "" {
-			return nil, fmt.Errorf("%w: %s, by process %s", ErrLocked, dir, pid)
+		if pid := Holder(dir); pid != 0 {
+			return nil, fmt.Errorf("%w: %s, by process %d", ErrLocked, dir, pid)
 		}
 		return nil, fmt.Errorf("%w: %s", ErrLocked, dir)
 	}

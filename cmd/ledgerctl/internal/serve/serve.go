@@ -52,6 +52,10 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if localserver.Claimed(data) { // nexusd waits for the folder: whoever started this process finds it there
+		err := fmt.Errorf("%w: another process waits for %s", embed.ErrLocked, data)
+		return errors.Join(err, say(o.Out, localserver.Ready{Error: err.Error(), InUse: true}))
+	}
 	signal.Ignore(syscall.SIGPIPE) // the command that started it may be gone before it can serve; the next one finds it
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(cacheBytes + 128<<20))
 	d, err := daemon.Open(ctx, config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", PagesOnly: true, Vanished: o.Vanished, Scrub: "off", CollectAfter: "off", CacheBytes: cacheBytes,
