@@ -1,12 +1,18 @@
 package projections
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"flag"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/ledger/tlog"
+	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -81,4 +87,92 @@ func BenchmarkTreeRows(b *testing.B) {
 	}
 	b.ReportMetric(float64(size)/float64(f.Size()), "B/event")
 	b.ReportMetric(float64(rowsMade)/float64(f.Size()), "rows/event")
+}
+
+var treeEvents = flag.Int("tree-events", 100_000, "events of the largest tree of BenchmarkTree; docs/TESTING.md has 10,000,000")
+
+// BenchmarkTree measures the tree of hashes in rows on a disk, over 1,000 events and ten times as many up to
+// -tree-events: what an event adds to batches of 1,000, as a ratio to the two SHA-256 of 65 bytes that any tree takes, the bytes
+// on the disk, and then what the root takes, the path of a leaf, and the path from an older tree. The rows are in the page cache: it can't see
+// what a cold disk adds, nor what the other rows of the events cost.
+func BenchmarkTree(b *testing.B) {
+	for events := 1000; events <= *treeEvents; events *= 10 {
+		b.Run(fmt.Sprintf("events=%d", events), func(b *testing.B) {
+			size := uint64(events)
+			var disk *db.DB
+			var wrote, hashed time.Duration
+			runs := 0
+			for b.Loop() {
+				if runs++; disk != nil {
+					if err := disk.Close(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				_, opened, err := db.Open(db.Config{Dir: b.TempDir()})
+				if err != nil {
+					b.Fatal(err)
+				}
+				disk = opened.DB
+				began := time.Now()
+				growTree(b, disk, size)
+				wrote += time.Since(began)
+				began = time.Now()
+				var node [65]byte
+				for range 2 * size {
+					h := sha256.Sum256(node[:])
+					copy(node[:], h[:])
+				}
+				hashed += time.Since(began)
+			}
+			defer disk.Close()
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(wrote.Nanoseconds())/float64(runs)/float64(size), "ns/event")
+			b.ReportMetric(float64(wrote)/float64(hashed), "x-sha256")
+			if err := disk.Flush(); err != nil {
+				b.Fatal(err)
+			}
+			used, err := disk.EstimateDiskUsage(rows.TreeKey(nil, 0, 0), rows.TreeKey(nil, 63, 0))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(used)/float64(size), "B/event")
+			tree := treeHashes{disk}
+			for name, read := range map[string]func(at uint64) (int, error){
+				"root-us": func(at uint64) (int, error) { _, err := tlog.Root(tree, at+1); return 0, err },
+				"path-us": func(at uint64) (int, error) { p, err := tlog.Inclusion(tree, at, size); return len(p), err },
+				"from-us": func(at uint64) (int, error) { p, err := tlog.Consistency(tree, at+1, size); return len(p), err },
+			} {
+				const reads = 200
+				began := time.Now()
+				for i := range uint64(reads) {
+					if _, err := read(i * 2654435761 % size); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(time.Since(began).Microseconds())/reads, name)
+			}
+		})
+	}
+}
+
+// growTree writes the rows of a tree of that size, in batches of 1,000 events.
+func growTree(b *testing.B, disk *db.DB, size uint64) {
+	f, key := tlog.Frontier{}, []byte(nil)
+	for f.Size() < size {
+		batch := disk.NewBatch()
+		for range min(1000, size-f.Size()) {
+			var entry turns.Hash
+			binary.BigEndian.PutUint64(entry[:], f.Size())
+			err := f.Append(entry, func(level int, n uint64, h turns.Hash) error {
+				key = rows.TreeKey(key[:0], level, n)
+				return batch.Set(key, h[:])
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := batch.Commit(); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
