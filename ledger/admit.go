@@ -168,6 +168,8 @@ func admitSession(h History, tenant, subject string, seq uint64, hash turns.Hash
 		err = admitHead(h, &s, e.To)
 	case turns.KindNoted:
 		err = admitHead(h, &s, e.To)
+	case turns.KindRedacted:
+		err = admitRedacted(h, &s, e)
 	case turns.KindFlush:
 		err = admitFlush(h, &s, e.Flush)
 	case turns.KindTurn, turns.KindCompaction:
@@ -176,6 +178,15 @@ func admitSession(h History, tenant, subject string, seq uint64, hash turns.Hash
 		}
 	}
 	return a, err
+}
+
+// admitRedacted checks that a redacted event is for an event of its chain. Whether its body fits that one takes keys.
+func admitRedacted(h History, s *Session, e *turns.Event) error {
+	has, err := h.HasEvent(s.ID, e.To.Turn)
+	if err == nil && !has {
+		err = fmt.Errorf("%w: an event of session %s is for event %s, which the session has not", ErrCorrupt, s.ID, e.To.Turn)
+	}
+	return err
 }
 
 // add adds the call whose response is a node's.

@@ -139,6 +139,7 @@ func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Eve
 		s.Described = e.Index
 	case turns.KindNoted:
 		s.Notes++
+	case turns.KindRedacted: // what it says is its event's
 	case turns.KindFlush:
 		if err := s.applyFlush(e); err != nil {
 			return err

@@ -131,6 +131,8 @@ func (a *applier) session(r ledger.Record, e *turns.Event, c *chain, node lineag
 		err = a.batch.Set(rows.Number(rows.Moves.Key(id, e.To.Session, e.To.Turn), e.Index), nil)
 	case e.Kind == turns.KindNoted:
 		err = a.batch.Set(rows.Number(rows.Notes.Key(id, e.To.Session, e.To.Turn), e.Index), nil)
+	case e.Kind == turns.KindRedacted:
+		err = a.batch.Set(rows.Number(rows.Redacted.Key(id, e.To.Turn), e.Index), nil)
 	case e.Kind.IsTurn():
 		err = errors.Join(a.turn(node, r, e), a.name(&c.session, e.ID), a.external(c.session.Tenant, e), a.learned(&c.session, e, r.Seq))
 		return errors.Join(err,

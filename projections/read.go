@@ -383,6 +383,48 @@ func (s *Store) NoteOn(session turns.ID, on turns.Ref) (uint64, error) {
 	return rows.NumberAt(last.Key, len(k)), nil
 }
 
+// RedactedBy returns the ordinal of the newest redacted event for an event of a session's chain. ok is false if there is none.
+func (s *Store) RedactedBy(session, event turns.ID) (index uint64, ok bool, err error) {
+	k := rows.Redacted.Key(session, event)
+	last, ok, err := db.Last(s.db(), k, rows.End(k))
+	if err != nil || !ok {
+		return 0, false, err
+	}
+	return rows.NumberAt(last.Key, len(k)), true, nil
+}
+
+// Redaction is a redacted event.
+type Redaction struct {
+	Session, Event turns.ID // what it has the body of
+	By             uint64   // its ordinal
+	Newest         bool     // of those for that event
+}
+
+// Redactions yields the redacted events of a session, of all for the zero id: those for one event behind each other, the newest last.
+func (s *Store) Redactions(session turns.ID) iter.Seq2[Redaction, error] {
+	k := rows.Redacted.Key()
+	if !session.IsZero() {
+		k = rows.Redacted.Key(session)
+	}
+	return func(yield func(Redaction, error) bool) {
+		var was Redaction
+		for row, err := range db.Scan(s.db(), k, rows.End(k)) {
+			if err != nil {
+				yield(Redaction{}, err)
+				return
+			}
+			r := Redaction{Session: rows.IDAt(row.Key, 1), Event: rows.IDAt(row.Key, 17), By: rows.NumberAt(row.Key, 33)}
+			if was.Newest = was.Session != r.Session || was.Event != r.Event; was.By > 0 && !yield(was, nil) {
+				return
+			}
+			was = r
+		}
+		if was.Newest = true; was.By > 0 {
+			yield(was, nil)
+		}
+	}
+}
+
 // Children returns the turns whose parent is ref, those of forks included, in no
 // order that means anything.
 func (s *Store) Children(ref turns.Ref) ([]turns.Ref, error) {

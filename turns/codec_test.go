@@ -242,7 +242,7 @@ func TestUnknownVersionsAndKindsAreUnsupported(t *testing.T) {
 		{"a later version of other fields", []any{map[int]any{1: 2, 2: 2, 3: 1.5, 4: map[string]any{"x": cbor.Tag{Number: 1, Content: 0}}, 99: nil}, 1, 2, 3}, ErrUnsupported},
 		{"a later version without a kind", []any{map[int]any{1: 3}, []byte{}}, ErrUnsupported},
 		{"the last version", []any{map[int]any{1: uint64(1<<64 - 1)}, []byte{}}, ErrUnsupported},
-		{"an unknown kind", []any{map[int]any{1: 1, 2: 11}, []byte{}}, ErrUnsupported},
+		{"an unknown kind", []any{map[int]any{1: 1, 2: 12}, []byte{}}, ErrUnsupported},
 		{"a kind that is 2 in its low byte", []any{map[int]any{1: 1, 2: 258}, []byte{}}, ErrUnsupported},
 		{"no kind", []any{map[int]any{1: 1}, []byte{}}, ErrMalformed},
 		{"version 0", []any{map[int]any{1: 0, 2: 2}, []byte{}}, ErrMalformed},

@@ -132,17 +132,24 @@ func leaves(kind Kind, body []byte, salts Salts) (hashes []Hash, outline []byte,
 		return nil, nil, nil, err
 	}
 	hashes = make([]Hash, 1+len(spans))
-	outline = make([]byte, 0, min(len(body), 256+40*len(spans)))
-	at := 0
 	for i, span := range spans {
-		h := hashLeaf(salts(i+1), body[span[0]:span[1]])
-		hashes[i+1] = h
-		outline = append(append(append(outline, body[at:span[0]]...), 0x58, byte(len(h))), h[:]...)
-		at = span[1]
+		hashes[i+1] = hashLeaf(salts(i+1), body[span[0]:span[1]])
 	}
-	outline = append(outline, body[at:]...)
+	outline = outlined(body, spans, hashes)
 	hashes[0] = hashLeaf(salts(0), outline)
 	return hashes, outline, spans, nil
+}
+
+// outlined is leaf 0: a body with the hashes of the leaves in the places of its parts.
+func outlined(body []byte, spans [][2]int, hashes []Hash) []byte {
+	out := make([]byte, 0, min(len(body), 256+40*len(spans)))
+	at := 0
+	for i, span := range spans {
+		h := hashes[i+1]
+		out = append(append(append(out, body[at:span[0]]...), 0x58, byte(len(h))), h[:]...)
+		at = span[1]
+	}
+	return append(out, body[at:]...)
 }
 
 func root(hashes []Hash) Hash {

@@ -102,6 +102,13 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 	case KindNoted:
 		e.To = drawRef(t)
 		return &NotedBody{Text: drawText(t)}
+	case KindRedacted:
+		e.To = Ref{Session: self, Turn: drawID(t)}
+		b := &RedactedBody{Kind: KindTurn, Body: rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "the body")}
+		for range rapid.IntRange(1, 4).Draw(t, "leaves") {
+			b.Leaves = append(b.Leaves, RedactedLeaf{State: LeafState(rapid.IntRange(1, 2).Draw(t, "leaf state")), Value: drawHash(t)})
+		}
+		return b
 	case KindChanged:
 		return &ChangedBody{Label: drawText(t), Settings: drawSettings(t)}
 	case KindState:

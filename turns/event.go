@@ -21,6 +21,7 @@ const (
 	KindHidden     Kind = 8  // lists leave the session out, or show it again
 	KindDescribed  Kind = 9  // a title, tags and a project that a person gave the session
 	KindNoted      Kind = 10 // a person's note on a turn
+	KindRedacted   Kind = 11 // the body of an event of the chain again, without what was taken out of it
 	KindClaimed    Kind = 16 // on a label's chain: the session that the label resolves to
 	KindPolicy     Kind = 17 // on a tenant's chain: the content of a compaction policy
 
@@ -36,6 +37,7 @@ var kindNames = map[Kind]string{
 	KindChanged: "changed", KindState: "state", KindFlush: "flush", KindClaimed: "claimed", KindPolicy: "policy",
 	KindMemory: "memory", KindMemoryChanged: "memory changed", KindDocument: "document",
 	KindReceived: "received", KindHidden: "hidden", KindDescribed: "described", KindNoted: "noted",
+	KindRedacted: "redacted",
 }
 
 // String is the kind's word, or "kind(N)" for one this build does not know.
@@ -54,7 +56,7 @@ func (k Kind) defined() bool {
 
 // IsRemark reports whether the event says something of the session that no context shows. It
 // may follow the end of a session, except an erasure.
-func (k Kind) IsRemark() bool { return k >= KindHidden && k <= KindNoted }
+func (k Kind) IsRemark() bool { return k >= KindHidden && k <= KindRedacted }
 
 // IsTurn reports whether the event is a node of the lineage.
 func (k Kind) IsTurn() bool { return k == KindTurn || k == KindCompaction }

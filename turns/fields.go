@@ -453,6 +453,23 @@ func (b *NotedBody) fields(c *coder) {
 	c.end(m, 1)
 }
 
+func (b *RedactedBody) fields(c *coder) {
+	m := c.begin()
+	if c.must(1) {
+		octet(c, &b.Kind)
+	}
+	if c.must(2) {
+		c.binary(&b.Body)
+	}
+	leaves := list(c, 3, &b.Leaves, 36)
+	for i := range leaves {
+		c.array(2)
+		octet(c, &leaves[i].State)
+		c.fixed(leaves[i].Value[:])
+	}
+	c.end(m, 3)
+}
+
 func (b *FlushBody) fields(c *coder) {
 	m := c.begin()
 	c.count(1, &b.Saved)

@@ -45,7 +45,7 @@ func TestFormatTablesNameEveryField(t *testing.T) {
 	}
 	want := map[string][]string{}
 	for _, v := range []any{Event{}, Span{}, Usage{}, Flush{}, OpenedBody{}, ChangedBody{}, Settings{}, PolicyRef{}, Preamble{}, Section{}, Limits{}, TurnBody{},
-		ContextRef{}, Message{}, Part{}, BlobRef{}, CompactionBody{}, Trigger{}, ElidedPart{}, MovedBody{}, StateBody{}, FlushBody{}, HiddenBody{}, DescribedBody{}, NotedBody{}, PolicyBody{}, StoredPolicy{}, ClaimedBody{},
+		ContextRef{}, Message{}, Part{}, BlobRef{}, CompactionBody{}, Trigger{}, ElidedPart{}, MovedBody{}, StateBody{}, FlushBody{}, HiddenBody{}, DescribedBody{}, NotedBody{}, RedactedBody{}, PolicyBody{}, StoredPolicy{}, ClaimedBody{},
 		Memory{}, StoredDocument{}, MemoryBody{}, MemoryChangedBody{}, DocumentBody{}, ReceivedBody{}} {
 		typ := reflect.TypeOf(v)
 		rows := map[int]string{}

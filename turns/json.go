@@ -59,6 +59,9 @@ func mayNestTooDeep(data []byte) bool {
 	return bytes.Count(data, []byte{'{'})+bytes.Count(data, []byte{'['}) > MaxNesting
 }
 
+// ValidJSON reports whether data is one JSON value as [Raw] has it.
+func ValidJSON(data []byte) bool { return checkJSON(data) == nil }
+
 // checkJSON walks data once, token by token. It checks what does not depend on the
 // type: syntax, UTF-8, duplicates, depth.
 func checkJSON(data []byte) error {

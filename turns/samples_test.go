@@ -98,6 +98,12 @@ func samples() []sample {
 	described := head(KindDescribed, 33)
 	noted := head(KindNoted, 34)
 	noted.To = sampleRef(1, 3)
+	marked, err := EncodeBody(&TurnBody{Messages: []Message{TextMessage(User, "[redacted]")}})
+	if err != nil {
+		panic(err)
+	}
+	redacted := head(KindRedacted, 35)
+	redacted.To = sampleRef(1, 13)
 	changed := head(KindChanged, 9)
 	reset := head(KindState, 10)
 	reset.State, reset.Successor = Reset, sampleID(20)
@@ -194,6 +200,7 @@ func samples() []sample {
 		{"described", described, &DescribedBody{Title: "The slow import", Tags: []string{"import", "Zürich"}, Project: "github.com/acme/shelf"}},
 		{"described-no-more", described, &DescribedBody{}},
 		{"noted", noted, &NotedBody{Text: "Here the lock was chosen."}},
+		{"redacted", redacted, &RedactedBody{Kind: KindTurn, Body: marked, Leaves: []RedactedLeaf{{State: LeafStays, Value: sampleHash(150)}, {State: LeafTaken, Value: sampleHash(151)}}}},
 		{"moved", moved, &MovedBody{Note: "undo"}},
 		{"moved-to-start", back, &MovedBody{}},
 		{"changed", changed, &ChangedBody{Label: "coder/telegram", Settings: settings}},

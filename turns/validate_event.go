@@ -143,7 +143,7 @@ func (e *Event) checkFields(bad refusal) error {
 		{"agent", e.Agent != "", 1<<KindOpened | 1<<KindClaimed | 1<<KindPolicy | 1<<KindReceived},
 		{"role", e.Role != "", 1 << KindOpened},
 		{"spawned_by", !e.SpawnedBy.IsZero(), 1 << KindOpened},
-		{"to", !e.To.IsZero(), 1<<KindMoved | 1<<KindClaimed | 1<<KindNoted},
+		{"to", !e.To.IsZero(), 1<<KindMoved | 1<<KindClaimed | 1<<KindNoted | 1<<KindRedacted},
 		{"state", e.State != 0, 1 << KindState},
 		{"successor", !e.Successor.IsZero(), 1 << KindState},
 		{"flush", e.Flush != nil, 1 << KindFlush},
@@ -218,6 +218,10 @@ func (e *Event) checkKind(bad refusal) error {
 	case KindNoted:
 		if !e.To.whole() {
 			return bad("is on turn %s", e.To)
+		}
+	case KindRedacted:
+		if self, _ := e.Chain.Session(); !e.To.whole() || e.To.Session != self || e.To.Turn == e.ID {
+			return bad("is for event %s", e.To)
 		}
 	case KindState:
 		if e.State < Paused || e.State > Erased {

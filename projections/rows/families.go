@@ -36,6 +36,7 @@ var families = []family{
 	{prefix: "g", parts: "In", of: "the settings of session %v at event %v"},
 	{prefix: "m", parts: "Irn", of: "a move of the head of session %v to %v at event %v"},
 	{prefix: "R", parts: "Irn", of: "a note of session %v on turn %v at event %v"},
+	{prefix: "X", parts: "Iin", of: "what session %v has in the place of event %v, event %v"},
 	{prefix: "k", parts: "rR", of: "a child of turn %v, turn %v"},
 	{prefix: "f", parts: "rI", of: "a fork of turn %v, session %v"},
 	{prefix: "o", parts: "In", of: "the compaction of session %v at event %v"},

@@ -22,6 +22,7 @@ type Prefix byte
 //	g session index                           event that holds settings
 //	m session toSession toTurn index          move of a session's head to a turn
 //	R session toSession toTurn index          note on a turn, by a person
+//	X session event index                     redacted event for an event of a session's chain
 //	k parentSession parent session turn       child of a turn
 //	f session turn child                      session forked at a turn
 //	o session index                           compaction on a session's chain
@@ -74,6 +75,7 @@ const (
 	Settings           Prefix = 'g'
 	Moves              Prefix = 'm'
 	Notes              Prefix = 'R'
+	Redacted           Prefix = 'X'
 	Children           Prefix = 'k'
 	Forks              Prefix = 'f'
 	Compactions        Prefix = 'o'

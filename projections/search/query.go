@@ -250,14 +250,29 @@ func terms(ctx context.Context, idx bleve.Index, field string) (out []string, er
 }
 
 // Without reports whether the index is past a position of the log, and has no words of what is sealed under a
-// content key: they were not there, or it was made again. Errors: [ledger.ErrUnavailable].
-func (x *Index) Without(ctx context.Context, key string, seq uint64) (bool, error) {
+// content key, by that key's name or that name with @ behind it, but for the name but: they were not there, or it was made again.
+// Errors: [ledger.ErrUnavailable].
+func (x *Index) Without(ctx context.Context, key, but string, seq uint64) (bool, error) {
 	open, has := false, false
 	r, err := x.read(ctx, func(o opened, _ *Result) error {
 		open = true
-		n, err := o.idx.SearchInContext(ctx, bleve.NewSearchRequestOptions(exactly("key", key), 0, 0, false))
-		if err == nil {
-			has = n.Total > 0
+		var names []string
+		err := protect(func() error {
+			return dictionary(ctx, o.idx, "key", key, func(term string, _ uint64) bool {
+				if (term == key || strings.HasPrefix(term, key+"@")) && term != but {
+					names = append(names, term)
+				}
+				return true
+			})
+		})
+		for _, name := range names {
+			if err != nil || has {
+				break
+			}
+			var n *bleve.SearchResult
+			if n, err = o.idx.SearchInContext(ctx, bleve.NewSearchRequestOptions(exactly("key", name), 0, 0, false)); err == nil {
+				has = n.Total > 0
+			}
 		}
 		return err
 	})

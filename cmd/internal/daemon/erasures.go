@@ -190,6 +190,7 @@ func (d *Daemon) reachErasures(x *files.Exporter) {
 	files.Erase = func(_ context.Context, s *ledger.Session) (uint64, bool, error) {
 		return 0, x != nil && x.Reached(s.ID, s.Tail.Seq), nil
 	}
+	files.Redact = func(ctx context.Context, s *ledger.Session, _ uint64) (uint64, bool, error) { return files.Erase(ctx, s) }
 	if x == nil {
 		dir := filepath.Join(d.cfg.Data, "files")
 		if _, err := os.Stat(dir); err != nil { // none were written here
@@ -207,6 +208,9 @@ func (d *Daemon) eraseAnswers() error {
 	}
 	d.engine.Erasure.Add(erasure.Store{Name: "answers", Note: "events of answers of /v1 that are not stored",
 		Erase: func(_ context.Context, s *ledger.Session) (uint64, bool, error) {
+			n, done, err := d.door.Erase(s.ID)
+			return uint64(n), done, err
+		}, Redact: func(_ context.Context, s *ledger.Session, _ uint64) (uint64, bool, error) {
 			n, done, err := d.door.Erase(s.ID)
 			return uint64(n), done, err
 		}})

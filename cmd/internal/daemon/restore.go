@@ -177,7 +177,9 @@ func (c RestoreConfig) erase(id string, keys *backup.Keys, out *Restored) (erasu
 	out.ErasuresFrom = from
 	gone := make(map[turns.ID]bool, len(list.Rows))
 	for _, r := range list.Rows {
-		gone[r.Session] = true
+		if r.Event.IsZero() { // what was redacted the first start takes out, which needs the key
+			gone[r.Session] = true
+		}
 	}
 	for i := range keys.Rows {
 		if r := &keys.Rows[i]; gone[r.ID] && len(r.Key)+len(r.Remains) > 0 {

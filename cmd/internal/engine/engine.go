@@ -163,6 +163,9 @@ func New(c Config) *Engine {
 		e.Erasure.Add(erasure.Store{Name: "search", Note: "words of the index, which is made again as a whole", Erase: func(ctx context.Context, s *ledger.Session) (uint64, bool, error) {
 			done, err := e.Search.Without(ctx, s.ID, s.Tail.Seq)
 			return 0, done, err
+		}, Redact: func(ctx context.Context, s *ledger.Session, taken uint64) (uint64, bool, error) {
+			done, err := e.Search.WithoutRedacted(ctx, s.ID, taken, s.Tail.Seq)
+			return 0, done, err
 		}})
 	}
 	e.Backup = backup.New(c.Backup, e.Store, e.Limits)

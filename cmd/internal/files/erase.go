@@ -11,12 +11,12 @@ import (
 	"nexus/turns"
 )
 
-// erase removes what the files have of a session that was erased, and of those that inherited from it: each file is
+// erase removes what the files have of a session that was erased, or, if it stays, of which events were redacted, and of those that inherited from it: each file is
 // a function of the ledger, so it is removed as a whole and written again, without what can't be read any more.
 //
 // Crash states: which sessions are to be written again is saved before the first file is removed. The position of
 // the exporter is still before the event that erased the session, so the next pass begins here again.
-func (x *Exporter) erase(ctx context.Context, id turns.ID) error {
+func (x *Exporter) erase(ctx context.Context, id turns.ID, stays bool) error {
 	s, heirs, err := x.Source.Heirs(ctx, id)
 	if err != nil {
 		return err
@@ -26,7 +26,10 @@ func (x *Exporter) erase(ctx context.Context, id turns.ID) error {
 	if s.Tenant != "default" {
 		traces, tasks = path.Join("tenants", s.Tenant, traces), path.Join("tenants", s.Tenant, tasks)
 	}
-	again := heirs
+	again := slices.Clone(heirs)
+	if stays && !slices.Contains(x.state.Again, id) {
+		x.state.Again = append(x.state.Again, id)
+	}
 	unit := path.Join(traces, ".nexus-state.json")
 	if ok, err := x.root.exists(unit); err != nil {
 		return err

@@ -33,6 +33,7 @@ type Source interface {
 	Touched(from, to uint64) iter.Seq2[turns.ID, error]
 	Asks(ctx context.Context, id turns.ID) (*archive.Session, error)
 	Heirs(ctx context.Context, id turns.ID) (*ledger.Session, []turns.ID, error)
+	Redacted(id turns.ID) (uint64, error)
 	Compactions(s *archive.Session) iter.Seq2[lineage.Node, error]
 	Covered(ctx context.Context, s *archive.Session, n lineage.Node) iter.Seq2[archive.Line, error]
 	Whole(ctx context.Context, s *archive.Session) iter.Seq2[archive.Line, error]
@@ -74,11 +75,12 @@ type Exporter struct {
 // state is where the exporter is. It is kept in the folder of the files, so that a
 // folder that is emptied gets its files again.
 type state struct {
-	Ledger   string     `json:"ledger"`
-	Position uint64     `json:"position"`         // what was stored up to it has its files
-	Failed   []turns.ID `json:"failed,omitempty"` // but for these sessions
-	Again    []turns.ID `json:"again,omitempty"`  // and these, of which an erasure removed files, or will
-	Notes    []*note    `json:"notes,omitempty"`  // agents with files of their memory, which have states of their own
+	Ledger   string              `json:"ledger"`
+	Position uint64              `json:"position"`           // what was stored up to it has its files
+	Failed   []turns.ID          `json:"failed,omitempty"`   // but for these sessions
+	Again    []turns.ID          `json:"again,omitempty"`    // and these, of which an erasure removed files, or will
+	Redacted map[turns.ID]uint64 `json:"redacted,omitempty"` // how many events that redact the files of a session know
+	Notes    []*note             `json:"notes,omitempty"`    // agents with files of their memory, which have states of their own
 }
 
 const (
@@ -343,7 +345,23 @@ func (x *Exporter) reportOnce(err error) {
 func (x *Exporter) session(ctx context.Context, id turns.ID) (written int, err error) {
 	s, err := x.Source.Asks(ctx, id)
 	if errors.Is(err, ledger.ErrErased) {
-		return 0, x.erase(ctx, id)
+		return 0, x.erase(ctx, id, false)
+	}
+	if err == nil {
+		n, err := x.Source.Redacted(id)
+		if err != nil {
+			return 0, err
+		}
+		if n > x.state.Redacted[id] {
+			if err := x.erase(ctx, id, true); err != nil {
+				return 0, err
+			}
+			if x.state.Redacted == nil {
+				x.state.Redacted = make(map[turns.ID]uint64)
+			}
+			x.state.Redacted[id] = n // saved with the position, which is behind the removal
+			return 0, nil
+		}
 	}
 	if errors.Is(err, ledger.ErrNotFound) {
 		return 0, nil // there is nothing that could be written

@@ -173,6 +173,9 @@ var verbs = []verb{
 	requiring(inOrder(change("turn.note", true, "a person's note on a turn", func(ctx context.Context, c *call, r api.NoteTurn) (*api.Turn, error) {
 		return c.engine.Sessions.Note(ctx, c.caller, c.session, r, c.canonical)
 	})), "turn", "text"),
+	change("turn.redact", true, "take a turn, parts of it, or a text out for ever", func(ctx context.Context, c *call, r api.RedactTurn) (*api.Redacted, error) {
+		return c.engine.Erasure.Redact(ctx, c.caller, c.session, r, c.canonical)
+	}),
 	endpoint("turn.list", true, "the path of the head", func(ctx context.Context, c *call, r api.ListTurns) (*api.TurnList, error) {
 		return c.engine.History.ListTurns(ctx, c.caller, c.session, r)
 	}),

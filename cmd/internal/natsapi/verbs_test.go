@@ -14,7 +14,7 @@ import (
 // stored are the verbs whose request is stored with its digest. The digest tells a
 // retry with the same id from another request.
 var stored = []string{
-	"session.create", "session.set", "session.close", "session.reset", "session.move", "session.hide", "session.unhide", "session.describe", "turn.note", "turn.append", "context.overflow",
+	"session.create", "session.set", "session.close", "session.reset", "session.move", "session.hide", "session.unhide", "session.describe", "turn.note", "turn.redact", "turn.append", "context.overflow",
 	"compaction.run", "compaction.submit", "compaction.record", "flush.begin", "flush.done", "fork.create", "policy.put", "event.append",
 	"memory.save", "memory.withdraw", "memory.promote",
 }

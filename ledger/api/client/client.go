@@ -411,6 +411,11 @@ func (c *Client) Event(ctx context.Context, r api.GetEvent) (*api.Event, error) 
 	return read[api.Event](ctx, c, "event.get", turns.ID{}, r)
 }
 
+// Redact is turn.redact. Only the operator may: c must be of [api.Operator].
+func (c *Client) Redact(ctx context.Context, session turns.ID, r api.RedactTurn) (*api.Redacted, error) {
+	return write[api.Redacted](ctx, c, "turn.redact", session, &r.ID, &r)
+}
+
 // Events is event.list, page after page.
 func (c *Client) Events(ctx context.Context, r api.ListEvents) iter.Seq2[api.Event, error] {
 	return list(ctx, c, "event.list", turns.ID{}, r, (*api.EventList).Items)

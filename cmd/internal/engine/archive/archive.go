@@ -97,6 +97,17 @@ func (a *Archive) Asks(ctx context.Context, id turns.ID) (*Session, error) {
 	return &Session{s, p.Files}, err
 }
 
+// Redacted returns how many events of a session redact another.
+func (a *Archive) Redacted(id turns.ID) (n uint64, err error) {
+	for _, err := range a.reader.Projections.Redactions(id) {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
 // Heirs returns a session, and those that inherited turns from it.
 func (a *Archive) Heirs(ctx context.Context, id turns.ID) (*ledger.Session, []turns.ID, error) {
 	s, err := a.reader.Projections.Session(id)

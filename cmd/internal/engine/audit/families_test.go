@@ -58,6 +58,8 @@ func livedIn(t *testing.T) (*enginetest.World, *engine.Engine) {
 	}
 	note := api.NoteTurn{Turn: all[0].ID, Text: "noted"}
 	enginetest.Must(e.Sessions.Note(ctx, alice, s.ID, note, enginetest.JSON(note)))(t)
+	redact := api.RedactTurn{Turn: all[1].ID, Parts: []int{1}}
+	enginetest.Must(e.Erasure.Redact(ctx, enginetest.Operator, s.ID, redact, enginetest.JSON(redact)))(t)
 	back := all[len(all)-2].ID
 	enginetest.Must(e.Sessions.Move(ctx, alice, s.ID, api.MoveSession{To: &back}, []byte("{}")))(t)
 	fork := enginetest.Must(e.Forks.Fork(ctx, alice, s.ID, api.CreateFork{Turn: all[1].ID}, []byte("{}")))(t)

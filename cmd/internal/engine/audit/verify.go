@@ -236,6 +236,11 @@ const maxAnswers = 10_000
 // isErased reports whether a key of an event is that of a session that was erased, or of the files of its turns: the
 // one event that makes a key that is gone no damage. That event may follow on the log.
 func (v *verifier) isErased(tenant string, ev *turns.Event) (bool, error) {
+	if session, ok := ev.Chain.Session(); ok { // another event of the chain has its body
+		if _, redacted, err := v.audit.reader.Projections.RedactedBy(session, v.redactedFor(ev)); redacted || err != nil {
+			return redacted, err
+		}
+	}
 	for _, id := range ev.Keys {
 		s, err := v.audit.reader.Projections.Session(id)
 		if err == nil && s.State == turns.Erased {
@@ -273,6 +278,14 @@ func (v *verifier) isErased(tenant string, ev *turns.Event) (bool, error) {
 		}
 	}
 	return v.erasedChannels[ledger.Subject(tenant, ev.Chain.ID, ev.Chain)], nil
+}
+
+// redactedFor is the event that an event is, or that it redacts: of several that redact one, the newest can be read.
+func (v *verifier) redactedFor(ev *turns.Event) turns.ID {
+	if ev.Kind == turns.KindRedacted {
+		return ev.To.Turn
+	}
+	return ev.ID
 }
 
 // checkEvent checks of an admitted event what its chain does not say.
@@ -346,6 +359,9 @@ func (v *verifier) checkContent(ctx context.Context, s *ledger.Session, node lin
 		v.out.Compactions++
 	}
 	v.out.Blobs += uint64(len(ev.Blobs))
+	if b, ok := body.(*turns.RedactedBody); ok && err == nil {
+		body, err = v.audit.reader.CheckRedacted(ev, b)
+	}
 	if err != nil {
 		return err
 	}

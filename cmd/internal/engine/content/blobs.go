@@ -20,14 +20,14 @@ func (cs *Store) minBlob() int { return min(4<<10, cs.page.Payload()/256) }
 // PreviewBytes is how much of a moved part stays in the body as its preview.
 const PreviewBytes = 256
 
-// offload moves the largest parts of a body to blobs until the rest fits
+// Offload moves the largest parts of a body to blobs until the rest fits
 // [page.Limits.InlineBytes] of JSON. It refuses a body that no message could show
 // with [ledger.ErrTooLarge], before it stores anything. It copies the parts that it
 // changes.
 //
 // Crash states: blobs are durable before the event that names them. A crash in
 // between leaves blobs that no event names, and a retry finds them stored.
-func (cs *Store) offload(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, body any) error {
+func (cs *Store) Offload(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, body any) error {
 	if set := settingsOf(body); set != nil {
 		return cs.movePreamble(ctx, tenant, root, ev, set)
 	}

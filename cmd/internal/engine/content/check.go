@@ -23,45 +23,15 @@ import (
 // Errors: [ledger.ErrCorrupt] if body and header differ or the body can't be
 // decoded; those of [seal.Open].
 func CheckBody(ring seal.Keyring, ev *turns.Event, node lineage.Node, open *ledger.Calls) (body any, after *ledger.Calls, err error) {
-	switch ev.Kind {
-	case turns.KindOpened:
-		body = new(turns.OpenedBody)
-	case turns.KindTurn:
-		body = new(turns.TurnBody)
-	case turns.KindCompaction:
-		body = new(turns.CompactionBody)
-	case turns.KindMoved:
-		body = new(turns.MovedBody)
-	case turns.KindChanged:
-		body = new(turns.ChangedBody)
-	case turns.KindState:
-		body = new(turns.StateBody)
-	case turns.KindFlush:
-		body = new(turns.FlushBody)
-	case turns.KindHidden:
-		body = new(turns.HiddenBody)
-	case turns.KindDescribed:
-		body = new(turns.DescribedBody)
-	case turns.KindNoted:
-		body = new(turns.NotedBody)
-	default:
-		return nil, nil, fmt.Errorf("%w: a body of kind %s", ledger.ErrUnsupported, ev.Kind)
+	if body, err = NewBody(ev.Kind); err != nil {
+		return nil, nil, err
 	}
 	if err := OpenCommitted(ring, ev, body); err != nil {
 		return nil, nil, err
 	}
-	links := make(map[turns.Hash]uint64, len(ev.Blobs))
-	for _, b := range ev.Blobs {
-		links[b.Address] = b.Size
-	}
-	for _, p := range BodyParts(body) {
-		if r := p.Ref; r != nil {
-			for _, l := range addresses(refBlobs(r)) {
-				if size, ok := links[l.Address]; !ok || size != l.Size {
-					return nil, nil, fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, l.Address, l.Size)
-				}
-			}
-		}
+	links := linksOf(ev)
+	if err := checkRefs(links, body); err != nil {
+		return nil, nil, err
 	}
 	switch b := body.(type) {
 	case *turns.OpenedBody, *turns.ChangedBody:
@@ -78,6 +48,58 @@ func CheckBody(ring seal.Keyring, ev *turns.Event, node lineage.Node, open *ledg
 	return body, after, err
 }
 
+// NewBody returns the zero body of an event of a session.
+func NewBody(k turns.Kind) (any, error) {
+	switch k {
+	case turns.KindOpened:
+		return new(turns.OpenedBody), nil
+	case turns.KindTurn:
+		return new(turns.TurnBody), nil
+	case turns.KindCompaction:
+		return new(turns.CompactionBody), nil
+	case turns.KindMoved:
+		return new(turns.MovedBody), nil
+	case turns.KindChanged:
+		return new(turns.ChangedBody), nil
+	case turns.KindState:
+		return new(turns.StateBody), nil
+	case turns.KindFlush:
+		return new(turns.FlushBody), nil
+	case turns.KindHidden:
+		return new(turns.HiddenBody), nil
+	case turns.KindDescribed:
+		return new(turns.DescribedBody), nil
+	case turns.KindNoted:
+		return new(turns.NotedBody), nil
+	case turns.KindRedacted:
+		return new(turns.RedactedBody), nil
+	}
+	return nil, fmt.Errorf("%w: a body of kind %s", ledger.ErrUnsupported, k)
+}
+
+// linksOf is the blobs that a header links to.
+func linksOf(ev *turns.Event) map[turns.Hash]uint64 {
+	links := make(map[turns.Hash]uint64, len(ev.Blobs))
+	for _, b := range ev.Blobs {
+		links[b.Address] = b.Size
+	}
+	return links
+}
+
+// checkRefs checks that the parts of a body refer to blobs that its header links to.
+func checkRefs(links map[turns.Hash]uint64, body any) error {
+	for _, p := range BodyParts(body) {
+		if r := p.Ref; r != nil {
+			for _, l := range addresses(refBlobs(r)) {
+				if size, ok := links[l.Address]; !ok || size != l.Size {
+					return fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, l.Address, l.Size)
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // checkTurn checks the body of a normal turn against its header, and returns the
 // calls that wait after it.
 func checkTurn(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *ledger.Calls) (*ledger.Calls, error) {
@@ -92,15 +114,7 @@ func checkTurn(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *ledg
 			return bad("its body: %v", err)
 		}
 	}
-	var halves turns.Halves
-	if len(b.Messages) > 0 {
-		halves |= turns.Halves(turns.MessagesHalf)
-	}
-	calls := uint64(0)
-	if b.Response != nil {
-		halves |= turns.Halves(turns.ResponseHalf)
-		calls = uint64(len(b.Response.Calls(nil)))
-	}
+	halves, calls := shape(b)
 	if halves != ev.Halves || calls != ev.Calls {
 		return bad("its header says halves %d and %d calls; its body has %d and %d", ev.Halves, ev.Calls, halves, calls)
 	}

@@ -19,6 +19,8 @@ type Store struct {
 	Counter tokens.Counter
 	Rand    io.Reader // safe for concurrent use
 
+	redactions *redactions
+
 	page      *page.Limits
 	contents  *cache.Cache[blobName, []byte]          // opened and checked, or sealed
 	preambles *cache.Cache[blobName, *turns.Preamble] // those in blobs, decoded
@@ -29,13 +31,15 @@ type Store struct {
 // Fresh returns a store of the same content whose caches are empty and keep at most
 // limit bytes: what it returns was read from Blobs after this call.
 func (cs *Store) Fresh(limit int) *Store {
-	return New(cs.Ledger, cs.Blobs, cs.Keys, cs.Counter, cs.Rand, cs.page, cache.NewBudget(limit))
+	fresh := New(cs.Ledger, cs.Blobs, cs.Keys, cs.Counter, cs.Rand, cs.page, cache.NewBudget(limit))
+	fresh.redactions = cs.redactions
+	return fresh
 }
 
 // New returns a store of content over blobs. Its caches share budget.
 func New(id [16]byte, blobs ledger.Blobs, keys Keys, counter tokens.Counter, rand io.Reader, limits *page.Limits, budget *cache.Budget) *Store {
 	return &Store{
-		Ledger: id, Blobs: blobs, Keys: keys, Counter: counter, Rand: rand, page: limits,
+		Ledger: id, Blobs: blobs, Keys: keys, Counter: counter, Rand: rand, page: limits, redactions: new(redactions),
 		contents: cache.New[blobName, []byte](budget, "blobs"), preambles: cache.New[blobName, *turns.Preamble](budget, "preambles"),
 		overheads: cache.New[preambleKey, uint64](budget, "overheads"), digests: cache.New[preambleKey, turns.Hash](budget, "digests"),
 	}

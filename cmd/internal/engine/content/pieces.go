@@ -118,6 +118,29 @@ func (cs *Store) readPieces(ctx context.Context, tenant string, k Tree, r *turns
 	return nil
 }
 
+// FindInPieces reports whether content in pieces has what find finds in at most longest bytes.
+func (cs *Store) FindInPieces(ctx context.Context, tenant string, k Tree, r *turns.BlobRef, longest int, find func([]byte) bool) (bool, error) {
+	w := &window{longest: longest, find: find}
+	err := cs.readPieces(ctx, tenant, k, r, w)
+	return w.found, err
+}
+
+// window looks for something in what is written to it, also where two writes meet.
+type window struct {
+	longest int
+	find    func([]byte) bool
+	tail    []byte
+	found   bool
+}
+
+// Write implements [io.Writer].
+func (w *window) Write(b []byte) (int, error) {
+	joined := append(w.tail, b...)
+	w.found = w.found || w.find(joined)
+	w.tail = append([]byte(nil), joined[max(0, len(joined)-w.longest):]...)
+	return len(b), nil
+}
+
 func sum(h hash.Hash) turns.Hash { return turns.Hash(h.Sum(nil)) }
 
 // prefix keeps the beginning of what is written to it, enough for a preview.

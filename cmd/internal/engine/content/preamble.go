@@ -82,6 +82,28 @@ func (cs *Store) LoadPreamble(ctx context.Context, tenant string, root turns.ID,
 	return nil
 }
 
+// ChangePreamble has change change a copy of the preamble that the settings in a body have in a blob. If it reports true, they have the
+// changed one themselves.
+func (cs *Store) ChangePreamble(ctx context.Context, tenant string, root turns.ID, body any, change func(*turns.Preamble) bool) error {
+	set := settingsOf(body)
+	if set == nil || set.PreambleBlob == nil {
+		return nil
+	}
+	k, err := cs.Tree(root)
+	if err != nil {
+		return err
+	}
+	b, err := cs.ReadBlob(ctx, tenant, k, set.PreambleBlob.Digest)
+	if err != nil {
+		return err
+	}
+	p, err := decodePreamble(b)
+	if err == nil && change(p) {
+		set.Preamble, set.PreambleBlob = *p, nil
+	}
+	return err
+}
+
 // decodePreamble decodes the content of a preamble's blob.
 func decodePreamble(b []byte) (*turns.Preamble, error) {
 	p := new(turns.Preamble)

@@ -19,7 +19,7 @@ import (
 func (cs *Store) Seal(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, body any, keys []turns.ID) ([]byte, error) {
 	var b []byte
 	if body != nil {
-		err := cs.offload(ctx, tenant, root, ev, body)
+		err := cs.Offload(ctx, tenant, root, ev, body)
 		if err == nil {
 			b, err = turns.EncodeBody(body)
 		}
@@ -170,8 +170,13 @@ func (cs *Store) AgentKey(tenant, agent string) (seal.Key, error) {
 	return k, nil
 }
 
-// Open opens the body of a stored event into body.
+// Open opens the body of a stored event into body: where it was redacted, the one that stands in the place of its own.
 func (cs *Store) Open(ev *turns.Event, body any) error {
+	if _, b, err := cs.Redaction(ev); err != nil {
+		return err
+	} else if b != nil {
+		return decodeBody(ev, b.Body, body)
+	}
 	return OpenBody(cs.OpeningKeyring(), ev, body)
 }
 

@@ -24,14 +24,18 @@ type Store struct {
 	// Erase removes what the store has of a session that was erased, and whose key is destroyed, or says that it has
 	// not come to it yet: done is false then. It can be called again.
 	Erase func(ctx context.Context, s *ledger.Session) (count uint64, done bool, err error)
+	// Redact is Erase for a session of which events were redacted: taken is how many keys of its events are gone, and its tail is at
+	// the newest event that redacts. nil: the store has nothing of single events.
+	Redact func(ctx context.Context, s *ledger.Session, taken uint64) (count uint64, done bool, err error)
 }
 
-// Erased is a session that was erased, as the list of erasures has it.
+// Erased is a session that was erased, or an event of one that was redacted, as the list of erasures has it.
 type Erased struct {
 	Session  turns.ID
+	Event    turns.ID // zero: the session
 	Tenant   string
 	Hash     turns.Hash // of the event that erased it
-	Position uint64     // of that event
+	Position uint64     // of that event, of one that redacts on its chain
 	Time     time.Time
 	Ground   string
 }
@@ -81,17 +85,8 @@ func (er *Erasure) all() []Store {
 //
 // Errors: [api.Denied] for an agent, [api.Unsupported] where nothing is sealed.
 func (er *Erasure) Erase(ctx context.Context, c reader.Caller, id turns.ID, req api.EraseSession) (*api.Receipt, error) {
-	if !c.Operator() {
-		return nil, &api.Error{Code: api.Denied, Message: "only the operator erases sessions"}
-	}
-	if er.content.Keys == nil {
-		return nil, &api.Error{Code: api.Unsupported, Message: "this ledger does not seal what it stores (seal off), so no key can be destroyed"}
-	}
-	if er.Why != "" {
-		return nil, &api.Error{Code: api.Unsupported, Message: er.Why}
-	}
-	if !isGround(req.Ground) {
-		return nil, api.FieldErrorf("/ground", "a ground is a code of letters, digits, dots, dashes and underscores, at most 64: it stays when the content is gone")
+	if err := er.may(c, req.Ground); err != nil {
+		return nil, err
 	}
 	s, err := er.reader.FindSession(ctx, c, id, true)
 	if err != nil {
@@ -184,12 +179,23 @@ func (er *Erasure) Finish(ctx context.Context) error {
 		return nil
 	}
 	var unknown []turns.ID // sessions of the list that are not here
-	if er.Listed != nil {
+	if er.Listed == nil {
+		if err := er.finishRedactions(ctx, nil); err != nil {
+			return err
+		}
+	} else {
 		listed, err := er.Listed()
 		if err != nil {
 			return err
 		}
+		redacted := slices.DeleteFunc(slices.Clone(listed), func(e Erased) bool { return e.Event.IsZero() })
+		if err := er.finishRedactions(ctx, redacted); err != nil {
+			return err
+		}
 		for _, e := range listed {
+			if !e.Event.IsZero() {
+				continue
+			}
 			s, err := er.reader.Projections.Session(e.Session)
 			if errors.Is(err, ledger.ErrNotFound) {
 				unknown = append(unknown, e.Session)

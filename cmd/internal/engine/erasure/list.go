@@ -16,14 +16,15 @@ import (
 	"nexus/turns"
 )
 
-// List is the erasures of a ledger: which sessions must stay unreadable, whatever backup is restored. It holds no
+// List is the erasures of a ledger: which sessions, and events of others, must stay unreadable, whatever backup is restored. It holds no
 // content. It is text:
 //
 //	nexus erasures v1
 //	ledger UUID
 //	key KEY                       public key of the signature, as of checkpoints; "-": not signed
 //	SESSION TENANT HASH POSITION TIME GROUND
-//	…                             by session; the hash and position of the event, "-" for no ground
+//	SESSION/EVENT …               the same of one event that was redacted; the position is that on its chain
+//	…                             by session and event; the hash and position of the event that did it, "-" for no ground
 //
 //	nexus erasures                a signed note of three lines: this, the ledger, the SHA-256 of all lines before
 //	UUID                          the empty one, in base64
@@ -44,13 +45,13 @@ func IsList(b []byte) bool { return bytes.HasPrefix(b, []byte(listHead)) }
 // Merge adds rows. Of two of one session the one that says more stays.
 func (l *List) Merge(rows []Erased) (changed bool) {
 	for _, r := range rows {
-		i, found := slices.BinarySearchFunc(l.Rows, r.Session, func(e Erased, id turns.ID) int { return e.Session.Compare(id) })
+		i, found := slices.BinarySearchFunc(l.Rows, r, compareErased)
 		if !found {
 			l.Rows, changed = slices.Insert(l.Rows, i, r), true
 			continue
 		}
 		has := &l.Rows[i]
-		if has.Hash.IsZero() && !r.Hash.IsZero() {
+		if has.Hash.IsZero() && !r.Hash.IsZero() || r.Position > has.Position && !r.Event.IsZero() {
 			r.Ground = cmp.Or(r.Ground, has.Ground)
 			*has, changed = r, true
 		}
@@ -61,12 +62,20 @@ func (l *List) Merge(rows []Erased) (changed bool) {
 	return changed
 }
 
+func compareErased(a, b Erased) int {
+	return cmp.Or(a.Session.Compare(b.Session), a.Event.Compare(b.Event))
+}
+
 // Encode returns the text. sign signs the text of a note; nil signs nothing.
 func (l *List) Encode(sign func(text string) ([]byte, error)) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%sledger %s\nkey %s\n", listHead, l.Ledger, cmp.Or(l.Key, "-"))
 	for _, r := range l.Rows {
-		fmt.Fprintf(&b, "%s %s %s %d %s %s\n", r.Session, r.Tenant, r.Hash, r.Position, r.Time.UTC().Format(time.RFC3339Nano), cmp.Or(r.Ground, "-"))
+		name := r.Session.String()
+		if !r.Event.IsZero() {
+			name += "/" + r.Event.String()
+		}
+		fmt.Fprintf(&b, "%s %s %s %d %s %s\n", name, r.Tenant, r.Hash, r.Position, r.Time.UTC().Format(time.RFC3339Nano), cmp.Or(r.Ground, "-"))
 	}
 	if sign == nil {
 		return b.Bytes(), nil
@@ -111,12 +120,17 @@ func ParseList(b []byte) (l List, err error) {
 			l.Key = unlessNone(f[1])
 		case n > 1 && len(f) == 6:
 			r := Erased{Tenant: f[1], Ground: unlessNone(f[5])}
-			var errs [4]error
-			r.Session, errs[0] = turns.ParseID(f[0])
+			var errs [5]error
+			session, event, one := strings.Cut(f[0], "/")
+			if r.Session, errs[0] = turns.ParseID(session); one {
+				if r.Event, errs[4] = turns.ParseID(event); r.Event.IsZero() {
+					return bad("line %d", n+2)
+				}
+			}
 			r.Hash, errs[1] = turns.ParseHash(f[2])
 			r.Position, errs[2] = strconv.ParseUint(f[3], 10, 64)
 			r.Time, errs[3] = time.Parse(time.RFC3339Nano, f[4])
-			if errs != [4]error{} || r.Session.IsZero() || !isGround(r.Ground) {
+			if errs != [5]error{} || r.Session.IsZero() || !isGround(r.Ground) {
 				return bad("line %d", n+2)
 			}
 			l.Rows = append(l.Rows, r)
@@ -124,7 +138,7 @@ func ParseList(b []byte) (l List, err error) {
 			return bad("line %d", n+2)
 		}
 	}
-	if !slices.IsSortedFunc(l.Rows, func(a, b Erased) int { return a.Session.Compare(b.Session) }) {
+	if !slices.IsSortedFunc(l.Rows, compareErased) {
 		return bad("it is not sorted")
 	}
 	if bytes.Count(lines, []byte("\n")) < 3 || isSigned != (l.Key != "") {

@@ -199,7 +199,7 @@ func (p *Proofs) Proof(ctx context.Context, c reader.Caller, session turns.ID, r
 		return nil, err
 	}
 	if limit := p.page.Payload(); len(file) > limit/2 {
-		return nil, api.Errorf(api.TooLarge, map[string]any{"limit": limit}, "what is disclosed has %d bytes, more than a message; disclose fewer parts, or use ledgerctl prove --offline", len(file))
+		return nil, api.Errorf(api.TooLarge, map[string]any{"limit": limit}, "what is disclosed has %d bytes, more than a message; disclose fewer parts, or use ledgerctl prove --data on a folder that nobody serves", len(file))
 	}
 	return &api.TurnProof{Proof: string(proof.Encode()), Event: string(file), Size: at.Size, Index: proof.Index, Key: p.source.Public()}, nil
 }
@@ -209,7 +209,12 @@ func (p *Proofs) disclose(ctx context.Context, ev *turns.Event, req api.GetProof
 	if req.Disclose != api.DisclosePart && len(req.Parts) > 0 {
 		return nil, nil, api.FieldErrorf("/parts", "parts go with disclose: part")
 	}
-	ring := p.content.OpeningKeyring()
+	var leaf func(int) (*turns.Disclosed, error)
+	if req.Disclose != "" && req.Disclose != api.DiscloseNone {
+		if leaf, err = p.leaves(ev); err != nil {
+			return nil, nil, err
+		}
+	}
 	switch req.Disclose {
 	case "", api.DiscloseNone:
 	case api.DisclosePart:
@@ -228,7 +233,7 @@ func (p *Proofs) disclose(ctx context.Context, ev *turns.Event, req api.GetProof
 			if err := ctx.Err(); err != nil {
 				return nil, nil, err
 			}
-			d, err := discloseOne(ev, ring, n, &size, p.page.Payload()/2)
+			d, err := discloseOne(leaf, n, &size, p.page.Payload()/2)
 			if errors.Is(err, turns.ErrMalformed) {
 				return nil, nil, api.FieldErrorf("/parts", "the turn has no part %d", n)
 			}
@@ -238,7 +243,7 @@ func (p *Proofs) disclose(ctx context.Context, ev *turns.Event, req api.GetProof
 			shown = append(shown, d)
 		}
 	case api.DiscloseTurn, api.DiscloseSession:
-		if shown, err = discloseAll(ctx, ev, ring, p.page.Payload()/2); err != nil {
+		if shown, err = discloseAll(ctx, leaf, p.page.Payload()/2); err != nil {
 			return nil, nil, err
 		}
 		if req.Disclose == api.DiscloseTurn {
@@ -247,7 +252,7 @@ func (p *Proofs) disclose(ctx context.Context, ev *turns.Event, req api.GetProof
 		if len(ev.Keys) == 0 {
 			return nil, nil, &api.Error{Code: api.Unprocessable, Message: "the session is not sealed: it has no key"}
 		}
-		content, err := ring.Content(ev.Keys[0])
+		content, err := p.content.OpeningKeyring().Content(ev.Keys[0])
 		if err != nil {
 			return nil, nil, err
 		}
@@ -265,6 +270,37 @@ func (p *Proofs) disclose(ctx context.Context, ev *turns.Event, req api.GetProof
 	return shown, key, nil
 }
 
+// leaves returns what gives the leaves of an event's commitment: of one that was redacted those that stay.
+func (p *Proofs) leaves(ev *turns.Event) (func(int) (*turns.Disclosed, error), error) {
+	_, redacted, err := p.content.Redaction(ev)
+	if err != nil {
+		return nil, err
+	}
+	if redacted != nil {
+		return func(n int) (*turns.Disclosed, error) {
+			d, err := redacted.Disclose(n)
+			if errors.Is(err, turns.ErrErased) {
+				err = &redactedError{len(redacted.Leaves), err}
+			}
+			return d, err
+		}, nil
+	}
+	ring := p.content.OpeningKeyring()
+	return func(n int) (*turns.Disclosed, error) { return seal.Disclose(ev, ring, n) }, nil
+}
+
+// redactedError says that a leaf of an event was redacted; the event has count leaves.
+type redactedError struct {
+	count int
+	err   error
+}
+
+// Error returns the text of the error.
+func (e *redactedError) Error() string { return e.err.Error() }
+
+// Unwrap returns [turns.ErrErased].
+func (e *redactedError) Unwrap() error { return e.err }
+
 const (
 	// maxDisclosed bounds the parts that a request names, maxLeaves those of a turn that is shown whole: each
 	// is made from the whole body.
@@ -273,8 +309,8 @@ const (
 )
 
 // discloseOne returns a leaf of the body of an event, and adds its bytes to size, which may be limit.
-func discloseOne(ev *turns.Event, ring seal.Keyring, n int, size *int, limit int) (*turns.Disclosed, error) {
-	d, err := seal.Disclose(ev, ring, n)
+func discloseOne(leaf func(int) (*turns.Disclosed, error), n int, size *int, limit int) (*turns.Disclosed, error) {
+	d, err := leaf(n)
 	if err != nil {
 		return nil, err
 	}
@@ -286,13 +322,17 @@ func discloseOne(ev *turns.Event, ring seal.Keyring, n int, size *int, limit int
 }
 
 // discloseAll returns all leaves of the body of an event.
-func discloseAll(ctx context.Context, ev *turns.Event, ring seal.Keyring, limit int) (shown []*turns.Disclosed, err error) {
+func discloseAll(ctx context.Context, leaf func(int) (*turns.Disclosed, error), limit int) (shown []*turns.Disclosed, err error) {
 	size := 0
 	for n, count := 0, 1; n < count; n++ {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		d, err := discloseOne(ev, ring, n, &size, limit)
+		d, err := discloseOne(leaf, n, &size, limit)
+		if taken := (*redactedError)(nil); errors.As(err, &taken) { // the others still prove
+			count = taken.count
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

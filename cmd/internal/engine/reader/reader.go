@@ -41,9 +41,11 @@ type Reader struct {
 
 // New returns a reader of a log and its projections.
 func New(log ledger.Log, store *projections.Store, now func() time.Time, models tokens.Models, cs *content.Store, limits *page.Limits, budget *cache.Budget) *Reader {
-	return &Reader{Log: log, Projections: store, Now: now, Models: models, content: cs, page: limits,
+	rd := &Reader{Log: log, Projections: store, Now: now, Models: models, content: cs, page: limits,
 		policies: cache.New[policyKey, cachedPolicy](budget, "policies"), searches: cache.New[search, struct{}](budget, "policies"),
 		settings: cache.New[settingsKey, storedSettings](budget, "settings")}
+	cs.FindRedacted(rd.redacted)
+	return rd
 }
 
 // Access says what requests may do: it is the zero Access unless the disk takes no

@@ -66,20 +66,33 @@ func (se *Search) Hash(seq uint64) (turns.Hash, error) {
 	return r.Hash, err
 }
 
-// Erased implements [search.Source]. A key is that of all that is sealed under it, or, with the index of an event
-// behind a slash, that of the event.
+// Erased implements [search.Source]. A key is that of all that is sealed under it; with the index of an event behind a
+// slash, that of the event; of a session with a number behind @, what was left of it when that many events had been taken.
 func (se *Search) Erased(key string) bool {
 	name, event, one := strings.Cut(key, "/")
+	name, taken, _ := strings.Cut(name, "@")
 	id, err := turns.ParseID(name)
 	if err != nil {
 		return false
 	}
 	k, err := se.content.Key(id)
-	if err != nil || !one {
+	if err != nil {
 		return errors.Is(err, turns.ErrErased)
 	}
-	index, err := strconv.ParseUint(event, 10, 64)
-	return err == nil && !k.Has(index)
+	if one {
+		index, err := strconv.ParseUint(event, 10, 64)
+		return err == nil && !k.Has(index)
+	}
+	n, _ := strconv.ParseUint(taken, 10, 64)
+	return !id.IsReserved() && k.Taken() > n
+}
+
+// keyName names what is left of the key of a session, so that the index is made again when more is taken.
+func keyName(id turns.ID, taken uint64) string {
+	if taken == 0 || id.IsReserved() {
+		return id.String()
+	}
+	return id.String() + "@" + strconv.FormatUint(taken, 10)
 }
 
 // Documents implements [search.Source].
@@ -117,7 +130,11 @@ func (se *Search) documents(ctx context.Context, seq uint64) (docs []search.Docu
 	}
 	base := search.Document{Tenant: tenant, Time: timeOf(ev)}
 	for i, k := range ev.Keys {
-		if base.Keys = append(base.Keys, k.String()); i == 0 && ev.Chain.Entity == turns.ChannelEntity { // of these one can be erased
+		has, err := se.content.Key(k)
+		if err != nil {
+			return nil, err
+		}
+		if base.Keys = append(base.Keys, keyName(k, has.Taken())); i == 0 && ev.Chain.Entity == turns.ChannelEntity { // of these one can be erased
 			base.Keys = append(base.Keys, fmt.Sprintf("%s/%d", k, ev.Index))
 		}
 	}

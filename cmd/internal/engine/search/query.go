@@ -59,7 +59,13 @@ func New(index *search.Index, cs *content.Store, limits *page.Limits, r *reader.
 
 // Without reports whether the index is past a position of the log, and has no words of a session.
 func (se *Search) Without(ctx context.Context, session turns.ID, at uint64) (bool, error) {
-	return se.index.Without(ctx, session.String(), at)
+	return se.index.Without(ctx, session.String(), "", at)
+}
+
+// WithoutRedacted reports whether the index is past a position of the log, and has no words of a session from before so many events of
+// it were redacted.
+func (se *Search) WithoutRedacted(ctx context.Context, session turns.ID, taken, at uint64) (bool, error) {
+	return se.index.Without(ctx, session.String(), keyName(session, taken), at)
 }
 
 // Run opens the index and follows the projections until ctx ends. Without an index it

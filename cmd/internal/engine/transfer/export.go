@@ -161,6 +161,15 @@ func (tr *Transfer) bodyOf(ev *turns.Event) any {
 		body = new(turns.CompactionBody)
 	case turns.KindTurn:
 		body = new(turns.TurnBody)
+	case turns.KindRedacted:
+		b := new(turns.RedactedBody)
+		if err := tr.content.Open(ev, b); err != nil {
+			return nil
+		}
+		if body, err := content.RedactedContent(b); err == nil {
+			return body
+		}
+		return nil
 	default:
 		return nil
 	}

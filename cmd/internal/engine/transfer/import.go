@@ -310,6 +310,9 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 		if err := tr.reader.Projections.WaitFor(ctx, seq); err != nil {
 			return writer.AfterCommit(err)
 		}
+		if ev.Kind == turns.KindRedacted {
+			tr.content.NoRedactions(false)
+		}
 		if err := tr.reader.AsideError(c.Tenant, id); err != nil || !holdsSettings(ev.Kind) {
 			return err
 		}
@@ -413,6 +416,8 @@ func (tr *Transfer) checkImportable(c reader.Caller, s *ledger.Session, ev *turn
 			return denied("session %s is of kind main, which is granted by the daemon's configuration", origin.Session)
 		case origin.Ledger == tr.content.Ledger:
 			return denied("session %s was begun in this ledger, and event %d of it is not stored here; only the operator brings that back", origin.Session, ev.Index)
+		case ev.Kind == turns.KindRedacted: // and so is one taken
+			return denied("event %d of session %s redacts another; only the operator brings that", ev.Index, origin.Session)
 		case ev.State == turns.Erased: // a key is destroyed by who has the keys, and no event destroys one
 			return denied("event %d of session %s says that the session is erased; only the operator brings that", ev.Index, origin.Session)
 		case ev.State == turns.Reset && !ev.Successor.IsZero(): // this ledger would open it, in the name of whoever the event says
@@ -431,7 +436,7 @@ func (tr *Transfer) checkImportable(c reader.Caller, s *ledger.Session, ev *turn
 			}
 		}
 	}
-	if tenant, name, _ := strings.Cut(ev.Actor, "/"); ev.Actor != "" && (name != agent && (name != api.Operator || ev.State != turns.Erased) || !turns.ValidName(tenant)) {
+	if tenant, name, _ := strings.Cut(ev.Actor, "/"); ev.Actor != "" && (name != agent && (name != api.Operator || ev.State != turns.Erased && ev.Kind != turns.KindRedacted) || !turns.ValidName(tenant)) {
 		return fmt.Errorf("%w: event %s of agent %s says that its actor is %q", ledger.ErrCorrupt, ev.ID, agent, ev.Actor)
 	}
 	switch sealed := ev.Encoding&turns.Sealed != 0; {
@@ -468,10 +473,12 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 		if err != nil {
 			return nil, err
 		}
-		if known, err = tr.paths.OpenCalls(ctx, c.Tenant, s, &ch.Calls, head); err != nil {
+		switch known, err = tr.paths.OpenCalls(ctx, c.Tenant, s, &ch.Calls, head); {
+		case err == nil:
+			open = &known.Open
+		case !errors.Is(err, ledger.ErrErased) || !c.Operator(): // the redacted event that has its body may follow
 			return nil, err
 		}
-		open = &known.Open
 	}
 	release, err := tr.waitToOpen(ctx)
 	if err != nil {
@@ -479,10 +486,18 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 	}
 	defer release()
 	body, calls, err := content.CheckBody(tr.keyring(c), ev, next.Node, open)
+	if errors.Is(err, ledger.ErrErased) && c.Operator() && tr.isTaken(c, ev) {
+		return nil, nil // it was redacted: nobody can read it, and the event that has its body follows
+	}
 	if err != nil {
 		return nil, missingDependency(err)
 	}
-	if calls != nil && ev.Kind.IsTurn() {
+	if b, ok := body.(*turns.RedactedBody); ok {
+		if body, err = tr.reader.CheckRedacted(ev, b); err != nil {
+			return nil, err
+		}
+	}
+	if calls != nil && open != nil && ev.Kind.IsTurn() {
 		if b, ok := body.(*turns.TurnBody); ok {
 			if known, err = known.Then(*calls, b.Messages, b.Response); err != nil {
 				return nil, err
@@ -491,7 +506,7 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 		known.At = ev.Ref()
 		after = &known
 	}
-	switch b := body.(type) {
+	switch b := body.(type) { // of a redacted event that of the one which it is for
 	case *turns.OpenedBody:
 		err = tr.checkSettings(ctx, c, b.Label, &b.Settings)
 	case *turns.ChangedBody:
@@ -540,4 +555,13 @@ func (tr *Transfer) checkSettings(ctx context.Context, c reader.Caller, label st
 		return err
 	}
 	return tr.content.CheckSettingsSize(set)
+}
+
+// isTaken reports whether the key of an event was taken from that of its session.
+func (tr *Transfer) isTaken(c reader.Caller, ev *turns.Event) bool {
+	if len(ev.Keys) == 0 {
+		return false
+	}
+	k, err := importKeyring{tr, c}.Content(ev.Keys[0])
+	return err == nil && !k.Has(ev.Index)
 }

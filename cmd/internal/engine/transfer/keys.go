@@ -96,14 +96,24 @@ func (tr *Transfer) importKey(ctx context.Context, c reader.Caller, k *api.Expor
 	if reader.CheckVisible(c, &s) != nil {
 		return notImportable(k.ID)
 	}
-	return tr.restoreKey(&s, key)
+	return tr.restoreKey(c, &s, key)
 }
 
 // restoreKey takes the key of a stored session. The key must be the one that is
-// stored here, or, if that is lost, open the session's first event.
-func (tr *Transfer) restoreKey(s *ledger.Session, k seal.Content) error {
+// stored here, or, if that is lost, open the session's first event. What is left of the key here stays where the import has
+// all of it; what the import has left of it takes its place, for the operator.
+func (tr *Transfer) restoreKey(c reader.Caller, s *ledger.Session, k seal.Content) error {
 	have, err := tr.content.Keys.Content(s.ID)
-	if err == nil && !have.Same(k) {
+	switch {
+	case err != nil || have.Same(k):
+	case have.SameOrigin(k) && k.Remains() == nil:
+		return nil
+	case have.SameOrigin(k) && have.Remains() == nil:
+		if !c.Operator() {
+			return &api.Error{Code: api.Denied, Message: fmt.Sprintf("turns of session %s were redacted where the export is from; only the operator brings that", s.ID)}
+		}
+		return tr.putKey(s.ID, k)
+	default:
 		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has another key here", s.ID)}
 	}
 	if !errors.Is(err, seal.ErrNoKey) {

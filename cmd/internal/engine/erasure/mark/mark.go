@@ -1,0 +1,258 @@
+// Package mark puts markers in the places of texts in bodies. It opens and stores nothing.
+package mark
+
+import (
+	"bytes"
+	"cmp"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+
+	"nexus/turns"
+)
+
+// Marker stands in the place of what was taken.
+const Marker = "[redacted]"
+
+// Text finds a text as it is, and as JSON, a JSON text in JSON, and an address escape it. The zero Text finds nothing.
+//
+// It does not find a text that is split, over two parts for instance, or that is encoded otherwise: in base64, compressed.
+type Text struct {
+	forms []string // the longest first
+	Count int      // how often it was found
+}
+
+// NewText returns what finds a text that is not empty.
+func NewText(text string) *Text {
+	once := inner(text)
+	t := &Text{forms: []string{text, once, inner(once), url.QueryEscape(text), url.PathEscape(text)}}
+	slices.SortFunc(t.forms, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	t.forms = slices.Compact(t.forms)
+	return t
+}
+
+// inner is a text as it stands in a JSON string.
+func inner(text string) string {
+	b := turns.RawText(text)
+	return string(b[1 : len(b)-1])
+}
+
+// In reports whether b has the text. It counts nothing.
+func (t *Text) In(b []byte) bool {
+	return slices.ContainsFunc(t.forms, func(f string) bool { return bytes.Contains(b, []byte(f)) })
+}
+
+// Longest is how many bytes the text takes at most.
+func (t *Text) Longest() int { return len(t.forms[0]) }
+
+// String returns s with markers.
+func (t *Text) String(s string) string {
+	for _, f := range t.forms {
+		if n := strings.Count(s, f); n > 0 {
+			t.Count += n
+			s = strings.ReplaceAll(s, f, Marker)
+		}
+	}
+	return s
+}
+
+// JSON returns a JSON value with markers in its strings and names, and in the places of numbers that have the text. What
+// has none of it keeps its bytes.
+func (t *Text) JSON(r turns.Raw) turns.Raw {
+	out := make(turns.Raw, 0, len(r))
+	for i := 0; i < len(r); {
+		switch c := r[i]; {
+		case c == '"':
+			end := stringEnd(r, i)
+			token := r[i:end]
+			i = end
+			if s, ok := token.Text(); ok {
+				before := t.Count
+				if marked := t.String(s); t.Count > before {
+					token = turns.RawText(marked)
+				}
+			}
+			out = append(out, token...)
+		case c == '-' || c >= '0' && c <= '9':
+			end := i + 1
+			for end < len(r) && strings.IndexByte("0123456789+-.eE", r[end]) >= 0 {
+				end++
+			}
+			number := r[i:end]
+			i = end
+			if before := t.Count; t.String(string(number)) != string(number) && t.Count > before {
+				number = turns.RawText(Marker)
+			}
+			out = append(out, number...)
+		default:
+			out = append(out, c)
+			i++
+		}
+	}
+	return out
+}
+
+// stringEnd is the end of the JSON string that begins at i.
+func stringEnd(r turns.Raw, i int) int {
+	for j := i + 1; j < len(r); j++ {
+		switch r[j] {
+		case '\\':
+			j++
+		case '"':
+			return j + 1
+		}
+	}
+	return len(r)
+}
+
+// kept are the fields that say how a body is read, not what was said: words of the format, ids that pair calls with
+// responses, digests. A marker in one of them would make the body unreadable, or another.
+var kept = map[string]bool{
+	"Message.Role": true, "Message.FinishReason": true, "Part.Type": true, "Part.ID": true, "Part.Name": true, "Part.Modality": true, "Part.MimeType": true,
+	"BlobRef.MimeType": true, "PolicyRef.Name": true, "PolicyRef.Set": true, "Settings.Model": true, "Settings.Reset": true, "TurnBody.Model": true,
+	"OpenedBody.Label": true, "ChangedBody.Label": true, "ContextRef.Recipe": true, "ContextRef.Fingerprint": true, "CompactionBody.Model": true,
+	"CompactionBody.Mode": true, "CompactionBody.Tier": true, "CompactionBody.Flush": true, "Trigger.Kind": true, "ElidedPart.Method": true, "ElidedPart.Tool": true,
+}
+
+// Body puts markers in all texts of the body that v points at, but in those that say how it is read. What v refers to must be
+// the caller's own. A reasoning that has a marker loses what its provider signed.
+func (t *Text) Body(v any) { t.walk(reflect.ValueOf(v).Elem()) }
+
+func (t *Text) walk(v reflect.Value) {
+	switch x := v.Addr().Interface().(type) {
+	case *turns.Raw:
+		if t.In(*x) || bytes.IndexByte(*x, '\\') >= 0 { // it may be escaped in another way
+			*x = t.JSON(*x)
+		}
+		return
+	case *turns.Part:
+		t.Part(x)
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(t.String(v.String()))
+	case reflect.Pointer:
+		if !v.IsNil() {
+			t.walk(v.Elem())
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return
+		}
+		for i := range v.Len() {
+			t.walk(v.Index(i))
+		}
+	case reflect.Struct:
+		t.fields(v)
+	}
+}
+
+func (t *Text) fields(v reflect.Value) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if f.Name != "_" && !kept[v.Type().Name()+"."+f.Name] {
+			t.walk(v.Field(i))
+		}
+	}
+}
+
+// Part is Body of a part.
+func (t *Text) Part(p *turns.Part) {
+	before := t.Count
+	if len(p.Data) > 0 && t.In(p.Data) {
+		t.Count++
+		Part(p)
+		return
+	}
+	t.fields(reflect.ValueOf(p).Elem())
+	if p.Type == turns.Reasoning && t.Count > before {
+		p.Ext = nil
+	}
+}
+
+// Part puts a marker in the place of all that a part says. Its type stays, and what pairs a call with its response.
+func Part(p *turns.Part) {
+	*p = turns.Part{Type: p.Type, ID: p.ID, Name: p.Name, IsError: p.IsError, Modality: p.Modality, MimeType: p.MimeType}
+	switch p.Type {
+	case turns.ToolCall:
+		p.Arguments = turns.Raw(`{"redacted":true}`)
+	case turns.ToolCallResponse:
+		p.Response = turns.RawText(Marker)
+	case turns.Blob:
+		p.Data, p.Modality, p.MimeType = []byte(Marker), "", "text/plain" // an image that is none would be refused by its provider
+	default:
+		p.Content = Marker
+	}
+}
+
+// Span puts a marker in the place of bytes [from, to) of a part's text: of a call or a response that of its JSON. It reports
+// false, and changes nothing, where the part has no such bytes, or would not be one behind it.
+func Span(p *turns.Part, from, to int) bool {
+	b := p.ContentBytes()
+	if p.Ref != nil || p.Type == turns.Blob || from < 0 || from >= to || to > len(b) || !boundary(b, from) || !boundary(b, to) {
+		return false
+	}
+	out := slices.Concat(b[:from], []byte(Marker), b[to:])
+	if (p.Type == turns.ToolCall || p.Type == turns.ToolCallResponse) && !turns.ValidJSON(out) {
+		return false
+	}
+	p.SetContent(out)
+	if p.Type == turns.Reasoning {
+		p.Ext = nil
+	}
+	return true
+}
+
+// boundary reports whether a character begins at i, or the text ends.
+func boundary(b []byte, i int) bool { return i == len(b) || b[i]&0xc0 != 0x80 }
+
+// Rest puts markers in the places of what a body says beside its parts, but for the external event that a turn answers, which its
+// header names.
+func Rest(body any) error {
+	switch b := body.(type) {
+	case *turns.TurnBody:
+		channel, id, ok := turns.ExternalEvent(b.Meta)
+		if b.Meta = nil; ok {
+			meta, err := turns.EncodeJSON(map[string]any{"event": map[string]string{"channel": channel, "id": id.String()}})
+			if err != nil {
+				return err
+			}
+			b.Meta = meta
+		}
+	case *turns.CompactionBody:
+		for _, s := range []*string{&b.Summary, &b.Focus} {
+			if *s != "" {
+				*s = Marker
+			}
+		}
+		for i := range b.Elided {
+			if b.Elided[i].Show != "" {
+				b.Elided[i].Show = Marker
+			}
+		}
+		b.Survival, b.Meta, b.Trigger.Detail = nil, nil, nil
+		if b.Memories == nil {
+			return nil
+		}
+		var memories []memory
+		if err := turns.DecodeJSON(b.Memories, &memories); err != nil {
+			return err
+		}
+		for i := range memories {
+			memories[i].Text = Marker
+		}
+		out, err := turns.EncodeJSON(memories)
+		b.Memories = out
+		return err
+	}
+	return nil
+}
+
+// memory is one of a compaction, as its body has it.
+type memory struct {
+	Kind   string    `json:"kind,omitempty"`
+	Text   string    `json:"text"`
+	Source turns.Raw `json:"source,omitempty"`
+}

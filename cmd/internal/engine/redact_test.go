@@ -1,0 +1,311 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"nexus/cmd/internal/engine/content"
+	"nexus/cmd/internal/engine/enginetest"
+	"nexus/cmd/internal/engine/erasure"
+	"nexus/cmd/internal/engine/reader"
+	"nexus/compactor"
+	"nexus/compactor/summary"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+func redact(t *testing.T, e *Engine, s turns.ID, r api.RedactTurn) *api.Redacted {
+	t.Helper()
+	return must(e.Erasure.Redact(t.Context(), enginetest.Operator, s, r, enginetest.JSON(r)))(t)
+}
+
+// secret is a text that no two places of a body split.
+const secret = `hunter"2\ü-secret`
+
+// leaks is a summarizer that says the secret in its summary, and learns it.
+type leaks struct{}
+
+func (leaks) Summarize(context.Context, summary.Input) (summary.Output, error) {
+	return summary.Output{Text: "They logged in with " + secret, Memories: []summary.Memory{{Text: "The password is " + secret}}}, nil
+}
+
+// leaky is a session that has the secret in each place that a session can have it in, and something beside it that stays.
+func leaky(t *testing.T, e *Engine) (s *api.Session, first *api.Appended) {
+	t.Helper()
+	ctx := t.Context()
+	r := api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 8000}, Policy: &api.Policy{Name: "nexus"},
+		System: &api.System{{Name: "role", Content: "You know " + secret + " and system-stays."}},
+		Tools:  &[]turns.Raw{enginetest.JSON(map[string]any{"name": "login", "description": "with " + secret})},
+		Meta:   enginetest.JSON(map[string]any{"note": "x " + secret})}}
+	s = must(e.Sessions.Create(ctx, alice, r, []byte("{}")))(t)
+	a := say("my password is "+secret+", thanks", "")
+	a.Messages[0].Parts = append(a.Messages[0].Parts, turns.TextPart("a second part stays"))
+	a.Response = &turns.Message{Role: turns.Assistant, Parts: []turns.Part{
+		{Type: turns.Reasoning, Content: "it is " + secret, Ext: turns.Raw(`{"anthropic":{"signature":"c2ln"}}`)},
+		{Type: turns.ToolCall, ID: "c1", Name: "login", Arguments: enginetest.JSON(map[string]any{"user": "ada", "deep": []any{map[string]any{"pw": "x" + secret}}})}}}
+	first = add(t, e, s.ID, a)
+	big := strings.Repeat("line of a log\n", 40_000) + secret + strings.Repeat("\nmore of it", 1000)
+	b := api.AppendTurn{Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "c1", Name: "login", Response: enginetest.JSON(big)}}}}, Meta: enginetest.JSON(map[string]any{"cwd": "/home/" + secret})}
+	answer := turns.TextMessage(turns.Assistant, "logged in with "+string(enginetest.JSON(secret)))
+	b.Response = &answer
+	add(t, e, s.ID, b)
+	add(t, e, s.ID, say("an ordinary turn", "nothing of it"))
+	title := "about " + secret
+	must(e.Sessions.Describe(ctx, alice, s.ID, api.DescribeSession{Title: &title, Tag: []string{"stays"}}, []byte("{}")))(t)
+	must(e.Sessions.Note(ctx, alice, s.ID, api.NoteTurn{Turn: first.ID, Text: "note of " + secret}, []byte(`{"n":1}`)))(t)
+	for range 12 {
+		add(t, e, s.ID, say(secret+" "+enginetest.Text(2000), "ok"))
+	}
+	e.Loader.Tiers = []compactor.Tier{{Name: "leaks", Summarizer: leaks{}, Local: true}}
+	if run := must(e.Compactions.Compact(ctx, alice, s.ID, api.RunCompaction{}, []byte("{}")))(t); run.Compaction == nil {
+		t.Fatalf("%+v", run)
+	}
+	return s, first
+}
+
+// leftOf looks for a text in all that a ring opens of a session: bodies, as they are and unescaped, and blobs.
+func leftOf(t *testing.T, e *Engine, session turns.ID, text string) (where []string) {
+	t.Helper()
+	ring := e.Store.OpeningKeyring()
+	forms := []string{text, strings.Trim(string(enginetest.JSON(text)), `"`), strings.Trim(string(enginetest.JSON(string(enginetest.JSON(text)))), `"`)}
+	has := func(b []byte) bool {
+		return slices.ContainsFunc(forms, func(f string) bool { return bytes.Contains(b, []byte(f)) })
+	}
+	for payload, err := range e.Reader.Projections.Events(session, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ev := must(turns.Decode(payload))(t)
+		if has(payload) {
+			where = append(where, fmt.Sprintf("in the clear %s %d", ev.Kind, ev.Index))
+		}
+		body, err := seal.Open(ev, ring)
+		if err != nil {
+			continue
+		}
+		if kind := ev.Kind; kind.IsTurn() { // with what is in blobs
+			if b, err := content.NewBody(kind); err == nil && turns.DecodeBody(body, b) == nil && e.Store.InlineBlobs(t.Context(), "default", session, b) == nil {
+				body = must(turns.EncodeBody(b))(t)
+			}
+		}
+		if has(body) {
+			where = append(where, fmt.Sprintf("%s %d", ev.Kind, ev.Index))
+		}
+	}
+	return where
+}
+
+// A text that is redacted can't be read any more in any place of its session, whatever keys are left; what stood beside it stays, proves, and
+// is found; the chain verifies; contexts go on; and a start finds the same.
+func TestARedactedText(t *testing.T) {
+	w := newWorld()
+	e, _ := w.SearchEngine(t, t.TempDir())
+	ctx := t.Context()
+	s, first := leaky(t, e)
+	other, _ := leaky(t, e)
+	before := leftOf(t, e, s.ID, secret)
+	if len(before) < 17 || !slices.Contains(before, "compaction 18") {
+		t.Fatalf("before, it is in %v", before)
+	}
+	if got := find(t, w, e, alice, seek(`"hunter"`)).Hits; len(got) == 0 {
+		t.Fatal("it is not found before")
+	}
+	turn := must(e.Reader.GetTurn(ctx, alice, s.ID, api.GetTurn{ID: first.ID}))(t)
+
+	dry := redact(t, e, s.ID, api.RedactTurn{Text: secret, DryRun: true})
+	if dry.Done || len(dry.Events) != len(before) || !slices.Equal(leftOf(t, e, s.ID, secret), before) {
+		t.Errorf("the dry run: %+v", dry)
+	}
+	got := redact(t, e, s.ID, api.RedactTurn{Text: secret, Ground: "leak-1"})
+	if len(got.Events) != len(dry.Events) {
+		t.Errorf("redacted %d events, the dry run said %d", len(got.Events), len(dry.Events))
+	}
+	for i, x := range got.Events {
+		d := dry.Events[i]
+		if x.Event != d.Event || x.Count != d.Count || x.Rest != d.Rest || !slices.Equal(x.Parts, d.Parts) || x.Position == "" || x.Stays != 0 {
+			t.Errorf("event %d: %+v, the dry run %+v", i, x, d)
+		}
+	}
+	for range 3000 { // the index is made again
+		if got = redact(t, e, s.ID, api.RedactTurn{Text: secret}); got.Done {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if !got.Done || len(got.Events) != 0 {
+		t.Errorf("again: %+v", got)
+	}
+	if where := leftOf(t, e, s.ID, secret); len(where) > 0 {
+		t.Errorf("it is left in %v", where)
+	}
+	if where := leftOf(t, e, other.ID, secret); len(where) != len(before) {
+		t.Errorf("of the other session: %v", where)
+	}
+	if got := must(e.Search.Query(ctx, alice, api.Search{Text: "hunter", Session: s.ID}))(t).Hits; len(got) != 0 {
+		t.Errorf("found: %+v", got)
+	}
+	if got := must(e.Search.Query(ctx, alice, api.Search{Text: "redacted", Session: s.ID}))(t).Hits; len(got) == 0 {
+		t.Error("the markers are not found")
+	}
+	for _, e := range []*Engine{e, w.Engine(t)} {
+		after := must(e.Reader.GetTurn(ctx, alice, s.ID, api.GetTurn{ID: first.ID}))(t)
+		if after.Hash != turn.Hash || after.Messages[0].Parts[0].Content != "my password is [redacted], thanks" || after.Messages[0].Parts[1].Content != "a second part stays" {
+			t.Errorf("the turn: %+v", after)
+		}
+		if p := after.Response.Parts; p[0].Content != "it is [redacted]" || p[0].Ext != nil || p[1].ID != "c1" || !strings.Contains(string(p[1].Arguments), `"pw":"x[redacted]"`) || !strings.Contains(string(p[1].Arguments), `"ada"`) {
+			t.Errorf("its response: %+v", p)
+		}
+		if after.Note == nil || after.Note.Text != "note of [redacted]" {
+			t.Errorf("its note: %+v", after.Note)
+		}
+		g := must(e.Reader.Get(ctx, alice, s.ID, api.Read{}))(t)
+		if g.Title != "about [redacted]" || !slices.Contains(g.Tags, "stays") || !strings.Contains(string(g.Meta), "[redacted]") {
+			t.Errorf("the session: %+v", g)
+		}
+		c := must(e.Contexts.Context(ctx, alice, s.ID, api.GetContext{}))(t)
+		if b := string(enginetest.JSON(c)); strings.Contains(b, "hunter") || !strings.Contains(b, "system-stays") {
+			t.Errorf("the context: %.400s", b)
+		}
+		if b := string(enginetest.JSON(must(e.Memories.List(ctx, alice, api.ListMemories{}))(t))); strings.Count(b, "The password is [redacted]") != 1 {
+			t.Errorf("the memories: %s", b) // the other session's has it
+		}
+		v := enginetest.Verified(t, e)
+		if v.Erased != uint64(len(before)) {
+			t.Errorf("verify counts %d erased, want %d", v.Erased, len(before))
+		}
+		add(t, e, s.ID, say("it goes on", "on"))
+	}
+	// What stays proves, part by part.
+	ev, b := must2(e.Store.Redaction(must(turns.Decode(must(e.Reader.Projections.EventAt(s.ID, must(e.Reader.Projections.Index(s.ID, first.ID))(t)))(t)))(t)))(t)
+	if ev == nil || !slices.Equal(b.Taken(), []int{1, 3, 4}) {
+		t.Fatalf("taken: %v", b.Taken())
+	}
+	// A retry of what was redacted is told so, and stores nothing.
+	if _, err := e.Sessions.Append(ctx, alice, s.ID, api.AppendTurn{ID: first.ID, Messages: []turns.Message{turns.TextMessage(turns.User, "guess")}}, []byte("{}")); enginetest.Code(err) != api.Erased {
+		t.Errorf("a retry: %v", err)
+	}
+}
+
+func must2[A, B any](a A, b B, err error) func(t testing.TB) (A, B) {
+	return func(t testing.TB) (A, B) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a, b
+	}
+}
+
+// Parts, spans and whole turns are taken out; a call again with the same id changes nothing; what can't be taken is refused.
+func TestRedactedParts(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	ctx := t.Context()
+	s := create(t, e, 0, "nexus")
+	r := say("one two three", "")
+	r.Messages[0].Parts = append(r.Messages[0].Parts, turns.TextPart("zweiter"), turns.TextPart("thïrd"))
+	r.Response = &turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "c", Name: "run", Arguments: turns.Raw(`{"a":"secret","b":"stays"}`)}}}
+	a := add(t, e, s.ID, r)
+	get := func() *api.Turn { return must(e.Reader.GetTurn(ctx, alice, s.ID, api.GetTurn{ID: a.ID}))(t) }
+
+	spans := api.RedactTurn{ID: enginetest.ID(t), Turn: a.ID, Spans: []api.RedactSpan{{Part: 1, From: 4, To: 7}, {Part: 1, From: 8, To: 13}, {Part: 4, From: 6, To: 12}}}
+	got := redact(t, e, s.ID, spans)
+	if len(got.Events) != 1 || !slices.Equal(got.Events[0].Parts, []int{1, 4}) || got.Events[0].Rest {
+		t.Errorf("spans: %+v", got)
+	}
+	for range 2 {
+		if got := get(); got.Messages[0].Parts[0].Content != "one [redacted] [redacted]" || string(got.Response.Parts[0].Arguments) != `{"a":"[redacted]","b":"stays"}` {
+			t.Errorf("spans: %+v", got)
+		}
+		if again := redact(t, e, s.ID, spans); len(again.Events) != 0 || !again.Done {
+			t.Errorf("again: %+v", again)
+		}
+	}
+	redact(t, e, s.ID, api.RedactTurn{Turn: a.ID, Parts: []int{2}})
+	if p := get().Messages[0].Parts; p[1].Content != "[redacted]" || p[2].Content != "thïrd" {
+		t.Errorf("a part: %+v", p)
+	}
+	enginetest.Verified(t, e)
+
+	for name, c := range map[string]struct {
+		r    api.RedactTurn
+		as   reader.Caller
+		want api.Code
+	}{
+		"an agent":           {r: api.RedactTurn{Turn: a.ID}, as: alice, want: api.Denied},
+		"nothing named":      {want: api.Malformed},
+		"a part too many":    {r: api.RedactTurn{Turn: a.ID, Parts: []int{5}}, want: api.Malformed},
+		"part 0":             {r: api.RedactTurn{Turn: a.ID, Parts: []int{0}}, want: api.Malformed},
+		"half a character":   {r: api.RedactTurn{Turn: a.ID, Spans: []api.RedactSpan{{Part: 3, From: 0, To: 3}}}, want: api.Malformed},
+		"beyond the end":     {r: api.RedactTurn{Turn: a.ID, Spans: []api.RedactSpan{{Part: 3, From: 0, To: 99}}}, want: api.Malformed},
+		"half a string":      {r: api.RedactTurn{Turn: a.ID, Spans: []api.RedactSpan{{Part: 4, From: 1, To: 4}}}, want: api.Malformed},
+		"spans that overlap": {r: api.RedactTurn{Turn: a.ID, Spans: []api.RedactSpan{{Part: 3, From: 0, To: 2}, {Part: 3, From: 1, To: 2}}}, want: api.Malformed},
+		"a short text":       {r: api.RedactTurn{Text: "abc"}, want: api.Malformed},
+		"the marker":         {r: api.RedactTurn{Text: "redact"}, want: api.Malformed},
+		"text and parts":     {r: api.RedactTurn{Text: "abcd", Turn: a.ID, Parts: []int{1}}, want: api.Malformed},
+		"no such turn":       {r: api.RedactTurn{Turn: enginetest.ID(t)}, want: api.NotFound},
+		"a ground in words":  {r: api.RedactTurn{Turn: a.ID, Ground: "Ada asked"}, want: api.Malformed},
+	} {
+		as := enginetest.Operator
+		if c.as != (reader.Caller{}) {
+			as = c.as
+		}
+		if _, err := e.Erasure.Redact(ctx, as, s.ID, c.r, enginetest.JSON(c.r)); enginetest.Code(err) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	redact(t, e, s.ID, api.RedactTurn{Turn: a.ID})
+	if b := string(enginetest.JSON(get())); strings.Contains(b, "one") || strings.Contains(b, "stays") || strings.Contains(b, "third") {
+		t.Errorf("the turn: %s", b)
+	}
+	enginetest.Verified(t, e)
+	erase(t, e, s.ID, api.EraseSession{})
+	enginetest.Verified(t, e)
+	if _, err := e.Erasure.Redact(ctx, enginetest.Operator, s.ID, api.RedactTurn{Text: "stays"}, nil); enginetest.Code(err) != api.Erased {
+		t.Errorf("of an erased session: %v", err)
+	}
+}
+
+// A crash between the event and the key is finished by the next start; an event that a backup from before brings back goes as a whole.
+func TestARedactionIsFinished(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	s := create(t, e, 0, "nexus")
+	add(t, e, s.ID, say("a secret-word", "ok"))
+	back := add(t, e, s.ID, say("another secret-word", "ok"))
+	failing := e.Store.Keys
+	e.Store.Keys = keysThatStay{failing}
+	if _, err := e.Erasure.Redact(t.Context(), enginetest.Operator, s.ID, api.RedactTurn{Text: "a secret-word"}, nil); enginetest.Code(err) != api.Indeterminate {
+		t.Fatalf("a key that stays: %v", err)
+	}
+	e.Store.Keys = failing
+	if where := leftOf(t, e, s.ID, "a secret-word"); len(where) != 1 {
+		t.Fatalf("before the key is taken: %v", where)
+	}
+	if c := must(e.Contexts.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); mentions(c.Messages, "a secret-word") {
+		t.Error("a context has it before the key is taken")
+	}
+	enginetest.Verified(t, e)
+	var published []erasure.Erased
+	e.Erasure.Listed = func() ([]erasure.Erased, error) {
+		return []erasure.Erased{{Session: s.ID, Event: back.ID, Ground: "g"}, {Session: enginetest.ID(t), Event: back.ID}}, nil
+	}
+	e.Erasure.Publish = func(l []erasure.Erased) error { published = append(published, l...); return nil }
+	if err := e.Erasure.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if where := leftOf(t, e, s.ID, "secret-word"); len(where) > 0 {
+		t.Errorf("it is left in %v", where)
+	}
+	if n := len(published); n != 2 || published[0].Hash.IsZero() {
+		t.Errorf("published: %+v", published)
+	}
+	enginetest.Verified(t, e)
+}
