@@ -8,8 +8,8 @@ import (
 // RedactedBody is the body of a redacted event: that of an event of the chain again, without what was taken out of
 // it, and what shows that the rest is as it was. The key of the event itself is destroyed behind it.
 type RedactedBody struct {
-	Kind   Kind           `cbor:"1,keyasint"` // of the event whose body it is
-	Body   []byte         `cbor:"2,keyasint"` // the encoded body, with markers in the places of what was taken
+	Kind   Kind           `cbor:"1,keyasint"`           // of the event whose body it is
+	Body   []byte         `cbor:"2,keyasint"`           // the encoded body, with markers in the places of what was taken
 	Leaves []RedactedLeaf `cbor:"3,keyasint,omitempty"` // of the commitment of that event, in their order
 }
 

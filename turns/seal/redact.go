@@ -37,4 +37,6 @@ func (c Content) Taken() (n uint64) {
 }
 
 // SameOrigin reports whether two keys are, or are left of, one key.
-func (c Content) SameOrigin(other Content) bool { return c.derive(sharedKey) == other.derive(sharedKey) }
+func (c Content) SameOrigin(other Content) bool {
+	return c.derive(sharedKey) == other.derive(sharedKey)
+}

@@ -190,7 +190,9 @@ func (d *Daemon) reachErasures(x *files.Exporter) {
 	files.Erase = func(_ context.Context, s *ledger.Session) (uint64, bool, error) {
 		return 0, x != nil && x.Reached(s.ID, s.Tail.Seq), nil
 	}
-	files.Redact = func(ctx context.Context, s *ledger.Session, _ uint64) (uint64, bool, error) { return files.Erase(ctx, s) }
+	files.Redact = func(ctx context.Context, s *ledger.Session, _ uint64) (uint64, bool, error) {
+		return files.Erase(ctx, s)
+	}
 	if x == nil {
 		dir := filepath.Join(d.cfg.Data, "files")
 		if _, err := os.Stat(dir); err != nil { // none were written here

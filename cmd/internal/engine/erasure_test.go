@@ -143,7 +143,9 @@ type keysThatStay struct{ content.Keys }
 
 func (keysThatStay) Destroy(...turns.ID) error { return errors.New("the disk is full") }
 
-func (keysThatStay) Puncture(turns.ID, uint64, ...uint64) error { return errors.New("the disk is full") }
+func (keysThatStay) Puncture(turns.ID, uint64, ...uint64) error {
+	return errors.New("the disk is full")
+}
 
 // mentions reports whether a text is in messages.
 func mentions(ms any, text string) bool { return strings.Contains(string(enginetest.JSON(ms)), text) }

@@ -309,3 +309,44 @@ func TestARedactionIsFinished(t *testing.T) {
 	}
 	enginetest.Verified(t, e)
 }
+
+// A session of which events were redacted is exported and imported as it is, by the operator, and goes on there; an export from before the
+// redaction brings nothing back, in the ledger where it was redacted or in another.
+func TestARedactedSessionIsExported(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	s, first := leaky(t, e)
+	old := exports(t, e, s.ID)
+	redact(t, e, s.ID, api.RedactTurn{Text: secret})
+	add(t, e, s.ID, say("behind it", "on"))
+	redact(t, e, s.ID, api.RedactTurn{Turn: first.ID, Parts: []int{2}})
+	now := exports(t, e, s.ID)
+
+	if got := must(e.Transfer.Import(t.Context(), enginetest.Operator, api.ImportRecords{Records: old}))(t); got.Stored != 0 {
+		t.Errorf("the old export stored %d", got.Stored)
+	}
+	if where := leftOf(t, e, s.ID, secret); len(where) > 0 {
+		t.Errorf("the old export brought %v back", where)
+	}
+	enginetest.Verified(t, e)
+
+	fresh, before := newWorld().Engine(t), newWorld().Engine(t)
+	must(before.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: old}))(t)
+	for name, e2 := range map[string]*Engine{"a fresh ledger": fresh, "one that has it from before": before} {
+		if _, err := e2.Transfer.Import(t.Context(), alice, api.ImportRecords{Records: now}); err == nil {
+			t.Errorf("%s: an agent imports it", name)
+		}
+		must(e2.Transfer.Import(t.Context(), enginetest.Operator, api.ImportRecords{Records: now}))(t)
+		if where := leftOf(t, e2, s.ID, secret); len(where) > 0 {
+			t.Errorf("%s: it is in %v", name, where)
+		}
+		enginetest.Verified(t, e2)
+		got := must(e2.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: first.ID}))(t)
+		if p := got.Messages[0].Parts; p[0].Content != "my password is [redacted], thanks" || p[1].Content != "[redacted]" {
+			t.Errorf("%s: %+v", name, p)
+		}
+		add(t, e2, s.ID, say("it goes on", "there"))
+		redact(t, e2, s.ID, api.RedactTurn{Text: "it goes on"})
+		enginetest.Verified(t, e2)
+	}
+}

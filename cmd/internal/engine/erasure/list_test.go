@@ -18,11 +18,18 @@ func aList(t *testing.T) (l List, sign func(string) ([]byte, error)) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l1 := api.NewID()
 	l = List{Ledger: "0c5d3c1a-1111-4222-8333-444455556666", Key: key.Public()}
 	l.Merge([]Erased{
 		{Session: api.NewID(), Tenant: "default", Hash: turns.Hash{1}, Position: 7, Time: time.Unix(1, 2).UTC(), Ground: "-x"},
 		{Session: api.NewID(), Tenant: "acme", Position: 0},
+		{Session: l1, Tenant: "acme", Hash: turns.Hash{2}, Position: 9, Time: time.Unix(1, 3).UTC()},
+		{Session: l1, Event: api.NewID(), Tenant: "acme", Hash: turns.Hash{3}, Position: 4, Time: time.Unix(1, 4).UTC(), Ground: "leak"},
+		{Session: l1, Event: api.NewID(), Tenant: "acme", Hash: turns.Hash{4}, Position: 5, Time: time.Unix(1, 5).UTC()},
 	})
+	if len(l.Rows) != 5 {
+		t.Fatalf("%d rows", len(l.Rows))
+	}
 	return l, key.SignText
 }
 
@@ -79,7 +86,12 @@ func TestAListKeepsWhatSaysMore(t *testing.T) {
 	if !l.Merge([]Erased{{Session: at, Hash: turns.Hash{2}, Position: 9}}) || l.Rows[i].Position != 9 {
 		t.Errorf("%+v", l.Rows)
 	}
-	if l.Merge([]Erased{{Session: at}}) || len(l.Rows) != 2 || l.Rows[i].Position != 9 {
+	if l.Merge([]Erased{{Session: at}}) || len(l.Rows) != 5 || l.Rows[i].Position != 9 {
+		t.Errorf("%+v", l.Rows)
+	}
+	i = slices.IndexFunc(l.Rows, func(r Erased) bool { return r.Ground == "leak" })
+	of := l.Rows[i]
+	if of.Position = 8; !l.Merge([]Erased{{Session: of.Session, Event: of.Event, Tenant: of.Tenant, Hash: of.Hash, Position: 8, Time: of.Time}}) || l.Rows[i] != of || len(l.Rows) != 5 { // redacted again
 		t.Errorf("%+v", l.Rows)
 	}
 }

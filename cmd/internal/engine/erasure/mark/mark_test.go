@@ -1,0 +1,102 @@
+package mark
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"nexus/turns"
+)
+
+// A text is found as it is, and as JSON, a JSON text in JSON, and an address escape it.
+func TestATextIsFoundInItsForms(t *testing.T) {
+	text := "pä ss\"w\\1"
+	once := string(turns.RawText(text))
+	for name, in := range map[string]string{
+		"plain":         "x " + text + " y",
+		"in JSON":       "x " + once + " y",
+		"twice in JSON": "x " + string(turns.RawText(once)) + " y",
+		"a query":       "https://x/?a=p%C3%A4+ss%22w%5C1&b",
+		"a path":        "https://x/p%C3%A4%20ss%22w%5C1/b",
+	} {
+		m := NewText(text)
+		if got := m.String(in); m.Count != 1 || !strings.Contains(got, Marker) || m.In([]byte(got)) || !strings.HasPrefix(got, in[:1]) {
+			t.Errorf("%s: %q, %d", name, got, m.Count)
+		}
+	}
+}
+
+// JSON stays JSON, and keeps the bytes of what has no marker; a text is found however it is escaped, in names and in numbers.
+func TestJSONIsMarked(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a":"x s\u0065cret y","b":1.50}`: `{"a":"x [redacted] y","b":1.50}`,
+		`{"secret":"\/",  "b":"\/"}`:       `{"[redacted]":"\/",  "b":"\/"}`,
+		`"\"secret\""`:                     `"\"[redacted]\""`,
+		`[true,"{\"pw\":\"secret\"}"]`:     `[true,"{\"pw\":\"[redacted]\"}"]`,
+	} {
+		m := NewText("secret")
+		if got := m.JSON(turns.Raw(in)); string(got) != want || m.Count != 1 {
+			t.Errorf("%s: %s, %d", in, got, m.Count)
+		}
+	}
+	m := NewText("5551234")
+	if got := m.JSON(turns.Raw(`{"phone":15551234,"n":[-3,5e9]}`)); string(got) != `{"phone":"[redacted]","n":[-3,5e9]}` || m.Count != 1 {
+		t.Errorf("a number: %s", got)
+	}
+}
+
+// Of any body the marked one is a body, has the text nowhere but in ids and names, and has as many parts; marked again it is the same.
+func TestAnyBodyIsMarked(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		secret := rapid.StringMatching(`[a-zé"\\ ]{4,9}`).Draw(t, "secret")
+		if strings.Contains(Marker, secret) {
+			return
+		}
+		around := func(name string) string {
+			return rapid.SampledFrom([]string{"", "x", "\"", "\\", "[redacted]"}).Draw(t, name) + rapid.SampledFrom([]string{secret, "", secret + secret, string(turns.RawText(secret))}).Draw(t, name) + "é"
+		}
+		body := &turns.TurnBody{Messages: []turns.Message{{Role: turns.User, Name: around("name"), Parts: []turns.Part{turns.TextPart(around("text")), {Type: turns.Reasoning, Content: around("thought"), Ext: turns.Raw(`{"a":{"s":1}}`)}}}},
+			Response: &turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "c", Name: "run", Arguments: turns.RawText(around("arguments"))}, {Type: turns.Blob, MimeType: "image/png", Data: []byte(around("data"))}}},
+			Meta:     turns.Raw(`{"k":` + string(turns.RawText(around("meta"))) + `}`)}
+		m := NewText(secret)
+		m.Body(body)
+		b, err := turns.EncodeBody(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spans, err := turns.PartSpans(turns.KindTurn, b); err != nil || len(spans) != 4 {
+			t.Fatalf("%d parts, %v", len(spans), err)
+		}
+		again := NewText(secret)
+		again.Body(body)
+		if again.Count != 0 || !utf8.Valid(body.Meta) {
+			t.Fatalf("marked twice: %d, %+v", again.Count, body)
+		}
+	})
+}
+
+// All that a part says goes; its type, and what pairs it, stay; and it is valid.
+func TestAPartIsMarkedWhole(t *testing.T) {
+	for _, p := range []turns.Part{
+		turns.TextPart("secret"), {Type: turns.Reasoning, Content: "secret", Ext: turns.Raw(`{"a":"secret"}`)},
+		{Type: turns.ToolCall, ID: "c", Name: "run", Arguments: turns.Raw(`"secret"`)}, {Type: turns.ToolCallResponse, ID: "c", Response: turns.Raw(`"secret"`), IsError: true},
+		{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: []byte("secret")}, {Type: turns.URI, Modality: "image", Content: "https://secret"}, {Type: turns.File, Content: "secret"},
+	} {
+		x := p
+		Part(&x)
+		b, err := turns.EncodeBody(&turns.TurnBody{Messages: []turns.Message{{Role: turns.User, Parts: []turns.Part{x}}}})
+		if err != nil || strings.Contains(string(b), "secret") || x.Type != p.Type || x.ID != p.ID || x.Name != p.Name {
+			t.Errorf("%s: %+v, %v", p.Type, x, err)
+		}
+		role := turns.User
+		if p.Type == turns.ToolCall {
+			role = turns.Assistant
+		}
+		m := turns.Message{Role: role, Parts: []turns.Part{x}}
+		if err := m.Validate("/messages/0"); err != nil {
+			t.Errorf("%s: %v", p.Type, err)
+		}
+	}
+}
