@@ -73,7 +73,9 @@ func verifyCmd(e *env) *cobra.Command {
 }
 
 func secretsCmd(e *env) *cobra.Command {
-	return verb("secrets [SESSION…]", "where credentials of known shapes are, without showing them", 0, -1, func(cmd *cobra.Command, args []string) error {
+	var redact bool
+	var o redacting
+	cmd := verb("secrets [SESSION…] [--redact]", "where credentials of known shapes are, without showing them", 0, -1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.Client(api.Operator)
 		if err != nil {
 			return err
@@ -82,8 +84,28 @@ func secretsCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return audit.FindSecrets(cmd.Context(), e.Terminal, c, ids)
+		found, err := audit.FindSecrets(cmd.Context(), e.Terminal, c, ids)
+		if err != nil || !redact || len(found) == 0 {
+			return err
+		}
+		if !o.dry && !o.yes {
+			if err := e.confirm(cmd.Context(), "they will be unreadable for ever, and [redacted] stands in their places"); err != nil {
+				return err
+			}
+		}
+		list := make([]target, len(found))
+		for i, x := range found {
+			list[i] = target{session: x.Session, text: x.Text}
+		}
+		return e.redact(cmd.Context(), c, list, api.RedactTurn{Ground: o.ground, DryRun: o.dry}, o)
 	})
+	f := cmd.Flags()
+	f.BoolVar(&redact, "redact", false, "take them out for ever, as redact does")
+	f.StringVar(&o.ground, "ground", "", "with --redact: a code for the record; it stays")
+	f.BoolVar(&o.dry, "dry-run", false, "with --redact: report what would be done; change nothing")
+	f.BoolVar(&o.yes, "yes", false, "with --redact: do not ask on a terminal")
+	f.DurationVar(&o.wait, "wait", 30*time.Second, "with --redact: how long to wait for what is done in the background")
+	return cmd
 }
 
 // sessionIDs returns the ids of sessions that are named.

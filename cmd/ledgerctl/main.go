@@ -196,7 +196,7 @@ func commands(e *env) *cobra.Command {
 	f.Bool("utc", false, "show times in UTC, not in the local zone")
 	f.BoolVar(&e.NoPager, "no-pager", false, "no pager on a terminal")
 	root.AddCommand(quickstartCmd(e), importCmd(e), watchCmd(e), hookCmd(e), serviceCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), e.Paged(logCmd(e)), tailCmd(e), showCmd(e), turnCmd(e), e.Paged(treeCmd(e)),
-		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.Paged(codeCmd(e)), e.Paged(contextCmd(e)), compactCmd(e), e.Paged(lostCmd(e)), expandCmd(e), rewindCmd(e), forkCmd(e), bisectCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policyCmd(e), verifyCmd(e), proveCmd(e), secretsCmd(e), eraseCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), openCmd(e), mcpCmd(e), serveCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
+		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.Paged(codeCmd(e)), e.Paged(contextCmd(e)), compactCmd(e), e.Paged(lostCmd(e)), expandCmd(e), rewindCmd(e), forkCmd(e), bisectCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policyCmd(e), verifyCmd(e), proveCmd(e), secretsCmd(e), redactCmd(e), eraseCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), openCmd(e), mcpCmd(e), serveCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
 	addAliases(root, "")
 	root.SetHelpCommand(helpCmd())
 	e.complete(root)

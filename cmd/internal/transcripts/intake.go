@@ -129,7 +129,11 @@ func (in *Intake) addedStep(ctx context.Context, st transcript.Step) (out transc
 func (in *Intake) Step(ctx context.Context, st transcript.Step) (err error) {
 	rep := in.Report
 	defer func() {
-		if coded(err, api.Erased) { // for ever: whoever reads the file goes on
+		if isRedacted(err) { // it is here, but for what was taken out
+			rep.Existing++
+			rep.lose(transcript.Loss{Kind: "kept_first", Reason: "it was redacted here, and stays so", Record: st.ID().String()})
+			err = nil
+		} else if coded(err, api.Erased) { // for ever: whoever reads the file goes on
 			rep.lose(transcript.Loss{Kind: "skipped", Reason: "its session was erased", Record: st.ID().String()})
 			err = nil
 		}
@@ -196,6 +200,12 @@ func (in *Intake) Step(ctx context.Context, st transcript.Step) (err error) {
 		rep.Stored++
 	}
 	return nil
+}
+
+// isRedacted reports whether an error says that what a step has is stored, and was redacted since.
+func isRedacted(err error) bool {
+	var refused *api.Error
+	return errors.As(err, &refused) && refused.Code == api.Erased && refused.Details["redacted"] != nil
 }
 
 // withoutExcess returns a step without a usage that no event can hold: one such number

@@ -81,6 +81,11 @@ func (wr *Writer) StoredEvent(s *ledger.Session, r Request) (*turns.Event, error
 		return nil, err
 	}
 	same, err := wr.content.SameRequest(ev, r.Digest())
+	if errors.Is(err, ledger.ErrErased) {
+		if by, _, rerr := wr.content.Redaction(ev); rerr == nil && by != nil {
+			err = api.Errorf(api.Erased, map[string]any{"redacted": ev.ID.String()}, "%s %s was redacted: nobody can tell any more whether it is of the same request", ev.Kind, ev.ID)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/fault"
@@ -13,7 +14,7 @@ import (
 	"nexus/turns/secrets"
 )
 
-// foundSecret says where a credential is. It does not hold it.
+// foundSecret says where a credential is. What is shown of it does not hold it.
 type foundSecret struct {
 	Session turns.ID `json:"session"`
 	Turn    turns.ID `json:"turn"`
@@ -22,15 +23,23 @@ type foundSecret struct {
 	Message int      `json:"message"`
 	Part    int      `json:"part"`
 	Kind    string   `json:"kind"`
+
+	text string
+}
+
+// Secret is a credential that a session has.
+type Secret struct {
+	Session turns.ID
+	Text    string
 }
 
 // FindSecrets lists the credentials of known shapes in the turns of sessions, of all if ids
-// is empty: each turn once, in its own session, on every branch.
-func FindSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client, ids []turns.ID) error {
+// is empty: each turn once, in its own session, on every branch. It returns each once for each session.
+func FindSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client, ids []turns.ID) ([]Secret, error) {
 	if len(ids) == 0 {
 		for s, err := range c.Sessions(ctx) {
 			if err != nil {
-				return err
+				return nil, err
 			}
 			ids = append(ids, s.ID)
 		}
@@ -44,7 +53,7 @@ func FindSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client,
 				continue
 			}
 			if err != nil {
-				return err
+				return nil, err
 			}
 			for i := range tree.Sessions {
 				trees[tree.Sessions[i].ID] = &tree.Sessions[i]
@@ -52,7 +61,7 @@ func FindSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client,
 		}
 		s := trees[id]
 		if s == nil {
-			return api.Errorf(api.NotFound, nil, "the tree of session %s does not have it", id)
+			return nil, api.Errorf(api.NotFound, nil, "the tree of session %s does not have it", id)
 		}
 		count.branches += s.BranchCount - min(s.BranchCount, uint64(len(s.Branches)))
 		for i := range s.Branches {
@@ -61,7 +70,7 @@ func FindSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client,
 				break
 			}
 			if err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
@@ -72,11 +81,14 @@ func FindSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client,
 		term.Say("%s not read: a tree lists the first ones of a session", map[bool]string{true: "1 branch was", false: prose.Grouped(n) + " branches were"}[n == 1])
 	}
 	term.Say("%s in %s: turns only, not memories, documents or events", prose.Plural(count.found, "credential"), prose.Plural(uint64(len(ids)), "session"))
-	return nil
+	return count.secrets, nil
 }
 
 // secretCount counts credentials, turns that can't be read, and branches that are not listed.
-type secretCount struct{ found, unread, branches uint64 }
+type secretCount struct {
+	found, unread, branches uint64
+	secrets                 []Secret // distinct
+}
 
 // branchSecrets lists the credentials in the turns of a branch, from its tip up.
 func branchSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client, s *api.TreeSession, b *api.Branch, count *secretCount) error {
@@ -101,6 +113,9 @@ func branchSecrets(ctx context.Context, term *terminal.Terminal, c *client.Clien
 		}
 		for _, x := range all {
 			count.found++
+			if secret := (Secret{x.Session, x.text}); !slices.Contains(count.secrets, secret) {
+				count.secrets = append(count.secrets, secret)
+			}
 			if term.JSON {
 				err = term.Print(x)
 			} else {
@@ -118,7 +133,7 @@ func branchSecrets(ctx context.Context, term *terminal.Terminal, c *client.Clien
 func secretsOf(ctx context.Context, term *terminal.Terminal, c *client.Client, session turns.ID, t *api.Turn) (out []foundSecret, err error) {
 	add := func(half string, message, part int, text string) {
 		for _, s := range secrets.Find(text) {
-			out = append(out, foundSecret{session, t.ID, t.Depth, half, message, part, s.Kind})
+			out = append(out, foundSecret{session, t.ID, t.Depth, half, message, part, s.Kind, text[s.From:s.To]})
 		}
 	}
 	messages := func(half string, all []turns.Message) error {

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+	"nexus/turns"
+)
+
+// redacting is what redact was asked for.
+type redacting struct {
+	textFrom, ground     string
+	everywhere, dry, yes bool
+	parts                []int
+	spans                []string
+	wait                 time.Duration
+}
+
+func redactCmd(e *env) *cobra.Command {
+	var o redacting
+	c := verb("redact TURN|SESSION… --text-from FILE | TURN [--part N] [--span N:FROM-TO]", "take a text, a part or a turn out for ever; a marker stands in its place", 0, -1, func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		req, err := o.request(e.In)
+		if err != nil {
+			return err
+		}
+		c, err := e.Client(api.Operator)
+		if err != nil {
+			return err
+		}
+		list, err := e.toRedact(ctx, c, args, o)
+		if err != nil {
+			return err
+		}
+		if !o.dry && !o.yes {
+			what := "what is redacted will be unreadable for ever; ledgerctl redact --dry-run says what that is"
+			if err := e.confirm(ctx, what); err != nil {
+				return err
+			}
+		}
+		return e.redact(ctx, c, list, req, o)
+	})
+	f := c.Flags()
+	f.StringVar(&o.textFrom, "text-from", "", "file with the text, - is the input; wherever it stands, it is taken out")
+	f.BoolVar(&o.everywhere, "everywhere", false, "in all sessions")
+	f.IntSliceVar(&o.parts, "part", nil, "a part of the turn, numbered from 1, as prove numbers them")
+	f.StringSliceVar(&o.spans, "span", nil, "bytes of a part: N:FROM-TO")
+	f.StringVar(&o.ground, "ground", "", "a code for the record, as a number of a request; it stays")
+	f.BoolVar(&o.dry, "dry-run", false, "report what would be done; change nothing")
+	f.BoolVar(&o.yes, "yes", false, "do not ask on a terminal")
+	f.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for what is done in the background")
+	return c
+}
+
+// maxRedacted bounds the file with the text; the daemon says how long the text may be.
+const maxRedacted = 1 << 20
+
+// request is what the flags ask of each session. The text never comes from the command line: a shell keeps that, and
+// the machine shows it to others.
+func (o redacting) request(in io.Reader) (req api.RedactTurn, err error) {
+	req = api.RedactTurn{Parts: o.parts, Ground: o.ground, DryRun: o.dry}
+	for _, s := range o.spans {
+		part, rest, _ := strings.Cut(s, ":")
+		from, to, _ := strings.Cut(rest, "-")
+		var span api.RedactSpan
+		var errs [3]error
+		span.Part, errs[0] = strconv.Atoi(part)
+		span.From, errs[1] = strconv.Atoi(from)
+		span.To, errs[2] = strconv.Atoi(to)
+		if errs != [3]error{} {
+			return req, fault.Usage(fmt.Errorf("--span %.40q is not PART:FROM-TO", s))
+		}
+		req.Spans = append(req.Spans, span)
+	}
+	if o.textFrom == "" {
+		return req, nil
+	}
+	if len(req.Parts)+len(req.Spans) > 0 {
+		return req, fault.Usage(errors.New("--text-from goes without --part and --span"))
+	}
+	if o.textFrom != "-" {
+		f, err := os.Open(o.textFrom)
+		if err != nil {
+			return req, fault.Usage(err)
+		}
+		defer f.Close()
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxRedacted+1))
+	if err != nil {
+		return req, err
+	}
+	if len(b) > maxRedacted {
+		return req, fault.Usage(fmt.Errorf("--text-from: more than %d bytes", maxRedacted))
+	}
+	req.Text = strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
+	if req.Text == "" {
+		return req, fault.Usage(errors.New("--text-from: the text is empty"))
+	}
+	return req, nil
+}
+
+// target is a session, or a turn of it, that something is taken out of: a text, or what the request says.
+type target struct {
+	session, turn turns.ID
+	text          string
+}
+
+// toRedact returns what args and the flags name.
+func (e *env) toRedact(ctx context.Context, c *client.Client, args []string, o redacting) (out []target, err error) {
+	switch {
+	case o.everywhere && (len(args) > 0 || o.textFrom == ""):
+		return nil, fault.Usage(errors.New("--everywhere goes with --text-from, and without sessions"))
+	case !o.everywhere && len(args) == 0:
+		return nil, fault.Usage(errors.New("name a turn or sessions, or --everywhere"))
+	case o.textFrom == "" && len(args) > 1:
+		return nil, fault.Usage(errors.New("name one turn, or --text-from"))
+	}
+	if o.everywhere {
+		for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
+			if err != nil {
+				return nil, err
+			}
+			if s.State != turns.Erased.String() {
+				out = append(out, target{session: s.ID})
+			}
+		}
+		return out, nil
+	}
+	for _, name := range args {
+		if o.textFrom != "" && !strings.ContainsAny(name, "@/") {
+			if _, s, err := e.Session(ctx, name); err == nil {
+				out = append(out, target{session: s.ID})
+				continue
+			}
+		}
+		at, err := e.Turn(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, target{session: at.Session.ID, turn: at.Turn})
+	}
+	return out, nil
+}
+
+// redact redacts targets, and says what became of what in which store.
+func (e *env) redact(ctx context.Context, c *client.Client, list []target, req api.RedactTurn, o redacting) error {
+	events, pending := 0, []target(nil)
+	touched := make(map[turns.ID]bool)
+	var last *api.Redacted
+	for _, t := range list {
+		req.Turn, req.ID = t.turn, turns.ID{}
+		if t.text != "" {
+			req.Text = t.text
+		}
+		r, err := c.Redact(ctx, t.session, req)
+		if fault.HasCode(err, api.Erased) && o.everywhere { // meanwhile
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if len(r.Events) > 0 {
+			if events, last = events+len(r.Events), r; !r.Done && !r.DryRun && !touched[t.session] {
+				pending = append(pending, t)
+			}
+			touched[t.session] = true
+		}
+		if e.JSON {
+			err = e.Print(r)
+		} else {
+			err = e.printRedacted(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if e.JSON {
+		return nil
+	}
+	what := "redacted"
+	if o.dry {
+		what = "would be redacted"
+	}
+	e.Say("%s in %s %s", prose.Plural(uint64(events), "event"), prose.Plural(uint64(len(touched)), "session"), what)
+	if last == nil {
+		return nil
+	}
+	left := 0
+	for _, t := range pending {
+		again := req
+		if t.text != "" {
+			again.Text = t.text
+		}
+		r, err := e.redacted(ctx, c, t.session, again, o.wait)
+		if err != nil {
+			return err
+		}
+		if last = r; !r.Done {
+			left++
+		}
+	}
+	for _, s := range last.Stores {
+		if !o.dry || s.State == api.StoreOutside {
+			fmt.Fprintf(e.Out, "  %-8s %-16s  %s\n", s.State, s.Store, s.Note)
+		}
+	}
+	if left > 0 {
+		e.Say("%s not done everywhere yet: the same command says what is left", prose.Plural(uint64(left), "session"))
+	}
+	if o.textFrom != "" {
+		return e.keepsText(ctx, c, req.Text)
+	}
+	return nil
+}
+
+// redacted waits until every store of a session says that it has nothing of what was redacted, for a while.
+func (e *env) redacted(ctx context.Context, c *client.Client, id turns.ID, req api.RedactTurn, wait time.Duration) (r *api.Redacted, err error) {
+	again := api.RedactTurn{Text: req.Text, Ground: req.Ground}
+	if again.Text == "" { // no text: the same parts again, which have markers
+		again.Turn, again.Parts = req.Turn, req.Parts
+	}
+	until := time.Now().Add(wait)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		again.ID = turns.ID{}
+		r, err = c.Redact(ctx, id, again)
+		if err != nil || r.Done || time.Now().After(until) {
+			return r, err
+		}
+		select {
+		case <-ctx.Done():
+			return r, nil // what is left goes by itself
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (e *env) printRedacted(r *api.Redacted) error {
+	for _, x := range r.Events {
+		var where []string
+		if len(x.Parts) > 0 {
+			where = append(where, "part "+strings.Trim(strings.Join(strings.Fields(fmt.Sprint(x.Parts)), ", "), "[]"))
+		}
+		if x.Rest {
+			where = append(where, "what is no part")
+		}
+		if x.Stays > 0 {
+			where = append(where, "it stays in an id or a name")
+		}
+		if _, err := fmt.Fprintf(e.Out, "%s/%s  %s: %s (%d)\n", r.Session, x.Event, x.Kind, strings.Join(where, "; "), x.Count); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepsText names what no redaction of sessions reaches and that has a text: memories and documents of agents.
+func (e *env) keepsText(ctx context.Context, c *client.Client, text string) error {
+	agents := make(map[string]bool)
+	for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
+		if err != nil {
+			return err
+		}
+		if agents[s.Agent] {
+			continue
+		}
+		agents[s.Agent] = true
+		for m, err := range c.Memories(ctx, api.ListMemories{Agent: s.Agent, Hidden: true}) {
+			if err != nil {
+				return err
+			}
+			if strings.Contains(m.Text, text) && m.State != turns.Withdrawn.String() {
+				fmt.Fprintf(e.Out, "memory %s of agent %s has it too: ledgerctl memory withdraw %s --agent %s takes it out of contexts\n", m.ID, s.Agent, m.ID, s.Agent)
+			}
+		}
+		d, err := c.Document(ctx, api.MemoryDocument{Agent: s.Agent})
+		if err == nil && strings.Contains(d.Text, text) {
+			fmt.Fprintf(e.Out, "the document of agent %s has it too: ledgerctl memory document --agent %s reads it, and replaces it\n", s.Agent, s.Agent)
+		}
+	}
+	return nil
+}
