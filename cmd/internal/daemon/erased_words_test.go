@@ -24,6 +24,7 @@ import (
 	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/engine/content"
 	"nexus/ledger/api"
+	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/blocks"
 	"nexus/ledger/jetstream/embed"
@@ -179,7 +180,12 @@ func openedWords(t *testing.T, dir string, words map[string]string) map[string]b
 		if ev.Kind == turns.KindCompaction {
 			b = new(turns.CompactionBody)
 		}
-		if ev.Kind.IsTurn() && content.OpenBody(keys, ev, b) == nil {
+		opens := ev.Kind.IsTurn() && content.OpenBody(keys, ev, b) == nil
+		if redacted := new(turns.RedactedBody); ev.Kind == turns.KindRedacted && content.OpenBody(keys, ev, redacted) == nil {
+			b, err = content.RedactedContent(redacted)
+			opens = err == nil
+		}
+		if opens {
 			for _, p := range content.BodyParts(b) {
 				if p.Ref == nil {
 					continue
@@ -201,23 +207,27 @@ func openedWords(t *testing.T, dir string, words map[string]string) map[string]b
 	return found
 }
 
-// A word in each place where a session can have one is found before, by a scan of the files or by opening everything
-// with every key, and nowhere after the session is erased and the daemon stopped. Every other session's events, and what
-// opens of them, are as they were.
-func TestErasedWordsAreNowhere(t *testing.T) {
-	dir := t.TempDir()
-	cfg := config.Config{Data: dir, Files: filepath.Join(dir, "files"), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}
-	d, c := startWith(t, cfg)
+// wordy is a ledger with a session that has a word in each place where a session can have one.
+type wordy struct {
+	words                map[string]string // by place
+	kept                 string            // what the other sessions said
+	session, fork, other *api.Session
+}
+
+// fill makes the sessions of w by c, and returns when the files of the design of its session are there.
+func (w *wordy) fill(t *testing.T, c *client.Client, cfg config.Config) {
+	t.Helper()
 	ctx := t.Context()
-	words := make(map[string]string)
-	word := func(place string) string { words[place] = aWord(); return words[place] }
+	w.words, w.kept = make(map[string]string), aWord()
+	word := func(place string) string { w.words[place] = aWord(); return w.words[place] }
 
 	label := word("label")
 	create := api.CreateSession{SessionSettings: api.SessionSettings{Label: &label, Policy: &api.Policy{Name: "gsv"}, Limits: &turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000},
 		Meta: turns.Raw(fmt.Sprintf(`{"title":%q,"cwd":"/home/%s"}`, word("meta"), word("folder")))}}
 	system := word("system")
 	create.System = &api.System{{Content: system}}
-	s := must[*api.Session](t)(c.Create(ctx, create))
+	w.session = must[*api.Session](t)(c.Create(ctx, create))
+	s := w.session
 	answer := turns.Message{Role: turns.Assistant, Parts: []turns.Part{
 		{Type: turns.Reasoning, Content: word("reasoning")}, {Type: turns.Text, Content: word("answer")},
 		{Type: turns.ToolCall, ID: "c1", Name: "run", Arguments: turns.Raw(fmt.Sprintf(`{"x":%q}`, word("argument")))}}}
@@ -243,14 +253,14 @@ func TestErasedWordsAreNowhere(t *testing.T) {
 	if err != nil || run.Compaction == nil {
 		t.Fatalf("%+v, %v", run, err)
 	}
-	kept := aWord()
-	fork := must[*api.Session](t)(c.Fork(ctx, s.ID, api.CreateFork{Turn: turn.ID}))
-	must[*api.Appended](t)(c.Append(ctx, fork.ID, says(kept)))
-	must[*api.Session](t)(c.Close(ctx, fork.ID, api.CloseSession{}))
-	other := must[*api.Session](t)(c.Create(ctx, api.CreateSession{}))
-	must[*api.Appended](t)(c.Append(ctx, other.ID, says(kept)))
+	kept := w.kept
+	w.fork = must[*api.Session](t)(c.Fork(ctx, s.ID, api.CreateFork{Turn: turn.ID}))
+	must[*api.Appended](t)(c.Append(ctx, w.fork.ID, says(kept)))
+	must[*api.Session](t)(c.Close(ctx, w.fork.ID, api.CloseSession{}))
+	w.other = must[*api.Session](t)(c.Create(ctx, api.CreateSession{}))
+	must[*api.Appended](t)(c.Append(ctx, w.other.ID, says(kept)))
 	code := must[*api.AppendedEvent](t)(c.AppendEvent(ctx, api.AppendEvent{Channel: "code." + s.ID.String(), Kind: "code.tree", Body: turns.Raw(fmt.Sprintf(`{"file":%q}`, word("code")))}))
-	must[*api.SearchHits](t)(c.Search(ctx, api.Search{Text: words["prompt"], Read: api.Read{MinPosition: code.Position}})) // the index has all
+	must[*api.SearchHits](t)(c.Search(ctx, api.Search{Text: w.words["prompt"], Read: api.Read{MinPosition: code.Position}})) // the index has all
 
 	for tries := 0; ; tries++ { // until the files of the design are there
 		if names, _ := filepath.Glob(filepath.Join(cfg.Files, "agents", "main", "*", "*")); len(names) > 1 {
@@ -261,9 +271,12 @@ func TestErasedWordsAreNowhere(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if err := d.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+}
+
+// checkThere checks that the scans of a folder find each word.
+func (w *wordy) checkThere(t *testing.T, dir string) {
+	t.Helper()
+	words := w.words
 	before, openedBefore := scanned(t, dir, words), openedWords(t, dir, words)
 	for place := range words {
 		if len(before[place]) == 0 && !openedBefore[place] {
@@ -273,10 +286,27 @@ func TestErasedWordsAreNowhere(t *testing.T) {
 	if len(before["prompt"]) == 0 || len(before["memory"]) == 0 || !openedBefore["attachment"] || !openedBefore["result"] {
 		t.Errorf("the scans see little: %v, %v", before, openedBefore)
 	}
+}
+
+// A word in each place where a session can have one is found before, by a scan of the files or by opening everything
+// with every key, and nowhere after the session is erased and the daemon stopped. Every other session's events, and what
+// opens of them, are as they were.
+func TestErasedWordsAreNowhere(t *testing.T) {
+	dir := t.TempDir()
+	cfg := config.Config{Data: dir, Files: filepath.Join(dir, "files"), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}
+	d, c := startWith(t, cfg)
+	ctx := t.Context()
+	var w wordy
+	w.fill(t, c, cfg)
+	if err := d.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.checkThere(t, dir)
+	words, kept := w.words, w.kept
 	log, blobs := logRecords(t, dir, 1<<40)
 
 	d, c = startWith(t, cfg)
-	eraseSession(t, c, s.ID)
+	eraseSession(t, c, w.session.ID)
 	if err := d.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -298,6 +328,75 @@ func TestErasedWordsAreNowhere(t *testing.T) {
 		t.Error("stored bytes changed")
 	}
 	if got := openedWords(t, dir, map[string]string{"kept": kept}); !got["kept"] {
+		t.Error("what others said does not open any more")
+	}
+}
+
+// The same words are nowhere after they are redacted, in the session and in its fork, but for those that the agent saved, a channel has, or
+// that are a label.
+func TestRedactedWordsAreNowhere(t *testing.T) {
+	dir := t.TempDir()
+	cfg := config.Config{Data: dir, Files: filepath.Join(dir, "files"), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}
+	d, c := startWith(t, cfg)
+	ctx := t.Context()
+	var w wordy
+	w.fill(t, c, cfg)
+	if err := d.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.checkThere(t, dir)
+	log, _ := logRecords(t, dir, 1<<40)
+	d, c = startWith(t, cfg)
+	outside := map[string]bool{"label": true, "memory": true, "code": true}
+	admin := c.As(api.Operator)
+	for _, place := range slices.Sorted(maps.Keys(w.words)) {
+		if outside[place] {
+			continue
+		}
+		found := 0
+		for _, s := range []turns.ID{w.session.ID, w.fork.ID} {
+			r, err := admin.Redact(ctx, s, api.RedactTurn{Text: w.words[place]})
+			if err != nil {
+				t.Fatalf("%s: %v", place, err)
+			}
+			for _, x := range r.Events {
+				found += x.Count
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s: nothing is redacted", place)
+		}
+	}
+	for tries := 0; ; tries++ {
+		r := must[*api.Redacted](t)(admin.Redact(ctx, w.session.ID, api.RedactTurn{Text: w.words["prompt"]}))
+		if r.Done {
+			break
+		}
+		if tries == 600 {
+			t.Fatalf("not done after a minute: %+v", r)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if v := must[*api.Verified](t)(admin.Verify(ctx)); !v.OK {
+		t.Errorf("%+v", v.Problems)
+	}
+	if err := d.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for place, names := range scanned(t, dir, w.words) {
+		if !outside[place] {
+			t.Errorf("%s is found after: %v", place, names)
+		}
+	}
+	for place := range openedWords(t, dir, w.words) {
+		if !outside[place] {
+			t.Errorf("%s opens after", place)
+		}
+	}
+	if logAfter, _ := logRecords(t, dir, 1<<40); len(logAfter) <= len(log) || !slices.Equal(logAfter[:len(log)], log) {
+		t.Error("stored bytes changed")
+	}
+	if got := openedWords(t, dir, map[string]string{"kept": w.kept}); !got["kept"] {
 		t.Error("what others said does not open any more")
 	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,6 +137,46 @@ func TestARestoreKeepsErasures(t *testing.T) {
 		if err := os.Remove(beside); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A backup from before a redaction does not bring the text back where a newer list lies beside it: the first start takes the whole turn out.
+func TestARestoreKeepsRedactions(t *testing.T) {
+	dir := t.TempDir()
+	_, c := start(t, dir)
+	ctx := t.Context()
+	s := must[*api.Session](t)(c.Create(ctx, api.CreateSession{}))
+	leaked := must[*api.Appended](t)(c.Append(ctx, s.ID, says("the saffron-word is dear")))
+	must[*api.Appended](t)(c.Append(ctx, s.ID, says("cobalt")))
+	older := t.TempDir()
+	cfg, _ := backUp(t, c.As(api.Operator), older)
+	must[*api.Redacted](t)(c.As(api.Operator).Redact(ctx, s.ID, api.RedactTurn{Text: "saffron-word", Ground: "leak-1"}))
+	newer, _ := backUp(t, c.As(api.Operator), t.TempDir())
+	if b := string(must[[]byte](t)(os.ReadFile(filepath.Join(dir, erasuresFile)))); !strings.Contains(b, s.ID.String()+"/"+leaked.ID.String()+" ") || !strings.Contains(b, " leak-1\n") {
+		t.Errorf("the list: %s", b)
+	}
+
+	restored, _ := restoreTo(t, newer)
+	_, r := start(t, restored)
+	if got := must[*api.Turn](t)(r.Turn(ctx, s.ID, leaked.ID)); got.Messages[0].Parts[0].Content != "the [redacted] is dear" {
+		t.Errorf("a backup from behind it: %+v", got)
+	}
+	if err := os.WriteFile(filepath.Join(older, erasuresFile), must[[]byte](t)(os.ReadFile(filepath.Join(dir, erasuresFile))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	restored, out := restoreTo(t, cfg)
+	if out.ErasuresFrom == "" {
+		t.Errorf("restored: %+v", out)
+	}
+	_, r = start(t, restored)
+	if got := must[*api.Turn](t)(r.Turn(ctx, s.ID, leaked.ID)); got.Messages[0].Parts[0].Content != "[redacted]" {
+		t.Errorf("a backup from before it: %+v", got)
+	}
+	if got := must[*api.Context](t)(r.Context(ctx, s.ID, api.GetContext{})); strings.Contains(fmt.Sprintf("%s", got.Messages), "saffron") || !strings.Contains(fmt.Sprintf("%s", got.Messages), "cobalt") {
+		t.Errorf("the context: %+v", got.Messages)
+	}
+	if v := must[*api.Verified](t)(r.As(api.Operator).Verify(ctx)); !v.OK {
+		t.Errorf("%+v", v.Problems)
 	}
 }
 

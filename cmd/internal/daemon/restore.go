@@ -333,7 +333,7 @@ func (c RestoreConfig) countMissing(keys backup.Keys, named *backup.Checker, out
 	}
 	older := false // than the backup: it does not even say that a key is missing
 	for _, id := range named.Keys() {
-		if r, ok := rows[id]; len(r.Key) == 0 && !r.Erased {
+		if r, ok := rows[id]; len(r.Key)+len(r.Remains) == 0 && !r.Erased {
 			out.KeysMissing++
 			older = older || !ok
 		}

@@ -526,6 +526,9 @@ func (er *Erasure) finishRedactions(ctx context.Context, listed []Erased) error 
 		if err := er.redactAgain(ctx, &s, e.Event); err != nil {
 			return err
 		}
+		if _, err := er.reader.CatchUp(ctx, s.Tenant, s.ID); err != nil { // its row is read below
+			return err
+		}
 	}
 	any := false
 	was := turns.ID{}
