@@ -65,6 +65,17 @@ func TestASecondReaderReadsAnExport(t *testing.T) {
 			if out, err := exec.Command(python, "../../../docs/examples/python/read_export.py", file).CombinedOutput(); err == nil || !strings.Contains(string(out), "refused") {
 				t.Errorf("changed bytes are read: %v\n%s", err, out)
 			}
+			if !sealed {
+				return
+			}
+			redact(t, e, s.ID, api.RedactTurn{Text: "a large question"})
+			redact(t, e, s.ID, api.RedactTurn{Turn: last, Parts: []int{1}})
+			redact(t, e, s.ID, api.RedactTurn{Turn: last, Parts: []int{2}})
+			write(func(*api.ExportRecord) {})
+			out, err = exec.Command(python, "../../../docs/examples/python/read_export.py", file).CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "; 2 redacted") {
+				t.Fatalf("redacted: %v\n%s", err, out)
+			}
 		})
 	}
 }

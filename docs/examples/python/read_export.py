@@ -23,12 +23,16 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 ZSTD, SEALED = 1, 2
 # Fields of the header, and the kinds that have parts.
-VERSION, KIND, ID, CHAIN, INDEX, PREV, DIGEST, BLOBS, ENCODING, KEYS, COMMITMENT = 1, 2, 3, 4, 5, 6, 10, 40, 41, 42, 43
-TURN, COMPACTION = 2, 3
+VERSION, KIND, ID, CHAIN, INDEX, PREV, DIGEST, TO, BLOBS, ENCODING, KEYS, COMMITMENT = 1, 2, 3, 4, 5, 6, 10, 30, 40, 41, 42, 43
+TURN, COMPACTION, REDACTED = 2, 3, 11
 
 
 class Refused(Exception):
     """What was read is not what the format says."""
+
+
+class Redacted(Refused):
+    """The key of an event was taken: a redacted event has its body."""
 
 
 def need(ok, why):
@@ -249,7 +253,8 @@ def indexed_key(content_key, index):
         if n < len(content_key.chunks):
             chunk = content_key.chunks[n]
             if isinstance(chunk, dict):
-                need(at in chunk, f"event {index} was redacted: its key is gone")
+                if at not in chunk:
+                    raise Redacted(f"event {index} was redacted: its key is gone")
                 return chunk[at]
             return hkdf(chunk, b"nexus.key.v1 event" + bytes([at]))
         content_key = content_key.fresh
@@ -317,13 +322,34 @@ def open_body(header_bytes, header, body, key):
     return body
 
 
+def check_redacted(value, of):
+    """Checks that what stays of a body is what the header of its event commits to (FORMAT.md, RedactedBody)."""
+    kind, body, states = value[1], value[2], value[3]
+    need(kind == of[KIND] and kind != REDACTED, "a body of another kind")
+    spans = part_spans(kind, body)
+    need(len(states) == len(spans) + 1, "as many leaves as the body has parts, and one")
+    need(all(state in (1, 2) for state, _ in states), "a leaf of another state")
+    hashes = [v if state == 2 else leaf_hash(v, body[a:b]) for (state, v), (a, b) in zip(states[1:], spans)]
+    outline, at = b"", 0
+    for (a, b), h in zip(spans, hashes):
+        outline += body[at:a] + b"\x58\x20" + h
+        at = b
+    outline += body[at:]
+    state, v = states[0]
+    need(root([v if state == 2 else leaf_hash(v, outline)] + hashes) == of[COMMITMENT], "what stays is not what the header commits to")
+    return item(body, 0)[0]
+
+
 def check_event(payload, want, ring):
-    """Checks one event with all that it says, and returns its header and its body."""
+    """Checks one event with all that it says, and returns its header and its body; none, if it was redacted."""
     header_bytes, header, stored = framed(payload)
     need(event_hash(header_bytes, stored) == want, "the hash differs")
     if not stored:
         return header, None
-    key = event_key(header, ring)
+    try:
+        key = event_key(header, ring)
+    except Redacted:
+        return header, None
     body = open_body(header_bytes, header, stored, key)
     value, end = item(body, 0)
     need(end == len(body), "bytes after the body")
@@ -347,6 +373,7 @@ def crockford(text):
 
 def read_export(file):
     ring, ends, pieces, blobs = {}, {}, {}, {}
+    redacted, headers = {}, {}  # by the id of the event: what has its body; headers of events
     events = parts = sealed = 0
     for line in file:
         line = json.loads(line)
@@ -375,14 +402,23 @@ def read_export(file):
             need(header[INDEX] == index + 1 and header.get(PREV) == prev, "the event does not continue its chain")
             ends[chain] = header[INDEX], want
             events += 1
-            for address, size in header.get(BLOBS, []) if ring else []:
+            headers[header[ID]] = header
+            if header[KIND] == REDACTED and body is not None:
+                check_redacted(body, headers[header[TO][1]])
+            taken = body is None and header.get(ENCODING, 0)
+            if taken:
+                redacted[header[TO][1] if header[KIND] == REDACTED else header[ID]] = False
+            if header[KIND] == REDACTED and not taken:
+                redacted[header[TO][1]] = True
+            for address, size in header.get(BLOBS, []) if ring and not taken else []:
                 need(blobs.get(address) == size, "a blob that a header names is not in the file")
             sealed += bool(header.get(ENCODING, 0) & SEALED)
             if body is not None:
                 for m in body.get(1, []) if header[KIND] == TURN else []:
                     parts += len(m.get(2, []))
     need(events, "the file has no events")
-    print(f"{events} events of {len(ends)} chains: hashes, chains, bodies ({sealed} sealed) and commitments are as they must be; {parts} parts of messages, {len(blobs)} blobs")
+    need(all(redacted.values()), "an event was redacted, and none has its body")
+    print(f"{events} events of {len(ends)} chains: hashes, chains, bodies ({sealed} sealed) and commitments are as they must be; {parts} parts of messages, {len(blobs)} blobs" + (f"; {len(redacted)} redacted" if redacted else ""))
 
 
 # --- the frozen examples

@@ -7,6 +7,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/turns"
+	"nexus/turns/seal"
 )
 
 // redactions is what a [Store] knows of events whose bodies are in other events.
@@ -42,6 +43,12 @@ func (cs *Store) Redaction(ev *turns.Event) (*turns.Event, *turns.RedactedBody, 
 		return nil, nil, fmt.Errorf("%w: event %s is redacted by %s with a body of kind %s", ledger.ErrCorrupt, ev.ID, by.ID, b.Kind)
 	}
 	return by, b, nil
+}
+
+// Redact is the body of a redacted event that puts after, an encoded body, in the place of that of ev, which is was now; nil: its own.
+// Errors: those of [seal.Redact].
+func (cs *Store) Redact(ev *turns.Event, was *turns.RedactedBody, after []byte) (*turns.RedactedBody, error) {
+	return seal.Redact(ev, cs.OpeningKeyring(), was, after)
 }
 
 // CheckRedacted checks the body of by, a redacted event for ev: that what stays is what ev's header commits to, that it is

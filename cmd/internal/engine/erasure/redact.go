@@ -18,7 +18,6 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/seal"
 )
 
 // Bounds of a text that is redacted, in bytes: a shorter one is part of ordinary words.
@@ -246,7 +245,7 @@ func (r *redaction) marked(s *ledger.Session, ev, by *turns.Event) (*turns.Redac
 	if err != nil {
 		return nil, nil, err
 	}
-	out, err := seal.Redact(ev, r.content.OpeningKeyring(), was, after)
+	out, err := r.content.Redact(ev, was, after)
 	if err != nil {
 		return nil, nil, err
 	}

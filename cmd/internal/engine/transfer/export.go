@@ -325,7 +325,7 @@ type exportedChain struct {
 }
 
 // ancestry returns the chains of a session's export, root first. The chain of an
-// ancestor ends with the event of the fork point.
+// ancestor ends with the event of the fork point, or, if events before that were redacted, with the newest that has the body of one.
 func (tr *Transfer) ancestry(c reader.Caller, s *ledger.Session) ([]exportedChain, error) {
 	chains := []exportedChain{{id: s.ID, last: s.Tail.Index}}
 	for f := s.ForkOf; f != nil; {
@@ -340,7 +340,11 @@ func (tr *Transfer) ancestry(c reader.Caller, s *ledger.Session) ([]exportedChai
 		if err != nil {
 			return nil, err
 		}
-		chains = append(chains, exportedChain{id: up.ID, last: t.Index})
+		last, err := tr.withRedacted(up.ID, t.Index)
+		if err != nil {
+			return nil, err
+		}
+		chains = append(chains, exportedChain{id: up.ID, last: last})
 		f = up.ForkOf
 	}
 	slices.Reverse(chains)
@@ -348,6 +352,26 @@ func (tr *Transfer) ancestry(c reader.Caller, s *ledger.Session) ([]exportedChai
 		chains[i+1].before = chains[i].before + chains[i].last + 1
 	}
 	return chains, nil
+}
+
+// withRedacted returns the last event of a session that is needed to read those up to an index.
+func (tr *Transfer) withRedacted(session turns.ID, index uint64) (uint64, error) {
+	for more := true; more; { // what comes between may be redacted too
+		more = false
+		for x, err := range tr.reader.Projections.Redactions(session) {
+			if err != nil {
+				return 0, err
+			}
+			of, err := tr.reader.Projections.Index(session, x.Event)
+			if err != nil {
+				return 0, err
+			}
+			if x.Newest && of <= index && x.By > index {
+				index, more = x.By, true
+			}
+		}
+	}
+	return index, nil
 }
 
 // exportCursor is the place of the next record of an export.

@@ -57,7 +57,7 @@ func TestEveryCall(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	all := make(map[fileCall]bool)
-	for _, o := range operations(other) {
+	for _, o := range operations(e, other) {
 		if !*everyCall && o.name != "append" {
 			continue
 		}
@@ -267,7 +267,69 @@ type (
 	checker   = func(context.Context, *client.Client) error
 )
 
-func operations(other *everyCallRun) []testOperation {
+// operator calls f with a client of the operator of e.
+func (e *everyCallRun) operator(ctx context.Context, f func(*client.Client) (string, error)) (string, error) {
+	nc, err := client.Dial(e.d.URL, e.d.Operator, nats.MaxReconnects(0))
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", nats.ErrNoResponders, err)
+	}
+	defer nc.Close()
+	return f(client.New(nc, "default", api.Operator))
+}
+
+// isDone returns an error unless a store is done.
+func isDone(stores []api.ErasedStore, name string) error {
+	for _, s := range stores {
+		if s.Store == name && s.State == api.StoreDone {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not done: %+v", name, stores)
+}
+
+func operations(e, other *everyCallRun) []testOperation {
+	// redact takes a text out of a turn, and says that it is gone: which events it does is another matter the second time.
+	redactOf := func(bytes int) func(context.Context, *client.Client) (requester, checker, error) {
+		return func(ctx context.Context, c *client.Client) (requester, checker, error) {
+			session, ids, err := newSession(ctx, c, 2)
+			if err != nil {
+				return nil, nil, err
+			}
+			secret := "secret of " + api.NewID().String()
+			r := api.AppendTurn{ID: api.NewID(), Messages: []turns.Message{turns.TextMessage(turns.User, strings.Repeat("x", bytes)+secret), turns.TextMessage(turns.User, "it stays")}}
+			if _, err := c.Append(ctx, session, r); err != nil {
+				return nil, nil, err
+			}
+			redact := func(ctx context.Context) (string, error) {
+				return e.operator(ctx, func(c *client.Client) (string, error) {
+					got, err := c.Redact(ctx, session, api.RedactTurn{Text: secret})
+					if err != nil {
+						return "", err
+					}
+					return "redacted", isDone(got.Stores, "key")
+				})
+			}
+			return func(ctx context.Context, _ *client.Client) (string, error) { return redact(ctx) },
+				func(ctx context.Context, c *client.Client) error {
+					got, err := c.Turn(ctx, session, r.ID)
+					if err != nil {
+						return err
+					}
+					text := got.Messages[0].Parts[0]
+					if text.Ref != nil {
+						content, err := c.Content(ctx, session, text.Ref)
+						if err != nil {
+							return err
+						}
+						text.Content = string(content)
+					}
+					if text.Content != strings.Repeat("x", bytes)+"[redacted]" || got.Messages[1].Parts[0].Content != "it stays" {
+						return fmt.Errorf("turn %s is %.200v", r.ID, got.Messages)
+					}
+					return hasTurns(ctx, c, session, append(ids, r.ID))
+				}, nil
+		}
+	}
 	appendOf := func(bytes int) func(context.Context, *client.Client) (requester, checker, error) {
 		return func(ctx context.Context, c *client.Client) (requester, checker, error) {
 			session, ids, err := newSession(ctx, c, 2)
@@ -305,6 +367,28 @@ func operations(other *everyCallRun) []testOperation {
 		{"event with a blob", eventOf(700 << 10)},
 		{"append", appendOf(300)},
 		{"append with a blob", appendOf(700 << 10)},
+		{"redact", redactOf(300)},
+		{"redact with a blob", redactOf(700 << 10)},
+		{"erase", func(ctx context.Context, c *client.Client) (requester, checker, error) {
+			session, _, err := newSession(ctx, c, 2)
+			erase := func(ctx context.Context) (string, error) {
+				return e.operator(ctx, func(c *client.Client) (string, error) {
+					r, err := c.Erase(ctx, session, api.EraseSession{})
+					if err != nil {
+						return "", err
+					}
+					return r.Position, isDone(r.Stores, "key")
+				})
+			}
+			return func(ctx context.Context, _ *client.Client) (string, error) { return erase(ctx) },
+				func(ctx context.Context, c *client.Client) error {
+					s, err := c.Session(ctx, session)
+					if err == nil && s.State != "erased" {
+						err = fmt.Errorf("session %s is %s", session, s.State)
+					}
+					return err
+				}, err
+		}},
 		{"create", func(context.Context, *client.Client) (requester, checker, error) {
 			label := "label of " + api.NewID().String()
 			r := api.CreateSession{ID: api.NewID(), SessionSettings: api.SessionSettings{Label: &label}}
