@@ -70,6 +70,7 @@ func TestExplorerInABrowser(t *testing.T) {
 		"sessions": "/ui/", "session": s, "turn": s + "/t/" + x.edit.String(), "call": s + "/t/" + x.call.String(), "context": s + "/x/" + x.last.String(), "compaction": s + "/c/" + x.compaction.String(),
 		"compact": s + "/compact", "search": "/ui/search?q=export", "nothing": "/ui/search?q=zzzz", "compare": "/ui/diff/" + x.session.String() + "/" + x.fork.String(), "cost": "/ui/cost", "memory": "/ui/memory",
 		"events": "/ui/events?channel=mail&of=main", "health": "/ui/health", "keys": "/ui/keys", "hostile": "/ui/s/" + bad.ID.String(),
+		"takeout": s + "/t/" + x.first.String() + "/takeout", "vanished": "/ui/vanished",
 	}
 	fork := paths["turn"]
 	if *only != "" {
