@@ -126,7 +126,7 @@ func (e *env) toRedact(ctx context.Context, c *client.Client, args []string, o r
 	case !o.everywhere && len(args) == 0:
 		return nil, fault.Usage(errors.New("name a turn or sessions, or --everywhere"))
 	case o.textFrom == "" && len(args) > 1:
-		return nil, fault.Usage(errors.New("name one turn, or --text-from"))
+		return nil, fault.Usage(errors.New("name one turn: each takes a command of its own; or --text-from with sessions"))
 	}
 	if o.everywhere {
 		for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
@@ -140,30 +140,46 @@ func (e *env) toRedact(ctx context.Context, c *client.Client, args []string, o r
 		return out, nil
 	}
 	for _, name := range args {
-		if o.textFrom != "" && !strings.ContainsAny(name, "@/") {
-			if _, s, err := e.Session(ctx, name); err == nil {
+		if !strings.ContainsAny(name, "@/") {
+			_, s, err := e.Session(ctx, name)
+			if err == nil && o.textFrom == "" {
+				return nil, fault.Usage(fmt.Errorf("%s is a session: name a turn of it (%s@3), or the text with --text-from FILE", name, name))
+			}
+			if err == nil {
 				out = append(out, target{session: s.ID})
 				continue
+			}
+			if o.textFrom != "" && fault.HasCode(err, api.NotFound) {
+				return nil, err
 			}
 		}
 		at, err := e.Turn(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, target{session: at.Session.ID, turn: at.Turn})
+		t, err := c.Turn(ctx, at.Session.ID, at.Turn) // an inherited one is another session's
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, target{session: t.Session, turn: t.ID})
 	}
 	return out, nil
 }
 
 // redact redacts targets, and says what became of what in which store.
 func (e *env) redact(ctx context.Context, c *client.Client, list []target, req api.RedactTurn, o redacting) error {
-	events, pending := 0, []target(nil)
+	events, left := 0, 0
 	touched := make(map[turns.ID]bool)
+	texts := make(map[string]bool)
+	var pending []target
 	var last *api.Redacted
 	for _, t := range list {
 		req.Turn, req.ID = t.turn, turns.ID{}
 		if t.text != "" {
 			req.Text = t.text
+		}
+		if req.Text != "" {
+			texts[req.Text] = true
 		}
 		r, err := c.Redact(ctx, t.session, req)
 		if fault.HasCode(err, api.Erased) && o.everywhere { // meanwhile
@@ -172,9 +188,24 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 		if err != nil {
 			return err
 		}
-		if len(r.Events) > 0 {
-			if events, last = events+len(r.Events), r; !r.Done && !r.DryRun && !touched[t.session] {
-				pending = append(pending, t)
+		done := 0
+		for _, x := range r.Events {
+			if x.Count > 0 {
+				done++
+			}
+		}
+		if events += done; done > 0 {
+			last = r
+			if !r.Done && !r.DryRun && !touched[t.session] {
+				if e.JSON {
+					again, err := e.redacted(ctx, c, t.session, req, o.wait)
+					if err != nil {
+						return err
+					}
+					r.Done, r.Stores = again.Done, again.Stores
+				} else {
+					pending = append(pending, target{session: t.session, turn: t.turn, text: req.Text})
+				}
 			}
 			touched[t.session] = true
 		}
@@ -190,38 +221,39 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 	if e.JSON {
 		return nil
 	}
-	what := "redacted"
-	if o.dry {
-		what = "would be redacted"
+	if what := "redacted"; last == nil && len(texts) == 1 && o.textFrom != "" {
+		e.Say("nothing %s: no event of %s has the text of %s that was looked for; it is compared byte by byte, with its case and its spaces", what, prose.Plural(uint64(len(list)), "session"), prose.Plural(uint64(len(req.Text)), "byte"))
+	} else {
+		if o.dry {
+			what = "would be redacted"
+		}
+		e.Say("%s in %s %s", prose.Plural(uint64(events), "event"), prose.Plural(uint64(len(touched)), "session"), what)
 	}
-	e.Say("%s in %s %s", prose.Plural(uint64(events), "event"), prose.Plural(uint64(len(touched)), "session"), what)
-	if last == nil {
-		return nil
-	}
-	left := 0
 	for _, t := range pending {
 		again := req
-		if t.text != "" {
-			again.Text = t.text
-		}
+		again.Turn, again.Text = t.turn, t.text
 		r, err := e.redacted(ctx, c, t.session, again, o.wait)
 		if err != nil {
 			return err
 		}
-		if last = r; !r.Done {
+		if last.Stores = r.Stores; !r.Done {
 			left++
 		}
 	}
-	for _, s := range last.Stores {
-		if !o.dry || s.State == api.StoreOutside {
-			fmt.Fprintf(e.Out, "  %-8s %-16s  %s\n", s.State, s.Store, s.Note)
+	if last != nil {
+		for _, s := range last.Stores {
+			if !o.dry || s.State == api.StoreOutside {
+				fmt.Fprintf(e.Out, "  %-8s %-16s  %s\n", s.State, s.Store, s.Note)
+			}
 		}
 	}
 	if left > 0 {
 		e.Say("%s not done everywhere yet: the same command says what is left", prose.Plural(uint64(left), "session"))
 	}
-	if o.textFrom != "" {
-		return e.keepsText(ctx, c, req.Text)
+	for text := range texts {
+		if err := e.keepsText(ctx, c, text); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -254,16 +286,39 @@ func (e *env) printRedacted(r *api.Redacted) error {
 			where = append(where, "part "+strings.Trim(strings.Join(strings.Fields(fmt.Sprint(x.Parts)), ", "), "[]"))
 		}
 		if x.Rest {
-			where = append(where, "what is no part")
+			where = append(where, restOf(x.Kind))
 		}
 		if x.Stays > 0 {
-			where = append(where, "it stays in an id or a name")
+			where = append(where, "it stays in a label, a name or an id, which redact leaves (session set --label changes a label)")
 		}
-		if _, err := fmt.Fprintf(e.Out, "%s/%s  %s: %s (%d)\n", r.Session, x.Event, x.Kind, strings.Join(where, "; "), x.Count); err != nil {
+		count := ""
+		if x.Count > 0 {
+			count = ", " + prose.Plural(uint64(x.Count), "marker")
+		}
+		if _, err := fmt.Fprintf(e.Out, "%s/%s  %s: %s%s\n", r.Session, x.Event, kindOf(x.Kind), strings.Join(where, "; "), count); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// kindOf is a kind of an event in words.
+func kindOf(kind string) string {
+	if s, ok := map[string]string{"opened": "settings", "changed": "settings", "described": "title and tags", "noted": "note", "compaction": "summary"}[kind]; ok {
+		return s
+	}
+	return kind
+}
+
+// restOf is what an event of a kind has beside parts.
+func restOf(kind string) string {
+	switch kind {
+	case "turn":
+		return "meta"
+	case "compaction":
+		return "its text"
+	}
+	return "its text"
 }
 
 // keepsText names what no redaction of sessions reaches and that has a text: memories and documents of agents.
@@ -281,13 +336,13 @@ func (e *env) keepsText(ctx context.Context, c *client.Client, text string) erro
 			if err != nil {
 				return err
 			}
-			if strings.Contains(m.Text, text) && m.State != turns.Withdrawn.String() {
-				fmt.Fprintf(e.Out, "memory %s of agent %s has it too: ledgerctl memory withdraw %s --agent %s takes it out of contexts\n", m.ID, s.Agent, m.ID, s.Agent)
+			if strings.Contains(m.Text, text) {
+				fmt.Fprintf(e.Out, "memory %s of agent %s still has it (%s)\n", m.ID, s.Agent, m.State)
 			}
 		}
 		d, err := c.Document(ctx, api.MemoryDocument{Agent: s.Agent})
 		if err == nil && strings.Contains(d.Text, text) {
-			fmt.Fprintf(e.Out, "the document of agent %s has it too: ledgerctl memory document --agent %s reads it, and replaces it\n", s.Agent, s.Agent)
+			fmt.Fprintf(e.Out, "the document of agent %s still has it: ledgerctl memory document --agent %s\n", s.Agent, s.Agent)
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ type Verified struct {
 	// log has. Two daemons stored them at the same time; they open nothing, and are no
 	// problem.
 	Duplicates uint64 `json:"duplicate_openings,omitempty"`
-	// Erased counts events whose bodies nobody can open, since a session was erased: no problem.
+	// Erased counts events whose bodies nobody can open, since their session was erased, or they were redacted: no problem.
 	Erased uint64 `json:"erased,omitempty"`
 	Last   uint64 `json:"last,string"` // log position verified through
 	// Covered is how many events, from the first one, were compared with a checkpoint.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +55,7 @@ func (er *Erasure) Redact(ctx context.Context, c reader.Caller, id turns.ID, req
 		}
 	}
 	if err == nil {
-		err = er.redactionStores(ctx, s.ID, r.out)
+		err = er.redactionStores(ctx, s.ID, req, r.out)
 	}
 	if err != nil && r.stored {
 		err = writer.AfterCommit(err)
@@ -249,16 +250,29 @@ func (r *redaction) marked(s *ledger.Session, ev, by *turns.Event) (*turns.Redac
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, leaf := range out.Taken() {
-		switch {
-		case was != nil && was.Leaves[leaf].State == turns.LeafTaken: // before
-		case leaf == 0:
-			report.Rest = true
-		default:
-			report.Parts = append(report.Parts, leaf)
-		}
+	report.Parts, report.Rest, err = changed(ev.Kind, before, after)
+	return out, report, err
+}
+
+// changed returns which parts of a body differ, numbered from 1, and whether what is no part does.
+func changed(k turns.Kind, before, after []byte) (parts []int, rest bool, err error) {
+	was, err := turns.PartSpans(k, before)
+	if err != nil {
+		return nil, false, err
 	}
-	return out, report, nil
+	is, err := turns.PartSpans(k, after)
+	if err != nil {
+		return nil, false, err
+	}
+	from := [2]int{}
+	for i := range was {
+		rest = rest || !bytes.Equal(before[from[0]:was[i][0]], after[from[1]:is[i][0]])
+		if !bytes.Equal(before[was[i][0]:was[i][1]], after[is[i][0]:is[i][1]]) {
+			parts = append(parts, i+1)
+		}
+		from = [2]int{was[i][1], is[i][1]}
+	}
+	return parts, rest || !bytes.Equal(before[from[0]:], after[from[1]:]), nil
 }
 
 // markText puts markers in the places of the text in a body, and counts them.
@@ -315,12 +329,12 @@ func (r *redaction) markParts(s *ledger.Session, body any, report *api.RedactedE
 		for _, p := range parts {
 			mark.Part(p)
 		}
-		report.Count = len(parts) + 1
+		report.Count = len(parts)
 		return mark.Rest(body)
 	}
 	at := func(field string, n int) (*turns.Part, error) {
 		if n < 1 || n > len(parts) {
-			return nil, api.FieldErrorf(field, "the turn has no part %d, it has %d", n, len(parts))
+			return nil, api.FieldErrorf(field, "the turn has no part %d: it has %d, numbered from 1", n, len(parts))
 		}
 		return parts[n-1], nil
 	}
@@ -363,7 +377,7 @@ func (r *redaction) markParts(s *ledger.Session, body any, report *api.RedactedE
 			return api.FieldErrorf(field, "it overlaps another span")
 		}
 		if !mark.Span(p, span.From, span.To) {
-			return api.FieldErrorf(field, "part %d has no bytes %d to %d that could be taken out: between characters, and of JSON within one string", span.Part, span.From, span.To)
+			return api.FieldErrorf(field, "bytes %d to %d of part %d, which has %d, can't be taken out: a span ends between characters, and of JSON within one string", span.From, span.To, span.Part, len(p.ContentBytes()))
 		}
 		next[span.Part] = span.From
 		report.Count++
@@ -414,7 +428,7 @@ func (er *Erasure) redacted(session turns.ID) (out []uint64, err error) {
 }
 
 // redactionStores says what became of what was redacted in a session.
-func (er *Erasure) redactionStores(ctx context.Context, session turns.ID, out *api.Redacted) error {
+func (er *Erasure) redactionStores(ctx context.Context, session turns.ID, r api.RedactTurn, out *api.Redacted) error {
 	s, err := er.reader.Projections.Session(session)
 	if err != nil {
 		return err
@@ -454,6 +468,18 @@ func (er *Erasure) redactionStores(ctx context.Context, session turns.ID, out *a
 		}
 		add(p.Name, state, count, p.Note)
 	}
+	if r.Text == "" {
+		behind, names, err := er.summariesBehind(session, out.Events)
+		if err != nil {
+			return err
+		}
+		if behind > 0 {
+			add("summaries", api.StoreOutside, behind, "that the session made behind it, and that may repeat what was taken out: redact the text itself, or each of them: "+names)
+		}
+	}
+	if s.ForkOf != nil {
+		add("inherited", api.StoreOutside, 0, "turns before the fork are of session "+s.ForkOf.At.Session.String()+": redact the text there too")
+	}
 	heirs, err := er.reader.Heirs(ctx, session)
 	if err != nil {
 		return err
@@ -465,6 +491,40 @@ func (er *Erasure) redactionStores(ctx context.Context, session turns.ID, out *a
 	add("backups", api.StoreOutside, 0, "files of keys from before: the list of erasures that lies beside a backup, or in [checkpoint] out, is applied by restore, which takes the whole event then; destroy older files of keys")
 	add("copies", api.StoreOutside, 0, "exports (they have keys), pages, transcripts of agents and of continue, git refs; fingerprints of contexts that had it: a guess can be tested with them")
 	return nil
+}
+
+// maxNamed is how many summaries a receipt names.
+const maxNamed = 5
+
+// summariesBehind counts the compactions of a session that follow any of the events on its chain, and names the first ones.
+func (er *Erasure) summariesBehind(session turns.ID, redacted []api.RedactedEvent) (n uint64, names string, err error) {
+	first := uint64(math.MaxUint64)
+	for _, x := range redacted {
+		index, err := er.reader.Projections.Index(session, x.Event)
+		if err != nil {
+			return 0, "", err
+		}
+		first = min(first, index)
+	}
+	for ref, err := range er.reader.Projections.CompactionsOf(session) {
+		if err != nil {
+			return 0, "", err
+		}
+		row, err := er.reader.Projections.Turn(ref)
+		if err != nil {
+			return 0, "", err
+		}
+		if row.Index <= first {
+			continue
+		}
+		if n++; n <= maxNamed {
+			names = strings.TrimPrefix(names+", "+ref.Turn.String(), ", ")
+		}
+	}
+	if n > maxNamed {
+		names += ", …"
+	}
+	return n, names, nil
 }
 
 // publishRedactions puts the redactions of a session on the list.

@@ -19,7 +19,7 @@ func Print(term *terminal.Terminal, v *api.Verified) {
 		term.Tell("  %s of an id that was taken, which is no problem", prose.Plural(v.Duplicates, "opening"))
 	}
 	if v.Erased > 0 {
-		term.Tell("  %s can't be read, since a session was erased, which is no problem", prose.Plural(v.Erased, "event"))
+		term.Tell("  %s can't be read, since they were erased or redacted, which is no problem", prose.Plural(v.Erased, "event"))
 	}
 	for _, p := range v.Problems {
 		printProblem(term, &p)
