@@ -171,10 +171,15 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 	events, left := 0, 0
 	touched := make(map[turns.ID]bool)
 	texts := make(map[string]bool)
-	var pending []target
+	type waiting struct {
+		session turns.ID
+		req     api.RedactTurn
+	}
+	var failed error
+	var pending []waiting
 	var last *api.Redacted
 	for _, t := range list {
-		req.Turn, req.ID = t.turn, turns.ID{}
+		req.Turn, req.ID = t.turn, api.NewID() // so that a call again is the same call: of a turn it takes nothing more
 		if t.text != "" {
 			req.Text = t.text
 		}
@@ -183,6 +188,11 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 		}
 		r, err := c.Redact(ctx, t.session, req)
 		if fault.HasCode(err, api.Erased) && o.everywhere { // meanwhile
+			continue
+		}
+		if err != nil && o.everywhere { // the others are not to wait for it
+			e.Say("session %s: %v", t.session, err)
+			failed = errors.Join(failed, err)
 			continue
 		}
 		if err != nil {
@@ -204,7 +214,7 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 					}
 					r.Done, r.Stores = again.Done, again.Stores
 				} else {
-					pending = append(pending, target{session: t.session, turn: t.turn, text: req.Text})
+					pending = append(pending, waiting{t.session, req})
 				}
 			}
 			touched[t.session] = true
@@ -219,7 +229,7 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 		}
 	}
 	if e.JSON {
-		return nil
+		return failed
 	}
 	if what := "redacted"; last == nil && len(texts) == 1 && o.textFrom != "" {
 		e.Say("nothing %s: no event of %s has the text of %s that was looked for; it is compared byte by byte, with its case and its spaces", what, prose.Plural(uint64(len(list)), "session"), prose.Plural(uint64(len(req.Text)), "byte"))
@@ -229,10 +239,8 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 		}
 		e.Say("%s in %s %s", prose.Plural(uint64(events), "event"), prose.Plural(uint64(len(touched)), "session"), what)
 	}
-	for _, t := range pending {
-		again := req
-		again.Turn, again.Text = t.turn, t.text
-		r, err := e.redacted(ctx, c, t.session, again, o.wait)
+	for _, w := range pending {
+		r, err := e.redacted(ctx, c, w.session, w.req, o.wait)
 		if err != nil {
 			return err
 		}
@@ -255,19 +263,15 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 			return err
 		}
 	}
-	return nil
+	return failed
 }
 
-// redacted waits until every store of a session says that it has nothing of what was redacted, for a while.
-func (e *env) redacted(ctx context.Context, c *client.Client, id turns.ID, req api.RedactTurn, wait time.Duration) (r *api.Redacted, err error) {
-	again := api.RedactTurn{Text: req.Text, Ground: req.Ground}
-	if again.Text == "" { // no text: the same parts again, which have markers
-		again.Turn, again.Parts = req.Turn, req.Parts
-	}
+// redacted sends a request that was answered again until every store of the session says that it has nothing of what was redacted, for
+// a while.
+func (e *env) redacted(ctx context.Context, c *client.Client, session turns.ID, req api.RedactTurn, wait time.Duration) (r *api.Redacted, err error) {
 	until := time.Now().Add(wait)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		again.ID = turns.ID{}
-		r, err = c.Redact(ctx, id, again)
+		r, err = c.Redact(ctx, session, req)
 		if err != nil || r.Done || time.Now().After(until) {
 			return r, err
 		}

@@ -40,3 +40,67 @@ func (c Content) Taken() (n uint64) {
 func (c Content) SameOrigin(other Content) bool {
 	return c.derive(sharedKey) == other.derive(sharedKey)
 }
+
+// CheckTake says whether events can be taken from the key of a chain of begun events. Errors: [turns.ErrTooLarge].
+func (c Content) CheckTake(begun uint64, indexes ...uint64) error {
+	_, err := c.puncture(begun, indexes, zeros{})
+	return err
+}
+
+// zeros is the randomness of a key that nobody uses.
+type zeros struct{}
+
+// Read implements [io.Reader].
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// isLeftOf reports whether r has no key that other lacks: it is left of it, after more was taken.
+func (r *Remains) isLeftOf(other *Remains) bool {
+	if len(r.chunks) < len(other.chunks) || len(r.infos) != len(other.infos) {
+		return false
+	}
+	for p, k := range other.infos {
+		if r.infos[p] != k {
+			return false
+		}
+	}
+	for i, c := range r.chunks {
+		if c.events == nil {
+			var had Key
+			switch {
+			case i >= len(other.chunks):
+				had = other.fresh.chunk(uint64(i))
+			case other.chunks[i].events != nil:
+				return false
+			default:
+				had = other.chunks[i].key
+			}
+			if c.key != had {
+				return false
+			}
+			continue
+		}
+		for at, k := range c.events {
+			if had, err := other.event(uint64(i)*chunkEvents + uint64(at)); err != nil || had != k {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Covers reports whether the key of an event was derived from this key, or from what it is left of: not from a new key that took its
+// place somewhere else.
+func (c Content) Covers(index uint64) bool {
+	return c.left == nil || index/chunkEvents < uint64(len(c.left.chunks))
+}
+
+// IsLeftOf reports whether c is what is left of other after more events were taken.
+func (c Content) IsLeftOf(other Content) bool {
+	switch {
+	case c.left == nil:
+		return false
+	case other.left == nil:
+		return c.left.of(other.whole)
+	}
+	return c.left.isLeftOf(other.left)
+}

@@ -289,8 +289,11 @@ func (t take) of(has Content, there error) (left *Remains, changed bool, err err
 		left, err = has.puncture(t.begun, t.indexes, rand.Reader)
 		return left, true, err
 	case there == nil && has.left != nil:
-		if bytes.Equal(has.left.encode(), t.put.encode()) {
+		switch {
+		case bytes.Equal(has.left.encode(), t.put.encode()), has.left.isLeftOf(t.put): // it lacks what is to be taken already
 			return has.left, false, nil
+		case t.put.isLeftOf(has.left):
+			return t.put, true, nil
 		}
 		return nil, false, different(t.id)
 	case there == nil && !t.put.of(has.whole):

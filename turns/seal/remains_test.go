@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -183,5 +184,39 @@ func TestReadContentRefusesWhatIsNoKey(t *testing.T) {
 		if _, err := ReadContent(tc[0], tc[1]); !errors.Is(err, turns.ErrCorrupt) {
 			t.Errorf("%d and %d bytes: %v", len(tc[0]), len(tc[1]), err)
 		}
+	}
+}
+
+// TestWhatIsLeftOfWhatIsLeft: after more was taken it is left of what was there before, and not the other way round; of another key never.
+func TestWhatIsLeftOfWhatIsLeft(t *testing.T) {
+	k, other := goldenKey(1).Content(), goldenKey(0).Content()
+	take := func(c Content, begun uint64, indexes ...uint64) Content {
+		r, err := c.puncture(begun, indexes, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Content{left: r}
+	}
+	once := take(k, 700, 3, 300)
+	twice := take(once, 1500, 4, 1400)
+	for _, c := range []struct {
+		of, other Content
+		want      bool
+	}{{once, k, true}, {twice, once, true}, {twice, k, true}, {once, twice, false}, {k, once, false}, {once, other, false}, {take(k, 700, 3, 300), once, true}, {once, once, true}} {
+		if got := c.of.IsLeftOf(c.other); got != c.want {
+			t.Errorf("%d taken, left of %d: %v", c.of.Taken(), c.other.Taken(), got)
+		}
+	}
+	if k.Covers(1<<40) == false || !once.Covers(767) || once.Covers(768) {
+		t.Error("what it covers")
+	}
+	if once.Taken() != 2 || twice.Taken() != 4 || k.Taken() != 0 {
+		t.Errorf("taken %d, %d, %d", once.Taken(), twice.Taken(), k.Taken())
+	}
+	if err := k.CheckTake(MaxPunctured/33*chunkEvents, 1); !errors.Is(err, turns.ErrTooLarge) {
+		t.Errorf("too many chunks: %v", err)
+	}
+	if err := k.CheckTake(700, 1, 2); err != nil {
+		t.Error(err)
 	}
 }

@@ -350,3 +350,159 @@ func TestARedactedSessionIsExported(t *testing.T) {
 		enginetest.Verified(t, e2)
 	}
 }
+
+// Who kept the digest of large content reads it no more when its text was redacted, and can't append it by its digest; equal content that
+// another turn has, or that is put again, is there.
+func TestALargeContentThatWasRedactedIsNotReadByItsDigest(t *testing.T) {
+	e := newWorld().Engine(t)
+	ctx := t.Context()
+	s, other := create(t, e, 0, "nexus"), create(t, e, 0, "nexus")
+	big := strings.Repeat("line of a log\n", 40_000) + secret
+	a := add(t, e, s.ID, say(big, "ok"))
+	add(t, e, other.ID, say(big, "of another tree"))
+	ref := must(e.Reader.GetTurn(ctx, alice, s.ID, api.GetTurn{ID: a.ID, Read: api.Read{MinPosition: a.Position}}))(t).Messages[0].Parts[0].Ref
+	if ref == nil {
+		t.Fatal("it is no blob")
+	}
+	get := func() error {
+		_, err := e.Reader.GetBlob(ctx, alice, api.GetBlob{Session: s.ID, Digest: ref.Digest})
+		return err
+	}
+	use := func() error {
+		_, err := e.Sessions.Append(ctx, alice, s.ID, api.AppendTurn{Messages: []turns.Message{{Role: turns.User, Parts: []turns.Part{{Type: turns.Text, Ref: &turns.BlobRef{Digest: ref.Digest, Size: ref.Size}}}}}}, []byte(`{"use":1}`))
+		return err
+	}
+	if err := get(); err != nil {
+		t.Fatal(err)
+	}
+	redact(t, e, s.ID, api.RedactTurn{Text: secret})
+	for range 2 {
+		if enginetest.Code(get()) != api.NotFound || enginetest.Code(use()) != api.NotFound {
+			t.Errorf("by its digest: %v, %v", get(), use())
+		}
+	}
+	fork := must(e.Forks.Fork(ctx, alice, s.ID, api.CreateFork{Turn: a.ID}, []byte("{}")))(t)
+	if _, err := e.Reader.GetBlob(ctx, alice, api.GetBlob{Session: fork.ID, Digest: ref.Digest}); enginetest.Code(err) != api.NotFound {
+		t.Errorf("in a fork: %v", err)
+	}
+	must(e.Writer.PutBlob(ctx, alice, api.PutBlob{Session: s.ID, Data: []byte(big)}))(t)
+	if err := use(); err != nil {
+		t.Errorf("put again: %v", err)
+	}
+	if err := get(); err != nil {
+		t.Errorf("another turn has it: %v", err)
+	}
+	enginetest.Verified(t, e)
+}
+
+// What says how a context is read stays as it is: names of tools, and what the ledger itself writes; what a marker would make longer than
+// it may be is marked whole; names that a marker would make equal stay two.
+func TestAMarkerLeavesWhatItIsIn(t *testing.T) {
+	e := newWorld().Engine(t)
+	ctx := t.Context()
+	title := strings.Repeat("acme ", turns.MaxTitle/5)
+	r := api.CreateSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "nexus"}, Meta: turns.Raw(`{"acme":1,"ac\u006de ":2,"[redacted]":3}`),
+		Tools: &[]turns.Raw{turns.Raw(`{"name":"acme_login","description":"of acme","parameters":{"type":"object","properties":{"acme":{"type":"string"}}}}`)}}}
+	s := must(e.Sessions.Create(ctx, alice, r, []byte("{}")))(t)
+	a := say("look at acme", "")
+	a.Messages[0].Name = "acme"
+	a.Messages[0].Parts = append(a.Messages[0].Parts, turns.Part{Type: turns.URI, Modality: "image", Content: "https://x/?token=acme"})
+	a.Response = &turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "acme-1", Name: "acme_login", Arguments: turns.Raw(`{"acme":"x","q":"ac\/me acme"}`)}}}
+	at := add(t, e, s.ID, a)
+	must(e.Sessions.Describe(ctx, alice, s.ID, api.DescribeSession{Title: &title, Tag: []string{"acme", "a acme"}}, []byte("{}")))(t)
+	got := redact(t, e, s.ID, api.RedactTurn{Text: "acme"})
+	if len(got.Events) != 3 || got.Events[0].Stays == 0 || got.Events[1].Stays == 0 {
+		t.Errorf("%+v", got.Events)
+	}
+	turn := must(e.Reader.GetTurn(ctx, alice, s.ID, api.GetTurn{ID: at.ID}))(t)
+	m := turn.Messages[0]
+	if m.Name != "acme" || m.Parts[0].Content != "look at [redacted]" || m.Parts[1].Content != "[redacted]" {
+		t.Errorf("the message: %+v", m)
+	}
+	if p := turn.Response.Parts[0]; p.ID != "acme-1" || p.Name != "acme_login" || string(p.Arguments) != `{"[redacted]":"x","q":"ac/me [redacted]"}` {
+		t.Errorf("the call: %+v", p)
+	}
+	g := must(e.Reader.Get(ctx, alice, s.ID, api.Read{}))(t)
+	tools := string(enginetest.JSON(must(e.Contexts.Context(ctx, alice, s.ID, api.GetContext{}))(t).Tools))
+	if g.Title != "[redacted]" || !strings.Contains(tools, `"name":"acme_login"`) || !strings.Contains(tools, `"description":"of [redacted]"`) || !strings.Contains(tools, `"acme":{"type"`) {
+		t.Errorf("the session: %+v, tools %s", g, tools)
+	}
+	if !strings.Contains(string(g.Meta), `"[redacted] (2)":1`) || !strings.Contains(string(g.Meta), `"[redacted]":3`) {
+		t.Errorf("its meta: %s", g.Meta)
+	}
+	for _, format := range []string{"anthropic", "openai", "gemini"} {
+		must(e.Contexts.Context(ctx, alice, s.ID, api.GetContext{Format: format}))(t)
+	}
+	tag := api.DescribeSession{Tag: []string{"more"}}
+	must(e.Sessions.Describe(ctx, alice, s.ID, tag, enginetest.JSON(tag)))(t)
+	enginetest.Verified(t, e)
+}
+
+// An event that nobody can open any more does not keep the others, and what a backup brings back goes whatever kind it is.
+func TestRedactionsPassOverWhatIsErased(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	ctx := t.Context()
+	s, first := leaky(t, e)
+	must(e.Sessions.Set(ctx, alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &api.System{{Content: "again " + secret}}}}, []byte(`{"set":1}`)))(t)
+	head := must(e.Reader.Get(ctx, alice, s.ID, api.Read{}))(t).Head
+	fork := must(e.Forks.Fork(ctx, alice, s.ID, api.CreateFork{Turn: *head}, []byte("{}")))(t)
+	for range 12 {
+		add(t, e, fork.ID, say(secret+" "+enginetest.Text(2000), "ok"))
+	}
+	if run := must(e.Compactions.Compact(ctx, alice, fork.ID, api.RunCompaction{}, []byte("{}")))(t); run.Compaction == nil {
+		t.Fatalf("%+v", run)
+	}
+	add(t, e, fork.ID, say("behind it "+secret, "ok"))
+	var listed []erasure.Erased
+	for payload, err := range e.Reader.Projections.Events(s.ID, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev := must(turns.Decode(payload))(t); len(ev.Body) > 0 {
+			listed = append(listed, erasure.Erased{Session: s.ID, Event: ev.ID, Ground: "g"})
+		}
+	}
+	e.Erasure.Listed = func() ([]erasure.Erased, error) { return listed, nil }
+	if err := e.Erasure.Finish(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if where := leftOf(t, e, s.ID, secret); len(where) > 0 {
+		t.Errorf("a backup brought back %v", where)
+	}
+	if got := must(e.Reader.GetTurn(ctx, alice, s.ID, api.GetTurn{ID: first.ID}))(t); got.Messages[0].Parts[1].Content != "[redacted]" {
+		t.Errorf("the turn: %+v", got)
+	}
+	enginetest.Verified(t, e)
+
+	erase(t, e, s.ID, api.EraseSession{})
+	redact(t, e, fork.ID, api.RedactTurn{Text: secret})
+	if where := leftOf(t, e, fork.ID, secret); len(where) > 0 {
+		t.Errorf("of the fork of an erased session: %v", where)
+	}
+	enginetest.Verified(t, e)
+}
+
+// A session that was redacted again is imported again, and an older export of it takes nothing back.
+func TestASessionThatWasRedactedAgainIsImportedAgain(t *testing.T) {
+	e, e2 := newWorld().Engine(t), newWorld().Engine(t)
+	s := create(t, e, 0, "nexus")
+	for _, text := range []string{"first-secret", "second-secret", "stays"} {
+		add(t, e, s.ID, say(text, "ok"))
+	}
+	bring := func(records []api.ExportRecord) {
+		must(e2.Transfer.Import(t.Context(), enginetest.Operator, api.ImportRecords{Records: records}))(t)
+	}
+	redact(t, e, s.ID, api.RedactTurn{Text: "first-secret"})
+	once := exports(t, e, s.ID)
+	bring(once)
+	redact(t, e, s.ID, api.RedactTurn{Text: "second-secret"})
+	bring(exports(t, e, s.ID))
+	bring(once)
+	for _, text := range []string{"first-secret", "second-secret"} {
+		if where := leftOf(t, e2, s.ID, text); len(where) > 0 {
+			t.Errorf("%s is left in %v", text, where)
+		}
+	}
+	enginetest.Verified(t, e2)
+}

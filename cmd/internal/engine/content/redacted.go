@@ -14,6 +14,8 @@ import (
 type redactions struct {
 	find func(session, event turns.ID) (*turns.Event, error)
 	none atomic.Bool // the ledger has none
+
+	stored atomic.Uint64 // counts what may have changed it
 }
 
 // FindRedacted sets what finds the newest redacted event for an event of a session's chain, nil if there is none.
@@ -22,7 +24,18 @@ func (cs *Store) FindRedacted(find func(session, event turns.ID) (*turns.Event, 
 }
 
 // NoRedactions says whether the ledger has no redacted event, so that nobody needs to look for one.
-func (cs *Store) NoRedactions(none bool) { cs.redactions.none.Store(none) }
+func (cs *Store) NoRedactions(none bool) {
+	cs.redactions.none.Store(none)
+	cs.redactions.stored.Add(1)
+}
+
+// Redactions is another number after each redaction; 0: there is none.
+func (cs *Store) Redactions() uint64 {
+	if cs.redactions.none.Load() {
+		return 0
+	}
+	return cs.redactions.stored.Load() + 1
+}
 
 // Redaction returns the redacted event whose body an event of a session has in the place of its own, and that body; nil, nil
 // if it has its own. Errors: those of [Store.Open].

@@ -44,15 +44,25 @@ func (er *Erasure) Redact(ctx context.Context, c reader.Caller, id turns.ID, req
 	if err != nil {
 		return nil, err
 	}
+	if s, err = er.caughtUp(ctx, s); err != nil {
+		return nil, err
+	}
 	if s.State == turns.Erased {
 		return nil, writer.CheckOpen(s)
 	}
-	r := &redaction{Erasure: er, ctx: ctx, caller: c, req: req, canonical: canonical, out: &api.Redacted{Session: s.ID, DryRun: req.DryRun, Events: []api.RedactedEvent{}}}
+	var text *mark.Text
+	if req.Text != "" {
+		text = mark.NewText(req.Text)
+	}
+	r := &redaction{Erasure: er, text: text, ctx: ctx, caller: c, req: req, canonical: canonical, out: &api.Redacted{Session: s.ID, DryRun: req.DryRun, Events: []api.RedactedEvent{}}}
 	err = r.run(s)
-	if err == nil && !req.DryRun {
-		if err = er.takeRedacted(ctx, s); err == nil {
-			err = er.publishRedactions(s, req.Ground)
+	if !req.DryRun && (err == nil || r.stored) { // what was redacted before an error is gone too
+		terr := er.takeRedacted(ctx, s)
+		if terr == nil {
+			terr = er.publishRedactions(s, req.Ground)
 		}
+		err = errors.Join(err, terr)
+		er.content.NoRedactions(false) // there are new ones
 	}
 	if err == nil {
 		err = er.redactionStores(ctx, s.ID, req, r.out)
@@ -64,6 +74,15 @@ func (er *Erasure) Redact(ctx context.Context, c reader.Caller, id turns.ID, req
 		return nil, err
 	}
 	return r.out, nil
+}
+
+// caughtUp returns a session with all that was acknowledged of it.
+func (er *Erasure) caughtUp(ctx context.Context, s *ledger.Session) (*ledger.Session, error) {
+	if _, err := er.reader.CatchUp(ctx, s.Tenant, s.ID); err != nil {
+		return nil, err
+	}
+	now, err := er.reader.Projections.Session(s.ID)
+	return &now, err
 }
 
 // may refuses who may not erase, and where nothing can be.
@@ -109,6 +128,8 @@ type redaction struct {
 	stored bool // an event
 
 	canonical []byte // the request
+	text      *mark.Text
+	taking    []uint64 // ordinals of the events whose keys this call takes
 }
 
 // run redacts one event, or each of the session, and those that are stored meanwhile.
@@ -128,14 +149,14 @@ func (r *redaction) run(s *ledger.Session) error {
 			return fmt.Errorf("%w: %w", ledger.ErrUnavailable, err)
 		}
 		if index > s.Tail.Index { // more came meanwhile, those that redact among them
-			now, err := r.reader.Projections.Session(s.ID)
+			now, err := r.caughtUp(r.ctx, s)
 			if err != nil {
 				return err
 			}
 			if index > now.Tail.Index {
 				return nil
 			}
-			s = &now
+			s = now
 		}
 		if err := r.event(s, index); err != nil {
 			return err
@@ -165,7 +186,7 @@ func (r *redaction) event(s *ledger.Session, index uint64) error {
 		if report != nil {
 			r.out.Events = append(r.out.Events, *report)
 		}
-		return err
+		return r.unreadable(err)
 	}
 	as := r.caller
 	as.Agent = s.Agent // the event is on its session's chain; Actor says who stored it
@@ -193,6 +214,9 @@ func (r *redaction) event(s *ledger.Session, index uint64) error {
 		if report = found; body == nil || err != nil {
 			return nil, err
 		}
+		if err := r.checkTake(now, index); err != nil {
+			return nil, err
+		}
 		r.content.NoRedactions(false)
 		return &writer.Draft{Event: by, Body: body, Keys: ev.Keys, Actor: r.caller.Actor(), After: func(seq uint64, _ turns.Hash) {
 			r.stored, report.Position = true, page.FormatPosition(seq)
@@ -200,6 +224,32 @@ func (r *redaction) event(s *ledger.Session, index uint64) error {
 	})
 	if report != nil && err == nil {
 		r.out.Events = append(r.out.Events, *report)
+	}
+	return r.unreadable(err)
+}
+
+// unreadable passes over an event that nobody can read any more, where all of a session are looked at: a summary that was sealed under
+// the key of a session that was erased too.
+func (r *redaction) unreadable(err error) error {
+	if r.req.Turn.IsZero() && errors.Is(err, ledger.ErrErased) {
+		if s, serr := r.reader.Projections.Session(r.out.Session); serr == nil && s.State != turns.Erased {
+			return nil
+		}
+	}
+	return err
+}
+
+// checkTake refuses to redact an event whose key can't be taken, as too much was taken already.
+func (r *redaction) checkTake(s *ledger.Session, index uint64) error {
+	k, err := r.content.Key(s.ID)
+	if err == nil {
+		err = k.CheckTake(s.Tail.Index+2, append(r.taking, index)...)
+	}
+	if errors.Is(err, turns.ErrTooLarge) {
+		err = api.Errorf(api.TooLarge, nil, "session %s: %v; erase the session, or fork it behind what is to stay and erase it then", s.ID, err)
+	}
+	if err == nil {
+		r.taking = append(r.taking, index)
 	}
 	return err
 }
@@ -277,7 +327,7 @@ func changed(k turns.Kind, before, after []byte) (parts []int, rest bool, err er
 
 // markText puts markers in the places of the text in a body, and counts them.
 func (r *redaction) markText(s *ledger.Session, body any, report *api.RedactedEvent) error {
-	text := mark.NewText(r.req.Text)
+	text := r.text.Fresh()
 	tree, err := r.content.Tree(s.Root)
 	if err != nil {
 		return err
@@ -329,7 +379,7 @@ func (r *redaction) markParts(s *ledger.Session, body any, report *api.RedactedE
 		for _, p := range parts {
 			mark.Part(p)
 		}
-		report.Count = len(parts)
+		report.Count = max(1, len(parts))
 		return mark.Rest(body)
 	}
 	at := func(field string, n int) (*turns.Part, error) {
@@ -582,7 +632,11 @@ func (er *Erasure) finishRedactions(ctx context.Context, listed []Erased) error 
 			return err
 		}
 		er.logger.Warn("an event that was redacted is here again, from a backup: all of it is taken out", "session", s.ID, "event", e.Event, "ground", e.Ground)
-		if err := er.redactAgain(ctx, &s, e.Event); err != nil {
+		switch err := er.redactAgain(ctx, &s, e.Event); {
+		case errors.Is(err, ledger.ErrErased), errors.Is(err, ledger.ErrUnsupported), errors.Is(err, ledger.ErrTooLarge): // no start may fail for it
+			er.logger.Error("an event that was redacted can't be taken out again; erase the session", "session", s.ID, "event", e.Event, "err", err)
+			continue
+		case err != nil:
 			return err
 		}
 		if _, err := er.reader.CatchUp(ctx, s.Tenant, s.ID); err != nil { // its row is read below
@@ -609,7 +663,11 @@ func (er *Erasure) finishRedactions(ctx context.Context, listed []Erased) error 
 		if s.State == turns.Erased {
 			continue
 		}
-		if err = er.takeRedacted(ctx, &s); err == nil {
+		if err = er.takeRedacted(ctx, &s); errors.Is(err, turns.ErrTooLarge) { // no start may fail for it
+			er.logger.Error("keys of redacted events can't be taken: their content can still be opened by who has the keys; erase the session", "session", s.ID, "err", err)
+			err = nil
+		}
+		if err == nil {
 			err = er.publishRedactions(&s, "")
 		}
 		if err != nil {

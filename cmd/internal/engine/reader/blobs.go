@@ -17,6 +17,13 @@ func (rd *Reader) GetBlob(ctx context.Context, c Caller, req api.GetBlob) (*api.
 	if err != nil {
 		return nil, err
 	}
+	taken, err := rd.IsTaken(ctx, s, content.Blob{Digest: req.Digest}.Link().Address)
+	if err == nil && taken {
+		err = ledger.ErrNotFound
+	}
+	if err != nil {
+		return nil, BlobNotFound("/digest", req.Digest, err)
+	}
 	b, err := rd.content.ReadBlob(ctx, s.Tenant, k, req.Digest)
 	if err != nil {
 		return nil, BlobNotFound("/digest", req.Digest, err)

@@ -37,6 +37,7 @@ type Reader struct {
 	policies *cache.Cache[policyKey, cachedPolicy]
 	searches *cache.Cache[search, struct{}] // that found nothing
 	settings *cache.Cache[settingsKey, storedSettings]
+	taken    takenBlobs
 }
 
 // New returns a reader of a log and its projections.

@@ -106,9 +106,9 @@ func (tr *Transfer) restoreKey(c reader.Caller, s *ledger.Session, k seal.Conten
 	have, err := tr.content.Keys.Content(s.ID)
 	switch {
 	case err != nil || have.Same(k):
-	case have.SameOrigin(k) && k.Remains() == nil:
+	case have.SameOrigin(k) && (k.Remains() == nil || have.IsLeftOf(k)):
 		return nil
-	case have.SameOrigin(k) && have.Remains() == nil:
+	case k.IsLeftOf(have) && k.Covers(s.Tail.Index): // else what was stored here since would be lost
 		if !c.Operator() {
 			return &api.Error{Code: api.Denied, Message: fmt.Sprintf("turns of session %s were redacted where the export is from; only the operator brings that", s.ID)}
 		}

@@ -57,6 +57,7 @@ func (wr *Writer) PutBlob(ctx context.Context, c reader.Caller, req api.PutBlob)
 	if err != nil {
 		return nil, err
 	}
+	wr.reader.PutAgain(content.Blob{Digest: digest}.Link().Address)
 	return &api.BlobInfo{Digest: digest, Size: uint64(len(data))}, nil
 }
 
@@ -183,6 +184,11 @@ func (wr *Writer) inlineWhole(ctx context.Context, s *ledger.Session, k content.
 	for i, p := range parts {
 		links[i] = content.Blob{Digest: p.Ref.Digest, Size: p.Ref.Size}
 	}
+	for _, p := range parts {
+		if err := wr.notTaken(ctx, s, field, content.Blob{Digest: p.Ref.Digest}); err != nil {
+			return err
+		}
+	}
 	for i, p := range parts {
 		if i == next {
 			next += wr.content.ReadAhead(ctx, s.Tenant, k, links[i:])
@@ -201,8 +207,22 @@ func (wr *Writer) inlineWhole(ctx context.Context, s *ledger.Session, k content.
 	return nil
 }
 
+// notTaken refuses a ref to content that was redacted.
+func (wr *Writer) notTaken(ctx context.Context, s *ledger.Session, field string, b content.Blob) error {
+	taken, err := wr.reader.IsTaken(ctx, s, b.Link().Address)
+	if err == nil && taken {
+		err = reader.BlobNotFound(field, b.Digest, ledger.ErrNotFound)
+	}
+	return err
+}
+
 // checkInPieces checks a part whose content is in pieces, and sets its preview.
 func (wr *Writer) checkInPieces(ctx context.Context, s *ledger.Session, k content.Tree, field string, p *turns.Part) error {
+	for _, d := range p.Ref.Pieces {
+		if err := wr.notTaken(ctx, s, field, content.Blob{Digest: d}); err != nil {
+			return err
+		}
+	}
 	preview, err := wr.content.CheckPieces(ctx, s.Tenant, k, p)
 	var missing *content.MissingPieceError
 	var wrong *content.DigestError

@@ -18,6 +18,10 @@ func TestATextIsFoundInItsForms(t *testing.T) {
 		"plain":         "x " + text + " y",
 		"in JSON":       "x " + once + " y",
 		"twice in JSON": "x " + string(turns.RawText(once)) + " y",
+		"Go's JSON":     "x p\\u00E4 ss\\u0022w\\\\1 y",
+		"PHP in JSON":   `x p\\u00e4 ss\\\"w\\\\1 y`,
+		"HTML":          "x pä ss&quot;w\\1 y",
+		"small digits":  "x p%c3%a4%20ss%22w%5c1 y",
 		"a query":       "https://x/?a=p%C3%A4+ss%22w%5C1&b",
 		"a path":        "https://x/p%C3%A4%20ss%22w%5C1/b",
 	} {
