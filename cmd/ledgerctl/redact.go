@@ -54,7 +54,7 @@ func redactCmd(e *env) *cobra.Command {
 	})
 	f := c.Flags()
 	f.StringVar(&o.textFrom, "text-from", "", "file with the text, - is the input; wherever it stands, it is taken out")
-	f.BoolVar(&o.everywhere, "everywhere", false, "in all sessions")
+	f.BoolVar(&o.everywhere, "everywhere", false, "in all sessions, and in what agents saved")
 	f.IntSliceVar(&o.parts, "part", nil, "a part of the turn, numbered from 1, as prove numbers them")
 	f.StringSliceVar(&o.spans, "span", nil, "bytes of a part: N:FROM-TO")
 	f.StringVar(&o.ground, "ground", "", "a code for the record, as a number of a request; it stays")
@@ -259,7 +259,7 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 		e.Say("%s not done everywhere yet: the same command says what is left", prose.Plural(uint64(left), "session"))
 	}
 	for text := range texts {
-		if err := e.keepsText(ctx, c, text); err != nil {
+		if err := e.keepsText(ctx, c, text, o); err != nil {
 			return err
 		}
 	}
@@ -325,8 +325,8 @@ func restOf(kind string) string {
 	return "its text"
 }
 
-// keepsText names what no redaction of sessions reaches and that has a text: memories and documents of agents.
-func (e *env) keepsText(ctx context.Context, c *client.Client, text string) error {
+// keepsText takes a text out of what agents saved, where it is taken out everywhere; else it names what has it.
+func (e *env) keepsText(ctx context.Context, c *client.Client, text string, o redacting) error {
 	agents := make(map[string]bool)
 	for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
 		if err != nil {
@@ -336,17 +336,20 @@ func (e *env) keepsText(ctx context.Context, c *client.Client, text string) erro
 			continue
 		}
 		agents[s.Agent] = true
-		for m, err := range c.Memories(ctx, api.ListMemories{Agent: s.Agent, Hidden: true}) {
-			if err != nil {
-				return err
-			}
-			if strings.Contains(m.Text, text) {
-				fmt.Fprintf(e.Out, "memory %s of agent %s still has it (%s)\n", m.ID, s.Agent, m.State)
-			}
+		dry := o.dry || !o.everywhere
+		r, err := c.RedactMemories(ctx, api.RedactMemories{Agent: s.Agent, Text: text, Ground: o.ground, DryRun: dry})
+		if err != nil {
+			return err
 		}
-		d, err := c.Document(ctx, api.MemoryDocument{Agent: s.Agent})
-		if err == nil && strings.Contains(d.Text, text) {
-			fmt.Fprintf(e.Out, "the document of agent %s still has it: ledgerctl memory document --agent %s\n", s.Agent, s.Agent)
+		if n := uint64(len(r.Memories)); n+r.Documents > 0 {
+			what := "had it, and can't be read any more"
+			switch {
+			case !o.everywhere:
+				what = "have it too: ledgerctl redact --everywhere takes it out of them"
+			case dry:
+				what = "would be taken out"
+			}
+			fmt.Fprintf(e.Out, "%s and %s of the document of agent %s %s\n", prose.Plural(n, "memory"), prose.Plural(r.Documents, "version"), s.Agent, what)
 		}
 	}
 	return nil

@@ -50,3 +50,21 @@ type RedactedEvent struct {
 	Stays    int    `json:"stays,omitempty,omitzero"`
 	Position string `json:"position,omitempty,omitzero"` // of the event that redacts it
 }
+
+// RedactMemories is memory.redact. Only the operator asks it.
+type RedactMemories struct {
+	Agent string `json:"agent"`
+	// Text is taken out of what the agent saved: memories that have it are withdrawn, and can't be read any more; its document has markers.
+	Text   string `json:"text"`
+	Ground string `json:"ground,omitempty,omitzero"` // as that of [EraseSession]
+	DryRun bool   `json:"dry_run,omitzero"`
+}
+
+// RedactedMemories says what was taken out of the memories of an agent. What compactions learned is of their sessions.
+type RedactedMemories struct {
+	Agent     string     `json:"agent"`
+	Done      bool       `json:"done"`
+	DryRun    bool       `json:"dry_run,omitzero"`
+	Memories  []turns.ID `json:"memories"`           // that had the text
+	Documents uint64     `json:"documents,omitzero"` // versions of the agent's document that had it
+}

@@ -137,7 +137,7 @@ func AgentKeyID(ledger Key, tenant, agent string) (id turns.ID) {
 // digest are the same: they have the same kind and visibility, and the same text but for
 // white space and a full stop at the end. k is the agent's key, zero if nothing is
 // sealed; branch is the session of the branch that sees the memory, zero if all do.
-func MemoryText(k Key, kind turns.MemoryKind, private bool, branch turns.ID, text string) turns.Hash {
+func MemoryText(k deriver, kind turns.MemoryKind, private bool, branch turns.ID, text string) turns.Hash {
 	scope := []byte{byte(kind), 0}
 	if private {
 		scope[1] = 1
@@ -146,7 +146,7 @@ func MemoryText(k Key, kind turns.MemoryKind, private bool, branch turns.ID, tex
 }
 
 // DocumentText returns the keyed digest of the text of an agent's document.
-func DocumentText(k Key, text string) turns.Hash {
+func DocumentText(k deriver, text string) turns.Hash {
 	return mac(k.derive(memoryKey), []byte("document"), []byte(text))
 }
 

@@ -159,6 +159,7 @@ func New(c Config) *Engine {
 	e.Proofs = proofs.New(c.Checkpoints, e.Store, e.Limits, e.Reader)
 	e.Audit.Signed, e.Audit.Inconsistent = e.Proofs.Signed, e.Proofs.Inconsistent
 	e.Erasure = erasure.New(c.Logger, e.Store, e.Reader, e.Writer)
+	e.Memories.MayErase = e.Erasure.May
 	if c.Search != nil {
 		e.Erasure.Add(erasure.Store{Name: "search", Note: "words of the index, which is made again as a whole", Erase: func(ctx context.Context, s *ledger.Session) (uint64, bool, error) {
 			done, err := e.Search.Without(ctx, s.ID, s.Tail.Seq)

@@ -506,3 +506,73 @@ func TestASessionThatWasRedactedAgainIsImportedAgain(t *testing.T) {
 	}
 	enginetest.Verified(t, e2)
 }
+
+// A text is taken out of what an agent saved: memories, repeated ones and withdrawn ones among them, and each version of its document.
+// The agent goes on, and the ledger verifies.
+func TestATextIsTakenOutOfMemories(t *testing.T) {
+	w := newWorld()
+	e, _ := w.SearchEngine(t, t.TempDir())
+	ctx := t.Context()
+	save := func(r api.SaveMemory) *api.Memory {
+		r.Visibility = "all"
+		return must(e.Memories.Save(ctx, alice, r, enginetest.JSON(r)))(t)
+	}
+	had := save(api.SaveMemory{ID: enginetest.ID(t), Kind: "semantic", Text: "The password is hunter22."})
+	save(api.SaveMemory{ID: enginetest.ID(t), Kind: "semantic", Text: "The password is  hunter22"}) // the same again
+	old := save(api.SaveMemory{ID: enginetest.ID(t), Kind: "daily", Text: "hunter22 was set."})
+	gone := api.WithdrawMemory{Memory: old.ID}
+	must(e.Memories.Withdraw(ctx, alice, gone, enginetest.JSON(gone)))(t)
+	kept := save(api.SaveMemory{ID: enginetest.ID(t), Kind: "semantic", Text: "Tea is liked."})
+	for i, text := range []string{"# Notes\nhunter22", "# Notes\nhunter22 and tea", "# Notes\ntea", "# Notes\ntea, hunter22, cake"} {
+		doc := api.MemoryDocument{Text: &text, If: fmt.Sprint(i)}
+		must(e.Memories.Document(ctx, alice, doc, enginetest.JSON(doc)))(t)
+	}
+	r := api.RedactMemories{Agent: alice.Agent, Text: "hunter22", DryRun: true}
+	dry := must(e.Memories.Redact(ctx, enginetest.Operator, r))(t)
+	if dry.Done || len(dry.Memories) != 2 || dry.Documents != 3 {
+		t.Errorf("the dry run: %+v", dry)
+	}
+	if len(find(t, w, e, alice, seek("hunter22")).Hits) == 0 {
+		t.Error("it is not found before")
+	}
+	r.DryRun = false
+	if _, err := e.Memories.Redact(ctx, alice, r); enginetest.Code(err) != api.Denied {
+		t.Errorf("an agent: %v", err)
+	}
+	if got := must(e.Memories.Redact(ctx, enginetest.Operator, r))(t); !got.Done || len(got.Memories) != 2 || got.Documents != 3 {
+		t.Errorf("%+v", got)
+	}
+	if again := must(e.Memories.Redact(ctx, enginetest.Operator, r))(t); !again.Done || len(again.Memories) != 0 || again.Documents != 0 {
+		t.Errorf("again: %+v", again)
+	}
+	for _, e := range []*Engine{e, w.Engine(t)} {
+		l := must(e.Memories.List(ctx, alice, api.ListMemories{}))(t)
+		if b := string(enginetest.JSON(l)); strings.Contains(b, "hunter22") || !strings.Contains(b, "Tea is liked.") {
+			t.Errorf("the list: %s", b)
+		}
+		for _, m := range l.Memories {
+			if (m.ID == had.ID || m.ID == old.ID) && (m.Error != api.Erased || m.State != "withdrawn") || m.ID == kept.ID && m.State != "accepted" {
+				t.Errorf("%+v", m)
+			}
+		}
+		if d := must(e.Memories.Document(ctx, alice, api.MemoryDocument{}, nil))(t); d.Text != "# Notes\ntea, [redacted], cake" {
+			t.Errorf("the document: %+v", d)
+		}
+		enginetest.Verified(t, e)
+	}
+	for range 3000 {
+		if len(find(t, w, e, alice, seek("hunter22")).Hits) == 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if hits := find(t, w, e, alice, seek("hunter22")).Hits; len(hits) > 0 {
+		t.Errorf("found: %+v", hits)
+	}
+	save(api.SaveMemory{ID: enginetest.ID(t), Kind: "semantic", Text: "It goes on."})
+	save(api.SaveMemory{ID: enginetest.ID(t), Kind: "semantic", Text: "Tea is liked"}) // known
+	if l := must(e.Memories.List(ctx, alice, api.ListMemories{State: "accepted"}))(t); len(l.Memories) != 2 {
+		t.Errorf("the memories in force: %+v", l.Memories)
+	}
+	enginetest.Verified(t, e)
+}

@@ -266,6 +266,9 @@ var verbs = []verb{
 	change("memory.promote", false, "accept a memory, and show it on every path", func(ctx context.Context, c *call, r api.PromoteMemory) (*api.Memory, error) {
 		return c.engine.Memories.Promote(ctx, c.caller, r, c.canonical)
 	}),
+	storing(endpoint("memory.redact", false, "take a text out of what an agent saved, for ever", func(ctx context.Context, c *call, r api.RedactMemories) (*api.RedactedMemories, error) {
+		return c.engine.Memories.Redact(ctx, c.caller, r)
+	})),
 	endpoint("memory.list", false, "the agent's memories, newest first", func(ctx context.Context, c *call, r api.ListMemories) (*api.MemoryList, error) {
 		return c.engine.Memories.List(ctx, c.caller, r)
 	}),

@@ -416,6 +416,11 @@ func (c *Client) Redact(ctx context.Context, session turns.ID, r api.RedactTurn)
 	return write[api.Redacted](ctx, c, "turn.redact", session, &r.ID, &r)
 }
 
+// RedactMemories is memory.redact. Only the operator may: c must be of [api.Operator].
+func (c *Client) RedactMemories(ctx context.Context, r api.RedactMemories) (*api.RedactedMemories, error) {
+	return read[api.RedactedMemories](ctx, c, "memory.redact", turns.ID{}, r)
+}
+
 // Events is event.list, page after page.
 func (c *Client) Events(ctx context.Context, r api.ListEvents) iter.Seq2[api.Event, error] {
 	return list(ctx, c, "event.list", turns.ID{}, r, (*api.EventList).Items)

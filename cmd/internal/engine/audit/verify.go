@@ -250,6 +250,9 @@ func (v *verifier) isErased(tenant string, ev *turns.Event) (bool, error) {
 			return false, err
 		}
 	}
+	if ev.Chain.Entity == turns.AgentEntity {
+		return v.isForgotten(tenant, ev)
+	}
 	if ev.Chain.Entity != turns.ChannelEntity {
 		return false, nil
 	}
@@ -278,6 +281,24 @@ func (v *verifier) isErased(tenant string, ev *turns.Event) (bool, error) {
 		}
 	}
 	return v.erasedChannels[ledger.Subject(tenant, ev.Chain.ID, ev.Chain)], nil
+}
+
+// isForgotten reports whether an event of an agent's chain is a memory that was withdrawn, or an old version of its document: the key
+// of one that has a text is taken when that is redacted.
+func (v *verifier) isForgotten(tenant string, ev *turns.Event) (bool, error) {
+	p := v.audit.reader.Projections
+	if ev.Kind == turns.KindDocument {
+		now, err := p.Memories(tenant, ev.Chain.ID)
+		return err == nil && ev.Document.Version < now.Document.Version, err
+	}
+	if ev.Kind != turns.KindMemory {
+		return false, nil
+	}
+	m, err := p.Memory(tenant, ev.Chain.ID, ev.ID) // or the one that it is evidence of
+	if errors.Is(err, ledger.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && m.Now().State == turns.Withdrawn, err
 }
 
 // redactedFor is the event that an event is, or that it redacts: of several that redact one, the newest can be read.

@@ -150,24 +150,27 @@ func (cs *Store) AgentKeyID(tenant, agent string) (turns.ID, error) {
 	return seal.AgentKeyID(k, tenant, agent), err
 }
 
-// AgentKey returns the content key of an agent, and makes it if there is none. It is
+// AgentKey returns the content key of an agent, or what is left of it, and makes it if there is none. It is
 // durable before the first event that is sealed under it. It returns the zero key if
 // nothing is sealed.
 //
 // Errors: [ledger.ErrErased] if the key is destroyed.
-func (cs *Store) AgentKey(tenant, agent string) (seal.Key, error) {
+func (cs *Store) AgentKey(tenant, agent string) (seal.Content, error) {
 	if cs.Keys == nil {
-		return seal.Key{}, nil
+		return seal.Content{}, nil
 	}
 	id, err := cs.AgentKeyID(tenant, agent)
 	if err != nil {
-		return seal.Key{}, err
+		return seal.Content{}, err
 	}
 	k, err := cs.Keys.Create(id, cs.Rand)
-	if err != nil {
-		return k, fmt.Errorf("the key of agent %s: %w", agent, err)
+	if errors.Is(err, seal.ErrPunctured) {
+		return cs.Keys.Content(id)
 	}
-	return k, nil
+	if err != nil {
+		return seal.Content{}, fmt.Errorf("the key of agent %s: %w", agent, err)
+	}
+	return k.Content(), nil
 }
 
 // Open opens the body of a stored event into body: where it was redacted, the one that stands in the place of its own.

@@ -85,7 +85,7 @@ func (er *Erasure) all() []Store {
 //
 // Errors: [api.Denied] for an agent, [api.Unsupported] where nothing is sealed.
 func (er *Erasure) Erase(ctx context.Context, c reader.Caller, id turns.ID, req api.EraseSession) (*api.Receipt, error) {
-	if err := er.may(c, req.Ground); err != nil {
+	if err := er.May(c, req.Ground); err != nil {
 		return nil, err
 	}
 	s, err := er.reader.FindSession(ctx, c, id, true)

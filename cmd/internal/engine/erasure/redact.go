@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/erasure/mark"
@@ -21,9 +20,6 @@ import (
 	"nexus/turns"
 )
 
-// Bounds of a text that is redacted, in bytes: a shorter one is part of ordinary words.
-const minText, maxText = 4, 64 << 10
-
 // Redact is turn.redact.
 //
 // Crash states: an event that redacts is stored before the key of the one that it stands for is taken. In between reads
@@ -34,7 +30,7 @@ const minText, maxText = 4, 64 << 10
 //
 // Errors: [api.Denied] for an agent, [api.Unsupported] where nothing is sealed, [ledger.ErrErased] for a session that is erased.
 func (er *Erasure) Redact(ctx context.Context, c reader.Caller, id turns.ID, req api.RedactTurn, canonical []byte) (*api.Redacted, error) {
-	if err := er.may(c, req.Ground); err != nil {
+	if err := er.May(c, req.Ground); err != nil {
 		return nil, err
 	}
 	if err := checkRedact(req); err != nil {
@@ -85,8 +81,8 @@ func (er *Erasure) caughtUp(ctx context.Context, s *ledger.Session) (*ledger.Ses
 	return &now, err
 }
 
-// may refuses who may not erase, and where nothing can be.
-func (er *Erasure) may(c reader.Caller, ground string) error {
+// May refuses who may not erase, and where nothing can be.
+func (er *Erasure) May(c reader.Caller, ground string) error {
 	if !c.Operator() {
 		return &api.Error{Code: api.Denied, Message: "only the operator erases"}
 	}
@@ -108,12 +104,8 @@ func checkRedact(req api.RedactTurn) error {
 		return api.FieldErrorf("/text", "a text goes without parts and spans")
 	case n == 0 && req.Turn.IsZero():
 		return api.FieldErrorf("/turn", "missing: name a turn, or a text")
-	case n > 0 && (n < minText || n > maxText):
-		return api.FieldErrorf("/text", "%d bytes, it may have %d to %d", n, minText, maxText)
-	case !utf8.ValidString(req.Text):
-		return api.FieldErrorf("/text", "not UTF-8")
-	case n > 0 && strings.Contains(mark.Marker, req.Text):
-		return api.FieldErrorf("/text", "the marker %s has it", mark.Marker)
+	case n > 0:
+		return mark.Check("/text", req.Text)
 	}
 	return nil
 }
@@ -537,7 +529,7 @@ func (er *Erasure) redactionStores(ctx context.Context, session turns.ID, r api.
 	if len(heirs) > 0 {
 		add("forks", api.StoreOutside, uint64(len(heirs)), "what they inherited reads redacted; what they copied (settings), and summaries that they made of it, are theirs: redact the text there too")
 	}
-	add("memories", api.StoreOutside, 0, "what the agent saved, its document, and external events: ledgerctl redact --everywhere names those that have the text")
+	add("memories", api.StoreOutside, 0, "what agents saved, their documents (memory.redact takes it out of them), and external events")
 	add("backups", api.StoreOutside, 0, "files of keys from before: the list of erasures that lies beside a backup, or in [checkpoint] out, is applied by restore, which takes the whole event then; destroy older files of keys")
 	add("copies", api.StoreOutside, 0, "exports (they have keys), pages, transcripts of agents and of continue, git refs; fingerprints of contexts that had it: a guess can be tested with them")
 	return nil

@@ -20,6 +20,8 @@ type Memories struct {
 	// MaxEvents bounds the events on an agent's chain. Withdrawals come on top: there are
 	// at most as many as memories.
 	MaxEvents uint64
+	// MayErase refuses who may not take something out for ever, and where nothing can be.
+	MayErase func(c reader.Caller, ground string) error
 	// MaxScan bounds the memories that one page of a list, or a search, looks at.
 	MaxScan int
 

@@ -134,7 +134,7 @@ func (se *Search) documents(ctx context.Context, seq uint64) (docs []search.Docu
 		if err != nil {
 			return nil, err
 		}
-		if base.Keys = append(base.Keys, keyName(k, has.Taken())); i == 0 && ev.Chain.Entity == turns.ChannelEntity { // of these one can be erased
+		if base.Keys = append(base.Keys, keyName(k, has.Taken())); i == 0 && (ev.Chain.Entity == turns.ChannelEntity || ev.Chain.Entity == turns.AgentEntity) { // of these one can be erased
 			base.Keys = append(base.Keys, fmt.Sprintf("%s/%d", k, ev.Index))
 		}
 	}

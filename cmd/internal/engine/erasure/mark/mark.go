@@ -20,6 +20,25 @@ import (
 // Marker stands in the place of what was taken.
 const Marker = "[redacted]"
 
+// Bounds of a text that is taken out, in bytes: a shorter one is part of ordinary words.
+const minText, maxText = 4, 64 << 10
+
+// Check checks a text that is to be taken out, in a field of a request. Errors: [*turns.FieldError].
+func Check(field, text string) error {
+	bad := func(format string, args ...any) error {
+		return &turns.FieldError{Field: field, Reason: fmt.Sprintf(format, args...), Kind: turns.ErrMalformed}
+	}
+	switch n := len(text); {
+	case n < minText || n > maxText:
+		return bad("%d bytes, it may have %d to %d", n, minText, maxText)
+	case !utf8.ValidString(text):
+		return bad("not UTF-8")
+	case strings.Contains(Marker, text):
+		return bad("the marker %s has it", Marker)
+	}
+	return nil
+}
+
 // Text finds a text as it is, and as JSON, a JSON text in JSON, an address and HTML escape it.
 //
 // It does not find a text that is split, over two parts for instance, or that is encoded otherwise: in base64, compressed.
