@@ -250,9 +250,7 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 	}
 	if last != nil {
 		for _, s := range last.Stores {
-			if !o.dry || s.State == api.StoreOutside {
-				fmt.Fprintf(e.Out, "  %-8s %-16s  %s\n", s.State, s.Store, s.Note)
-			}
+			fmt.Fprintf(e.Out, "  %-8s %-16s  %s\n", s.State, s.Store, s.Note)
 		}
 	}
 	if left > 0 {
@@ -299,7 +297,11 @@ func (e *env) printRedacted(r *api.Redacted) error {
 		if x.Count > 0 {
 			count = ", " + prose.Plural(uint64(x.Count), "marker")
 		}
-		if _, err := fmt.Fprintf(e.Out, "%s/%s  %s: %s%s\n", r.Session, x.Event, kindOf(x.Kind), strings.Join(where, "; "), count); err != nil {
+		name, what := r.Session.String(), kindOf(x.Kind)
+		if x.Depth > 0 { // its number is that of its own path
+			name, what = name+"/"+x.Event.String(), fmt.Sprintf("%s %d", what, x.Depth)
+		}
+		if _, err := fmt.Fprintf(e.Out, "%s  %s: %s%s\n", name, what, strings.Join(where, "; "), count); err != nil {
 			return err
 		}
 	}

@@ -43,6 +43,7 @@ type Redacted struct {
 type RedactedEvent struct {
 	Event turns.ID `json:"event"` // a turn's is that of the turn
 	Kind  string   `json:"kind"`
+	Depth uint64   `json:"depth,omitzero"`           // of a turn or a compaction
 	Parts []int    `json:"parts,omitempty,omitzero"` // that something was taken out of, numbered from 1
 	Rest  bool     `json:"rest,omitzero"`            // something was taken out of what is no part: settings, a title, meta
 	Count int      `json:"count"`                    // how many markers there are by this call

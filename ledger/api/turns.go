@@ -101,6 +101,8 @@ type Turn struct {
 	Error         Code            `json:"error,omitempty,omitzero"`     // lists only: why the turn's content can't be read
 
 	MissingKey turns.ID `json:"missing_key,omitzero"` // lists only, with error: the content key that is not in the key store
+	// Redacted is the parts that something was taken out of for ever, numbered from 1; 0 is what is no part.
+	Redacted []int `json:"redacted,omitempty,omitzero"`
 	// AfterLoss says that an event before it on its chain is lost: the turn is as it was
 	// stored, but what led to it is not known. turn.get only.
 	AfterLoss bool `json:"after_loss,omitempty,omitzero"`

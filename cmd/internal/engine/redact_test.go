@@ -155,7 +155,7 @@ func TestARedactedText(t *testing.T) {
 	}
 	for _, e := range []*Engine{e, w.Engine(t)} {
 		after := must(e.Reader.GetTurn(ctx, alice, s.ID, api.GetTurn{ID: first.ID}))(t)
-		if after.Hash != turn.Hash || after.Messages[0].Parts[0].Content != "my password is [redacted], thanks" || after.Messages[0].Parts[1].Content != "a second part stays" {
+		if after.Hash != turn.Hash || after.Messages[0].Parts[0].Content != "my password is [redacted], thanks" || after.Messages[0].Parts[1].Content != "a second part stays" || !slices.Equal(after.Redacted, []int{1, 3, 4}) {
 			t.Errorf("the turn: %+v", after)
 		}
 		if p := after.Response.Parts; p[0].Content != "it is [redacted]" || p[0].Ext != nil || p[1].ID != "c1" || !strings.Contains(string(p[1].Arguments), `"pw":"x[redacted]"`) || !strings.Contains(string(p[1].Arguments), `"ada"`) {

@@ -264,7 +264,7 @@ func (r *redaction) marked(s *ledger.Session, ev, by *turns.Event) (*turns.Redac
 	if err != nil {
 		return nil, nil, err
 	}
-	report := &api.RedactedEvent{Event: ev.ID, Kind: ev.Kind.String()}
+	report := &api.RedactedEvent{Event: ev.ID, Kind: ev.Kind.String(), Depth: ev.Depth}
 	if r.req.Text != "" {
 		err = r.markText(s, body, report)
 	} else {

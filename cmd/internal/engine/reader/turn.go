@@ -80,6 +80,9 @@ func (rd *Reader) describeTurn(t rows.Turn, ev *turns.Event, full bool) (*api.Tu
 		at := api.UnixTime(ev.Claimed)
 		out.Time = &at
 	}
+	if _, b, err := rd.content.Redaction(ev); err == nil && b != nil {
+		out.Redacted = b.Taken()
+	}
 	if ev.Kind == turns.KindCompaction {
 		out.Type, out.TokenCount = "compaction", ev.Tokens.Messages // Tokens.Response is what its elisions save
 		return out, rd.fillCompaction(out, ev, full)

@@ -80,7 +80,7 @@ func FindSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client,
 	if n := count.branches; n > 0 {
 		term.Say("%s not read: a tree lists the first ones of a session", map[bool]string{true: "1 branch was", false: prose.Grouped(n) + " branches were"}[n == 1])
 	}
-	term.Say("%s in %s: turns only, not memories, documents or events", prose.Plural(count.found, "credential"), prose.Plural(uint64(len(ids)), "session"))
+	term.Say("%s in %s: turns only, not settings, titles, notes, memories, documents or events", prose.Plural(count.found, "credential"), prose.Plural(uint64(len(ids)), "session"))
 	return count.secrets, nil
 }
 

@@ -138,15 +138,39 @@ func (t *Text) Longest() int { return t.longest }
 // String returns s with markers.
 func (t *Text) String(s string) string {
 	for _, f := range t.forms {
-		if n := strings.Count(s, f); n > 0 {
-			t.Count += n
-			s = strings.ReplaceAll(s, f, Marker)
-		}
+		s = t.form(s, f)
 	}
 	if t.escaped == nil || !strings.ContainsAny(s, `\%&`) {
 		return s
 	}
 	return t.escaped.ReplaceAllStringFunc(s, func(string) string { t.Count++; return Marker })
+}
+
+// form returns s with a marker in the place of each f, and one for several that overlap.
+func (t *Text) form(s, f string) string {
+	var b strings.Builder
+	for {
+		at := strings.Index(s, f)
+		if at < 0 {
+			if b.Len() == 0 {
+				return s
+			}
+			return b.String() + s
+		}
+		end := at + len(f)
+		for last := at; ; { // another one that begins before this one ends
+			n := strings.Index(s[last+1:min(len(s), end-1+len(f))], f)
+			if n < 0 {
+				break
+			}
+			last += 1 + n
+			end = last + len(f)
+		}
+		t.Count++
+		b.WriteString(s[:at])
+		b.WriteString(Marker)
+		s = s[end:]
+	}
 }
 
 // JSON returns a JSON value with markers in its strings and names, and in the places of numbers that have the text. What

@@ -32,6 +32,20 @@ func TestATextIsFoundInItsForms(t *testing.T) {
 	}
 }
 
+// Of a text that overlaps itself nothing is left.
+func TestOverlapsLeaveNoRest(t *testing.T) {
+	for in, want := range map[string]string{"12341234123": "[redacted]123", "x1234123412341234y": "x[redacted]y", "123412341234 12341234": "[redacted] [redacted]", "1234": "1234", "12341234": "[redacted]"} {
+		m := NewText("12341234")
+		if got := m.String(in); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+	m := NewText("aaaa")
+	if got := m.String(strings.Repeat("a", 1001)); got != Marker || m.Count != 1 {
+		t.Errorf("%d, %s", m.Count, got)
+	}
+}
+
 // JSON stays JSON, and keeps the bytes of what has no marker; a text is found however it is escaped, in names and in numbers.
 func TestJSONIsMarked(t *testing.T) {
 	for in, want := range map[string]string{
