@@ -176,6 +176,15 @@ func erasedOf(s *ledger.Session, ground string) Erased {
 // erasures has and the log has not: a backup from before an erasure was restored. It is called at each start.
 func (er *Erasure) Finish(ctx context.Context) error {
 	if er.content.Keys == nil || er.Why != "" {
+		none := true
+		for _, err := range er.reader.Projections.Redactions(turns.ID{}) { // an import may have brought some
+			if err != nil {
+				return err
+			}
+			none = false
+			break
+		}
+		er.content.NoRedactions(none)
 		return nil
 	}
 	var unknown []turns.ID // sessions of the list that are not here
