@@ -11,5 +11,8 @@
 //
 // The key first, then the rest: the rest is made from what the key opens, and would come again.
 //
-// It is above the rooms that read and write a session, and below natsapi. Begin at [Erasure.Erase].
+// A redaction takes less: the event that redacts another has its body without what was taken, and is the commit as well. Behind it
+// the key of the other event is taken from that of the session, and reads have the new body from the commit on.
+//
+// It is above the rooms that read and write a session, and below natsapi. Begin at [Erasure.Erase] and [Erasure.Redact].
 package erasure
