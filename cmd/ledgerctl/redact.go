@@ -30,7 +30,7 @@ type redacting struct {
 
 func redactCmd(e *env) *cobra.Command {
 	var o redacting
-	c := verb("redact TURN|SESSION… --text-from FILE | TURN [--part N] [--span N:FROM-TO]", "take a text, a part or a turn out for ever; a marker stands in its place", 0, -1, func(cmd *cobra.Command, args []string) error {
+	c := verb("redact TURN|SESSION…", "take a text, a part or a turn out for ever; a marker stands in its place", 0, -1, func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		req, err := o.request(e.In)
 		if err != nil {
