@@ -55,7 +55,7 @@ func redactCmd(e *env) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.textFrom, "text-from", "", "file with the text, - is the input; wherever it stands, it is taken out")
 	f.BoolVar(&o.everywhere, "everywhere", false, "in all sessions, and in what agents saved")
-	f.IntSliceVar(&o.parts, "part", nil, "a part of the turn, numbered from 1, as prove numbers them")
+	f.IntSliceVar(&o.parts, "part", nil, "a part of the turn, numbered from 1, as show numbers them")
 	f.StringSliceVar(&o.spans, "span", nil, "bytes of a part: N:FROM-TO")
 	f.StringVar(&o.ground, "ground", "", "a code for the record, as a number of a request; it stays")
 	f.BoolVar(&o.dry, "dry-run", false, "report what would be done; change nothing")
@@ -228,15 +228,15 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 			return err
 		}
 	}
-	if e.JSON {
-		return failed
+	what := "redacted"
+	if o.dry {
+		what = "would be redacted"
 	}
-	if what := "redacted"; last == nil && len(texts) == 1 && o.textFrom != "" {
-		e.Say("nothing %s: no event of %s has the text of %s that was looked for; it is compared byte by byte, with its case and its spaces", what, prose.Plural(uint64(len(list)), "session"), prose.Plural(uint64(len(req.Text)), "byte"))
-	} else {
-		if o.dry {
-			what = "would be redacted"
-		}
+	switch {
+	case e.JSON: // each session is printed
+	case last == nil && o.textFrom != "":
+		e.Say("nothing redacted: no event of %s has the text of %s that was looked for; it is compared byte by byte, with its case and its spaces", prose.Plural(uint64(len(list)), "session"), prose.Plural(uint64(len(req.Text)), "byte"))
+	default:
 		e.Say("%s in %s %s", prose.Plural(uint64(events), "event"), prose.Plural(uint64(len(touched)), "session"), what)
 	}
 	for _, w := range pending {
@@ -248,7 +248,7 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 			left++
 		}
 	}
-	if last != nil {
+	if last != nil && !e.JSON {
 		for _, s := range last.Stores {
 			fmt.Fprintf(e.Out, "  %-8s %-16s  %s\n", s.State, s.Store, s.Note)
 		}
@@ -288,7 +288,7 @@ func (e *env) printRedacted(r *api.Redacted) error {
 			where = append(where, "part "+strings.Trim(strings.Join(strings.Fields(fmt.Sprint(x.Parts)), ", "), "[]"))
 		}
 		if x.Rest {
-			where = append(where, restOf(x.Kind))
+			where = append(where, map[bool]string{true: "meta", false: "its text"}[x.Kind == turns.KindTurn.String()])
 		}
 		if x.Stays > 0 {
 			where = append(where, "it stays in a label, a name or an id, which redact leaves (session set --label changes a label)")
@@ -316,17 +316,6 @@ func kindOf(kind string) string {
 	return kind
 }
 
-// restOf is what an event of a kind has beside parts.
-func restOf(kind string) string {
-	switch kind {
-	case "turn":
-		return "meta"
-	case "compaction":
-		return "its text"
-	}
-	return "its text"
-}
-
 // keepsText takes a text out of what agents saved, where it is taken out everywhere; else it names what has it.
 func (e *env) keepsText(ctx context.Context, c *client.Client, text string, o redacting) error {
 	agents := make(map[string]bool)
@@ -343,7 +332,12 @@ func (e *env) keepsText(ctx context.Context, c *client.Client, text string, o re
 		if err != nil {
 			return err
 		}
-		if n := uint64(len(r.Memories)); n+r.Documents > 0 {
+		n := uint64(len(r.Memories))
+		if e.JSON && n+r.Documents > 0 {
+			if err := e.Print(r); err != nil {
+				return err
+			}
+		} else if n+r.Documents > 0 {
 			what := "had it, and can't be read any more"
 			switch {
 			case !o.everywhere:

@@ -208,14 +208,13 @@ func (d *Daemon) eraseAnswers() error {
 	if d.server == nil || d.door == nil {
 		return nil
 	}
-	d.engine.Erasure.Add(erasure.Store{Name: "answers", Note: "events of answers of /v1 that are not stored",
-		Erase: func(_ context.Context, s *ledger.Session) (uint64, bool, error) {
-			n, done, err := d.door.Erase(s.ID)
-			return uint64(n), done, err
-		}, Redact: func(_ context.Context, s *ledger.Session, _ uint64) (uint64, bool, error) {
-			n, done, err := d.door.Erase(s.ID)
-			return uint64(n), done, err
-		}})
+	answers := erasure.Store{Name: "answers", Note: "events of answers of /v1 that are not stored"}
+	answers.Erase = func(_ context.Context, s *ledger.Session) (uint64, bool, error) {
+		n, done, err := d.door.Erase(s.ID)
+		return uint64(n), done, err
+	}
+	answers.Redact = func(ctx context.Context, s *ledger.Session, _ uint64) (uint64, bool, error) { return answers.Erase(ctx, s) }
+	d.engine.Erasure.Add(answers)
 	for s, err := range d.store.Erased() {
 		if err == nil {
 			_, _, err = d.door.Erase(s.ID)

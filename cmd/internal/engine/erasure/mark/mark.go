@@ -188,7 +188,10 @@ func (t *Text) json(r turns.Raw, fixed []string) turns.Raw {
 	for i := 0; i < len(r); {
 		switch c := r[i]; {
 		case c == '"':
-			end := stringEnd(r, i)
+			end, ok := turns.ValueEnd(r, i)
+			if !ok {
+				return append(out, r[i:]...) // no JSON
+			}
 			token := r[i:end]
 			i = end
 			s, ok := token.Text()
@@ -242,19 +245,6 @@ func bytesSpace(r turns.Raw, i int) int {
 		}
 	}
 	return len(r) - 1
-}
-
-// stringEnd is the end of the JSON string that begins at i.
-func stringEnd(r turns.Raw, i int) int {
-	for j := i + 1; j < len(r); j++ {
-		switch r[j] {
-		case '\\':
-			j++
-		case '"':
-			return j + 1
-		}
-	}
-	return len(r)
 }
 
 // kept are the fields that say how a body is read, not what was said: words of the format, ids that pair calls with
