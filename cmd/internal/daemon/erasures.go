@@ -213,7 +213,9 @@ func (d *Daemon) eraseAnswers() error {
 		n, done, err := d.door.Erase(s.ID)
 		return uint64(n), done, err
 	}
-	answers.Redact = func(ctx context.Context, s *ledger.Session, _ uint64) (uint64, bool, error) { return answers.Erase(ctx, s) }
+	answers.Redact = func(ctx context.Context, s *ledger.Session, _ uint64) (uint64, bool, error) {
+		return answers.Erase(ctx, s)
+	}
 	d.engine.Erasure.Add(answers)
 	for s, err := range d.store.Erased() {
 		if err == nil {
