@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream/backup"
@@ -22,7 +23,7 @@ var backups = flag.Int("backups", 2, "backups that TestABackupOfARunningNexusd m
 // Several writers append to a nexusd while it is backed up, again and again. A
 // restored nexusd has every turn that was acknowledged before each backup began, with its hash.
 func TestABackupOfARunningNexusd(t *testing.T) {
-	bin := buildProgram(t, ".")
+	bin := faulttest.Build(t, ".")
 	data, out := t.TempDir(), t.TempDir()
 	a := &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash)}
 	cmd, url := launch(t, bin, data)

@@ -21,6 +21,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -38,7 +39,7 @@ func TestBadFS(t *testing.T) {
 	if !*badFS {
 		t.Skip("set -badfs, as root; docs/TESTING.md has the command and the last figures")
 	}
-	bin := buildProgram(t, ".")
+	bin := faulttest.Build(t, ".")
 	ext4 := func(size string) func(t *testing.T) *cuttable {
 		return func(t *testing.T) *cuttable { return newExt4(t, size) }
 	}

@@ -37,7 +37,7 @@ func TestConnectionsWithoutATokenKeepNobodyOut(t *testing.T) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d, err := faulttest.StartNexusd(t.Context(), os.Stderr, buildProgram(t, "."), "--config", config, "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "error", "--max-store", "2000000000", "--search", "off")
+	d, err := faulttest.StartNexusd(t.Context(), os.Stderr, faulttest.Build(t, "."), "--config", config, "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "error", "--max-store", "2000000000", "--search", "off")
 	if err != nil {
 		t.Fatal(err)
 	}

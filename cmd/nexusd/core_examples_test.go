@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
 )
 
@@ -39,7 +40,7 @@ func TestCoreExamplesOfTheGuide(t *testing.T) {
 	d, c := startDaemon(t, config.Config{Auth: "off"})
 	for language, command := range map[string]func(*testing.T) *exec.Cmd{
 		"go": func(t *testing.T) *exec.Cmd {
-			return exec.Command(buildProgram(t, filepath.Join(examples, "go", "core")))
+			return exec.Command(faulttest.Build(t, filepath.Join(examples, "go", "core")))
 		},
 		"python": func(t *testing.T) *exec.Cmd {
 			python, err := exec.LookPath("python3")

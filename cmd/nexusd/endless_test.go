@@ -43,7 +43,7 @@ func TestModelsThatNeverStop(t *testing.T) {
 	const many, memory, spool = 48, 256 << 20, 512 << 20
 	upstream := httptest.NewServer(http.HandlerFunc(answerForEver))
 	defer upstream.Close()
-	bin, data, config := buildProgram(t, "."), t.TempDir(), filepath.Join(t.TempDir(), "nexus.toml")
+	bin, data, config := faulttest.Build(t, "."), t.TempDir(), filepath.Join(t.TempDir(), "nexus.toml")
 	row := fmt.Sprintf("[[provider]]\nname = \"p\"\nkind = \"openai-chat\"\nurl = \"%s/v1\"\nmodels = [\"endless\", \"short\"]\n", upstream.URL)
 	if err := os.WriteFile(config, []byte(row), 0o600); err != nil {
 		t.Fatal(err)

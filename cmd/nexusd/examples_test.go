@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -35,7 +36,7 @@ func TestExamples(t *testing.T) {
 		command func(*testing.T) *exec.Cmd
 	}{
 		{"go", func(t *testing.T) *exec.Cmd {
-			return exec.Command(buildProgram(t, "./"+filepath.Join(examples, "go")))
+			return exec.Command(faulttest.Build(t, "./"+filepath.Join(examples, "go")))
 		}},
 		{"js", func(t *testing.T) *exec.Cmd {
 			dir := t.TempDir()

@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -45,7 +46,7 @@ func TestFlood(t *testing.T) {
 	}
 	bin := *floodNexusd
 	if bin == "" {
-		bin = buildProgram(t, ".")
+		bin = faulttest.Build(t, ".")
 	}
 	for load := range strings.SplitSeq(*floodLoads, ",") {
 		if load == "large" {

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+
+	"nexus/cmd/nexusd/internal/faulttest"
 )
 
 var fullDisk = flag.Bool("fulldisk", false, "run TestImportAndVerifyOnAFullDisk, which waits for the patience of the clients, some 2 minutes; it needs no root, but namespaces of users")
@@ -40,7 +42,7 @@ func TestImportAndVerifyOnAFullDisk(t *testing.T) {
 	if out, err := probe.CombinedOutput(); err != nil {
 		t.Skipf("no tmpfs in a namespace of users here: %v: %s", err, out)
 	}
-	nexusd, ledgerctl := buildProgram(t, "."), buildProgram(t, "../ledgerctl")
+	nexusd, ledgerctl := faulttest.Build(t, "."), faulttest.Build(t, "../ledgerctl")
 	daemon := exec.Command("sh", "-c", mount+`exec "$2" --data "$1" --listen 127.0.0.1:0 --http off`, "sh", data, nexusd)
 	daemon.SysProcAttr, daemon.Stderr = inside, os.Stderr
 	stdout, err := daemon.StdoutPipe()

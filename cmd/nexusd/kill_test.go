@@ -36,7 +36,7 @@ type acked struct {
 // what was not answered. At the end every acknowledged turn is there, once, with
 // the hash that was acknowledged, and the ledger verifies.
 func TestKill9(t *testing.T) {
-	bin := buildProgram(t, ".")
+	bin := faulttest.Build(t, ".")
 	data := t.TempDir()
 	a := &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash)}
 	const writers = 8
@@ -70,7 +70,7 @@ func TestKill9(t *testing.T) {
 
 // An empty ledger is sound: a new one, after a kill, and after a stop.
 func TestAnEmptyLedgerIsSound(t *testing.T) {
-	bin, data := buildProgram(t, "."), t.TempDir()
+	bin, data := faulttest.Build(t, "."), t.TempDir()
 	for _, when := range []string{"new", "killed", "stopped"} {
 		cmd, url := launch(t, bin, data)
 		nc, err := client.Dial(url, filepath.Join(data, "users", "operator.nk"))

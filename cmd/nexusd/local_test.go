@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/localserver"
+	"nexus/cmd/nexusd/internal/faulttest"
 )
 
 var localRounds = flag.Int("local-rounds", 8, "rounds of TestCommandsServeTheLedgerThemselves, two commands each; docs/TESTING.md runs 500")
@@ -27,7 +28,7 @@ var localRounds = flag.Int("local-rounds", 8, "rounds of TestCommandsServeTheLed
 // them, or the process that serves them, is killed. A command that was not killed succeeds, and what it acknowledged is
 // there once. Then nexusd takes over while a command works.
 func TestCommandsServeTheLedgerThemselves(t *testing.T) {
-	ledgerctl, nexusd := buildProgram(t, "../ledgerctl"), buildProgram(t, ".")
+	ledgerctl, nexusd := faulttest.Build(t, "../ledgerctl"), faulttest.Build(t, ".")
 	home := t.TempDir()
 	data := filepath.Join(home, ".local", "share", "nexus")
 	environ := append(slices.DeleteFunc(os.Environ(), func(v string) bool {

@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"nexus/cmd/internal/localserver"
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/jetstream/embed"
 )
 
 // TestACommandServesThePagesItself: where no daemon runs, the child of ledgerctl serves the explorer and nothing else over
 // HTTP, for as long as a page follows the ledger, and ends after that.
 func TestACommandServesThePagesItself(t *testing.T) {
-	ledgerctl := buildProgram(t, "../ledgerctl")
+	ledgerctl := faulttest.Build(t, "../ledgerctl")
 	home := t.TempDir()
 	data := filepath.Join(home, "ledger")
 	cmd := exec.Command(ledgerctl, "open", "--print", "--data="+data, "--idle=300ms")

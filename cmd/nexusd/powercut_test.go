@@ -23,6 +23,7 @@ import (
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -91,7 +92,7 @@ func (a *acked) setDown(down bool) {
 // has what it was given.
 func TestPowerCut(t *testing.T) {
 	d := newDisk(t)
-	bin := booted(t, buildProgram(t, "."))
+	bin := booted(t, faulttest.Build(t, "."))
 	data := filepath.Join(d.mount, "data")
 	a := &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash)}
 	pending := make([]*write, 8)

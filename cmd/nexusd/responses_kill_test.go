@@ -203,7 +203,7 @@ type wireResponse struct {
 // twice; a resumed stream has every event once, in order; and a model is asked once for a
 // key, unless the response says how many answers were lost.
 func TestKill9OfStreamedResponses(t *testing.T) {
-	bin, config, data := buildProgram(t, "."), filepath.Join(t.TempDir(), "nexus.toml"), t.TempDir()
+	bin, config, data := faulttest.Build(t, "."), filepath.Join(t.TempDir(), "nexus.toml"), t.TempDir()
 	upstream, rows := startFallible(t), ""
 	for _, kind := range providertest.Kinds() {
 		rows += upstream.Row(kind, kind, kind)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/api/client"
 )
 
@@ -26,13 +26,7 @@ func untilTheTestEnds(t *testing.T) time.Duration {
 	return time.Hour
 }
 
-// buildProgram builds the command in a folder and returns the path of the binary.
-func buildProgram(t *testing.T, folder string) string {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "command")
-	finish(t, exec.Command("go", "build", "-o", bin, folder))
-	return bin
-}
+func TestMain(m *testing.M) { faulttest.Main(m) }
 
 // finish runs a command to its end. The test ends if the command fails.
 func finish(t *testing.T, cmd *exec.Cmd) {

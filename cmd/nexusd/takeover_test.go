@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"nexus/cmd/internal/localserver"
+	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger/jetstream/embed"
 )
 
 // TestTheFolderIsInUseForAWhile: a process that has the folder and does not say how it is served is one that starts or ends,
 // such as a child between two commands. nexusd waits for its end, and meanwhile no child begins to serve the folder.
 func TestTheFolderIsInUseForAWhile(t *testing.T) {
-	ledgerctl, nexusd := buildProgram(t, "../ledgerctl"), buildProgram(t, ".")
+	ledgerctl, nexusd := faulttest.Build(t, "../ledgerctl"), faulttest.Build(t, ".")
 	data := t.TempDir()
 	lock, err := embed.Lock(data)
 	if err != nil {

@@ -19,46 +19,11 @@ import (
 	"nexus/turns"
 )
 
-// binaries are built once for all tests of the package.
-var binaries struct {
-	sync.Mutex
-	dir   string
-	paths map[string]string
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if binaries.dir != "" {
-		_ = os.RemoveAll(binaries.dir)
-	}
-	os.Exit(code)
-}
-
-func built(t *testing.T, pkg string) string {
-	t.Helper()
-	binaries.Lock()
-	defer binaries.Unlock()
-	if bin := binaries.paths[pkg]; bin != "" {
-		return bin
-	}
-	if binaries.dir == "" {
-		dir, err := os.MkdirTemp("", "faulttest")
-		if err != nil {
-			t.Fatal(err)
-		}
-		binaries.dir, binaries.paths = dir, make(map[string]string)
-	}
-	bin := filepath.Join(binaries.dir, fmt.Sprint("command", len(binaries.paths)))
-	if err := os.Rename(Build(t, pkg), bin); err != nil {
-		t.Fatal(err)
-	}
-	binaries.paths[pkg] = bin
-	return bin
-}
+func TestMain(m *testing.M) { Main(m) }
 
 // nexusdBinary is the nexusd of this checkout, natsServerBinary the NATS server of its go.mod.
-func nexusdBinary(t *testing.T) string     { return built(t, "nexus/cmd/nexusd") }
-func natsServerBinary(t *testing.T) string { return built(t, "github.com/nats-io/nats-server/v2") }
+func nexusdBinary(t *testing.T) string     { return Build(t, "nexus/cmd/nexusd") }
+func natsServerBinary(t *testing.T) string { return Build(t, "github.com/nats-io/nats-server/v2") }
 
 // lockedLog keeps the end of what processes log.
 type lockedLog struct {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,13 +23,42 @@ import (
 // some seconds; the bound only ends a start that would hang.
 const readyTime = 2 * time.Minute
 
-// Build builds the command of a package and returns the path of the binary.
+// programs are those that Build has built, by package. They are in a folder of their own that Main removes.
+var programs struct {
+	sync.Mutex
+	dir   string
+	paths map[string]string
+}
+
+// Main runs the tests of a package that calls Build, for its TestMain.
+func Main(m *testing.M) {
+	code := m.Run()
+	if programs.dir != "" {
+		_ = os.RemoveAll(programs.dir)
+	}
+	os.Exit(code)
+}
+
+// Build builds the command of a package, once for all tests of a process, and returns the path of the program.
 func Build(t testing.TB, pkg string) string {
 	t.Helper()
-	bin := filepath.Join(t.TempDir(), "command")
+	programs.Lock()
+	defer programs.Unlock()
+	if bin := programs.paths[pkg]; bin != "" {
+		return bin
+	}
+	if programs.dir == "" {
+		dir, err := os.MkdirTemp("", "faulttest")
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs.dir, programs.paths = dir, make(map[string]string)
+	}
+	bin := filepath.Join(programs.dir, fmt.Sprint("command", len(programs.paths)))
 	if out, err := exec.Command("go", "build", "-o", bin, pkg).CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", pkg, err, out)
 	}
+	programs.paths[pkg] = bin
 	return bin
 }
 
