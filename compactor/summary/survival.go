@@ -227,7 +227,7 @@ func linesOf(ms []turns.Message) (t textLines) {
 		for line := range strings.SplitSeq(TextOf(&ms[i]), "\n") {
 			n := len(t.lines)
 			t.lines = append(t.lines, line)
-			for _, w := range Words(line) {
+			for w := range eachWord(line) {
 				if in := t.words[w]; len(in) == 0 || in[len(in)-1] != n {
 					t.words[w] = append(in, n)
 				}

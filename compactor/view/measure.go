@@ -348,9 +348,12 @@ func (m Meta) Empty() bool {
 	return m.FirstRequest == "" && m.Carried == "" && len(m.Pins) == 0 && len(m.Rules) == 0 && len(m.Quotes) == 0 && m.Amended == 0 && m.Calibration == tokens.Calibration{}
 }
 
-// ReadMeta returns the meta of a compaction; the zero Meta if another system made
-// it.
+// ReadMeta returns the meta of a compaction, which nobody may change; the zero Meta if
+// another system made it.
 func (f *InForce) ReadMeta() (m Meta) {
+	if f.Meta != nil {
+		return *f.Meta
+	}
 	if f.Body.Meta != nil && turns.DecodeJSON(f.Body.Meta, &m) != nil {
 		return Meta{}
 	}

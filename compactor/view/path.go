@@ -54,6 +54,8 @@ type InForce struct {
 	Body turns.CompactionBody
 	// Erased: a session that its summary was made of was erased, and Body is empty.
 	Erased bool
+	// Meta is that of Body, if it is decoded already: a path that is kept is asked for it often.
+	Meta *Meta
 }
 
 // Status says how a context shows a half turn or what replaces it.

@@ -88,6 +88,8 @@ func (l *loading) compaction(ctx context.Context, s *ledger.Session, in turns.Re
 	case err != nil:
 		return nil, cut, err
 	}
+	meta := f.ReadMeta()
+	f.Meta = &meta
 	l.keys = append(l.keys, ev.Keys...)
 	parts := content.MessageParts(f.Body.Replacement)
 	l.partial = slices.ContainsFunc(parts, func(q *turns.Part) bool { return q.Ref != nil })
