@@ -34,7 +34,12 @@ type Survey struct {
 // or a path may be a piece of a longer word there, as in "src/a.go:20:func", and a command a
 // piece of an argument.
 func NewSurvey(covered, kept []HalfTurn, replacement []turns.Message) Survey {
-	s := Survey{facts: make(map[Fact]bool)}
+	const tokensPerFact = 16 // about; a map that grows costs as much as the facts
+	tokens := uint64(0)
+	for i := range covered {
+		tokens += covered[i].Tokens
+	}
+	s := Survey{facts: make(map[Fact]bool, min(tokens/tokensPerFact, maxFacts))}
 	finder := NewFactFinder(covered)
 	for i := range slices.Backward(covered) {
 		finder.Each(&covered[i], func(f Fact) {

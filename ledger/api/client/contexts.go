@@ -26,6 +26,14 @@ func NewContextReader(c *Client, session turns.ID) *ContextReader {
 	return &ContextReader{client: c, session: session}
 }
 
+// Fork returns a reader of the contexts of a fork of the session. It begins with what x has, which the
+// fork's first context mostly begins with.
+func (x *ContextReader) Fork(session turns.ID) *ContextReader {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return &ContextReader{client: x.client, session: session, last: x.last, format: x.format, model: x.model}
+}
+
 // Context is context.get. It returns the whole context, like [Client.Context]; Keep says how
 // many of its messages were not sent. Sources are there if r says explain, or if Keep is 0.
 // The messages share memory with earlier contexts: nobody may change them. A request that

@@ -106,7 +106,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 		if err != nil {
 			return nil, err
 		}
-		if keep, err = cx.keepOf(epoch, s, head, &req, out, sums); err != nil {
+		if keep, err = cx.keepOf(epoch, s, head, &req, out, v.caller(req), sums); err != nil {
 			return nil, err
 		}
 		if keep == 0 || req.Explain || cur.Started {

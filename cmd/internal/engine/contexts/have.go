@@ -42,7 +42,9 @@ type messageSum [sha256.Size / 2]byte
 // answer is what is remembered of a reply. Nobody changes it.
 type answer struct {
 	fingerprint string
-	settings    uint64 // the chain index of the settings in force
+	settings    uint64       // the chain index of the settings in force
+	under       string       // the digest of the preamble, and whose signatures stayed
+	head        lineage.Node // the turn that the call followed
 	sums        []messageSum
 }
 
@@ -50,9 +52,9 @@ type answer struct {
 type answers []answer
 
 func (as answers) size() (n int) {
-	const frame = 160
+	const frame = 256
 	for _, a := range as {
-		n += frame + len(a.sums)*len(messageSum{})
+		n += frame + len(a.under) + len(a.sums)*len(messageSum{})
 	}
 	return n
 }
@@ -74,12 +76,12 @@ func sumsOf(ms, before []jsontext.Value, sums []messageSum) []messageSum {
 
 // keepOf remembers the reply to a request for the next call, and returns how many messages of
 // it the caller has: those that it begins with in common with the reply that have names; 0 if
-// that is not known. epoch is of before a key was read.
-func (cx *Contexts) keepOf(epoch uint64, s *ledger.Session, head lineage.Node, req *api.GetContext, whole *api.Context, sums []messageSum) (int, error) {
+// that is not known. epoch is of before a key was read; model is whose signatures are in it.
+func (cx *Contexts) keepOf(epoch uint64, s *ledger.Session, head lineage.Node, req *api.GetContext, whole *api.Context, model string, sums []messageSum) (int, error) {
 	if head.Ref != s.Head || req.Recipe != nil || req.Recorded {
 		return 0, nil
 	}
-	since := uint64(1) // the index of the newest turn; that of the opening if it is inherited
+	since := uint64(openingIndex) // the index of the newest turn; that of the opening if it is inherited
 	if head.Ref.Session == s.ID {
 		t, err := cx.reader.Projections.Turn(head.Ref)
 		if err != nil {
@@ -92,15 +94,25 @@ func (cx *Contexts) keepOf(epoch uint64, s *ledger.Session, head lineage.Node, r
 	}
 	key := answersKey{s.ID, req.Format, req.Model}
 	known, _ := cx.answers.Get(key)
+	mine := answer{whole.Fingerprint, s.Settings, whole.PreambleDigest + " " + model, head, sums}
 	keep, found := len(sums), false
 	if req.Have != nil {
+		of, err := cx.inherited(s, key, &mine)
+		if err != nil {
+			return 0, err
+		}
 		for _, a := range known {
-			if a.fingerprint == req.Have.Fingerprint && a.settings == s.Settings {
+			if a.settings == s.Settings {
+				of = append(of, a)
+			}
+		}
+		for _, a := range of {
+			if a.fingerprint == req.Have.Fingerprint {
 				keep, found = min(keep, commonSums(a.sums, sums)), true
 			}
 		}
 	}
-	now := answers{{whole.Fingerprint, s.Settings, sums}}
+	now := answers{mine}
 	for _, a := range known {
 		same := a.fingerprint == whole.Fingerprint && a.settings == s.Settings && slices.Equal(a.sums, sums)
 		if !same && len(now) < maxAnswers {
@@ -113,6 +125,44 @@ func (cx *Contexts) keepOf(epoch uint64, s *ledger.Session, head lineage.Node, r
 	}
 	return keep, nil
 }
+
+// inherited returns the replies to the session that s is a fork of, as far as they tell what a caller of s has: they were
+// made at turns that s has too, and under settings that are in force there now and are those of s, of its first to its last
+// call. So whoever was sent such a fingerprint, by either session, has the same messages.
+func (cx *Contexts) inherited(s *ledger.Session, key answersKey, mine *answer) (out answers, err error) {
+	if s.ForkOf == nil || s.Settings != openingIndex {
+		return nil, nil
+	}
+	key.session = s.ForkOf.At.Session
+	known, _ := cx.answers.Get(key)
+	if len(known) == 0 {
+		return nil, nil
+	}
+	of, err := cx.reader.Projections.Session(key.session)
+	if err != nil {
+		return nil, err
+	}
+	at, err := cx.reader.Projections.Node(s.ForkOf.At)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range known {
+		if a.settings != of.Settings || a.under != mine.under {
+			continue
+		}
+		both, err := lineage.IsAncestor(cx.reader.Projections, a.head, at)
+		if err != nil {
+			return nil, err
+		}
+		if both {
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+// openingIndex is the chain index of the settings that a session was opened with.
+const openingIndex = 0
 
 // commonSums returns how many digests a and b begin with in common.
 func commonSums(a, b []messageSum) (n int) {

@@ -57,7 +57,7 @@ func readAll(t *rapid.T, e *engine.Engine, s turns.ID, r api.GetContext, have *h
 // policy that is asked for, in each format, by daemons that served the first call, another,
 // or none.
 func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
-	kept := 0
+	kept, keptOfSource := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		w := enginetest.NewWorld()
 		engines := []*engine.Engine{w.Engine(t), w.Engine(t)}
@@ -66,6 +66,7 @@ func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
 		}
 		var sessions []turns.ID
 		path := make(map[turns.ID][]turns.ID)
+		forked := make(map[turns.ID]turns.ID)
 		open := make(map[turns.ID]bool)
 		var callers []held
 		sessions = append(sessions, enginetest.Create(t, engines[0], 9000, "nexus").ID)
@@ -102,6 +103,7 @@ func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
 					at := rapid.SampledFrom(path[s]).Draw(rt, "turn")
 					if f, err := e.Forks.Fork(ctx, enginetest.Alice, s, api.CreateFork{Turn: at}, []byte("{}")); err == nil {
 						sessions = append(sessions, f.ID)
+						forked[f.ID] = s
 					}
 				}
 			case "set":
@@ -131,7 +133,7 @@ func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
 				}
 				var have *held
 				for j := len(callers) - 1; j >= 0 && (have == nil || rapid.IntRange(0, 2).Draw(rt, "older") == 0); j-- {
-					if c := &callers[j]; c.session == s && c.format == h.format && c.model == h.model {
+					if c := &callers[j]; (c.session == s || c.session == forked[s]) && c.format == h.format && c.model == h.model {
 						have = c
 					}
 				}
@@ -145,6 +147,9 @@ func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
 				}
 				if got.Keep > 0 {
 					kept++
+					if have.session != s {
+						keptOfSource++
+					}
 				}
 				if d := cmp.Diff(texts(want), texts(got)); d != "" || got.Fingerprint != want.Fingerprint {
 					rt.Fatalf("%s, keeping %d (-whole, +put together):\n%s", h.format, got.Keep, d)
@@ -154,8 +159,8 @@ func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
 			}
 		}
 	})
-	if kept == 0 {
-		t.Error("no reply kept anything")
+	if kept == 0 || keptOfSource == 0 {
+		t.Errorf("%d replies kept anything, %d of the session that was forked", kept, keptOfSource)
 	}
 }
 
@@ -219,13 +224,60 @@ func TestAReplyHoldsWhatIsNew(t *testing.T) {
 	}
 }
 
+// The caller of a fork names what it had of the session that it forked: the reply keeps it, until the settings of either
+// change, and only what was said before the fork.
+func TestAForkKeepsWhatItsSourceWasSent(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	s := enginetest.Create(t, e, 200_000, "nexus").ID
+	enginetest.Add(t, e, s, enginetest.Say("q1", "a1"))
+	at := enginetest.Add(t, e, s, enginetest.Say("q2", "a2")).ID
+	get := func(s turns.ID, have *api.Context) *api.Context {
+		r := api.GetContext{Format: "openai"}
+		if have != nil {
+			r.Have = &api.Have{Fingerprint: have.Fingerprint, Preamble: have.PreambleDigest}
+		}
+		return enginetest.Must(e.Contexts.Context(t.Context(), enginetest.Alice, s, r))(t)
+	}
+	change := func(s turns.ID) {
+		set := api.SetSession{SessionSettings: api.SessionSettings{System: &api.System{{Name: "s", Content: "new"}}}}
+		enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, s, set, []byte("{}")))(t)
+	}
+	before := get(s, nil)
+	f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s, api.CreateFork{Turn: at}, []byte("{}")))(t).ID
+	enginetest.Add(t, e, f, enginetest.Say("q3", "a3"))
+	enginetest.Add(t, e, s, enginetest.Say("another q3", "a3"))
+	if got := get(f, before); got.Keep != len(before.Messages) || len(got.Messages) != 2 || !got.KeepPreamble {
+		t.Errorf("keeps %d of %d and sends %d", got.Keep, len(before.Messages), len(got.Messages))
+	}
+	if got := get(f, get(s, nil)); got.Keep != 0 {
+		t.Errorf("of what the source said later it keeps %d", got.Keep)
+	}
+	change(s)
+	if got := get(f, before); got.Keep != 0 {
+		t.Errorf("with new settings of the source it keeps %d", got.Keep)
+	}
+	change(f)
+	if got := get(f, before); got.Keep != 0 {
+		t.Errorf("under new settings it keeps %d", got.Keep)
+	}
+}
+
 // OpenAI's messages begin with the system part, which no fingerprint tells. So a daemon that
 // sent one under settings that changed at the same head keeps nothing by it.
 func TestNothingIsKeptAcrossSettingsOfOneHead(t *testing.T) {
+	for _, inherited := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the head is of a fork: %t", inherited), func(t *testing.T) { nothingIsKept(t, inherited) })
+	}
+}
+
+func nothingIsKept(t *testing.T, inherited bool) {
 	w := enginetest.NewWorld()
 	first, second := w.Engine(t), w.Engine(t)
 	s := enginetest.Create(t, first, 0, "nexus").ID
-	enginetest.Add(t, first, s, enginetest.Say("q", "a"))
+	at := enginetest.Add(t, first, s, enginetest.Say("q", "a")).ID
+	if inherited {
+		s = enginetest.Must(first.Forks.Fork(t.Context(), enginetest.Alice, s, api.CreateFork{Turn: at}, []byte("{}")))(t).ID
+	}
 	get := func(e *engine.Engine, have string) *api.Context {
 		r := api.GetContext{Format: "openai"}
 		if have != "" {

@@ -265,7 +265,7 @@ func (a *agent) fork(ctx context.Context) (time.Duration, error) {
 	}
 	took := time.Since(began)
 	if a.session = s.ID; a.reader != nil {
-		a.reader = client.NewContextReader(a.client, s.ID)
+		a.reader = a.reader.Fork(s.ID)
 	}
 	return took, nil
 }
