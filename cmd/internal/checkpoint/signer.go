@@ -68,6 +68,7 @@ type Signer struct {
 	mu   sync.Mutex
 	note []byte
 	last tlog.Checkpoint
+	when time.Time // the note was written
 	why  *InconsistentError
 	out  []*folder
 }
@@ -113,6 +114,9 @@ func Open(ctx context.Context, c Config) (*Signer, error) {
 		return s, nil
 	} else if err != nil {
 		return nil, err
+	}
+	if st, err := os.Stat(filepath.Join(c.Data, NoteFile)); err == nil {
+		s.when = st.ModTime()
 	}
 	if s.last, err = tlog.OpenCheckpoint(s.note, s.key.Public()); err != nil {
 		s.note = nil
@@ -205,6 +209,30 @@ func (s *Signer) Newest() ([]byte, tlog.Checkpoint) {
 	return bytes.Clone(s.note), s.last
 }
 
+// When says when the newest note was written, by this machine's clock; zero if there is none. No signature covers it.
+func (s *Signer) When() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.when
+}
+
+// Folder is what a folder elsewhere has.
+type Folder struct {
+	Dir    string
+	Size   uint64 // of the tree of its newest note; 0: none was written since the start
+	Failed error  // why it lacks the newest note; nil: it has it
+}
+
+// Folders returns the folders elsewhere.
+func (s *Signer) Folders() (out []Folder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.out {
+		out = append(out, Folder{f.dir, f.written, f.failed})
+	}
+	return out
+}
+
 // Sign signs the tree as it is, if it grew, and returns the newest note. It waits a while for the folders elsewhere, and goes
 // on without one that hangs. Errors: [*InconsistentError];
 // [ledger.ErrUnavailable] while the tree is made anew; those of the tree and the file system.
@@ -264,7 +292,7 @@ func (s *Signer) renew(c tlog.Checkpoint) error {
 	if err := wholefile.Write(filepath.Join(s.c.Data, NoteFile), 0o600, wholefile.Bytes(n)); err != nil {
 		return err
 	}
-	s.note, s.last = n, c
+	s.note, s.last, s.when = n, c, s.c.Now()
 	return nil
 }
 
@@ -356,13 +384,11 @@ func appendNote(name string, note []byte) error {
 // Elsewhere returns the size of the tree that every folder elsewhere has a note of; 0 if there is no folder,
 // or one has none since the start. failed is why a folder lacks the newest note.
 func (s *Signer) Elsewhere() (size uint64, failed error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, f := range s.out {
-		if i == 0 || f.written < size {
-			size = f.written
+	for i, f := range s.Folders() {
+		if i == 0 || f.Size < size {
+			size = f.Size
 		}
-		failed = errors.Join(failed, f.failed)
+		failed = errors.Join(failed, f.Failed)
 	}
 	return size, failed
 }

@@ -1,9 +1,14 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"time"
 
+	"nexus/cmd/internal/checkpoint"
 	"nexus/cmd/internal/explorer"
 	"nexus/cmd/internal/explorer/login"
 	"nexus/cmd/internal/natsapi"
@@ -24,7 +29,7 @@ func (d *Daemon) newExplorer(own *client.Client) *explorer.Explorer {
 			return out, err
 		}
 	}
-	return explorer.New(explorer.Config{Vanished: gone, Client: own, Version: d.cfg.Version, Logger: d.logger, Now: time.Now, Models: d.cfg.ModelTable(), Health: d.health})
+	return explorer.New(explorer.Config{Vanished: gone, Client: own, Version: d.cfg.Version, Logger: d.logger, Now: time.Now, Models: d.cfg.ModelTable(), Health: d.health, Checkpoints: d.checkpoints})
 }
 
 // openPages answers ui.open. The browser may do what the user may who asks; where the NATS
@@ -58,6 +63,38 @@ func (d *Daemon) health() (out []explorer.Fact) {
 		}
 	}
 	return out
+}
+
+// checkpoints is what the page of that name says. An external server has none.
+func (d *Daemon) checkpoints(ctx context.Context) (*explorer.Checkpoints, error) {
+	if d.signer == nil {
+		return nil, nil
+	}
+	st, err := d.log.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	note, newest := d.signer.Newest()
+	out := &explorer.Checkpoints{Note: string(note), Origin: newest.Origin, Size: newest.Size, Key: d.signer.Public(), When: d.signer.When(), Last: st.Last, Every: d.cfg.CheckpointInterval()}
+	if why := (*checkpoint.InconsistentError)(nil); errors.As(d.signer.Inconsistent(), &why) {
+		out.Stopped = why.Error()
+	}
+	for _, f := range d.signer.Folders() {
+		row := explorer.CheckpointFolder{Dir: f.Dir, Size: f.Size}
+		if f.Failed != nil {
+			row.Failed = f.Failed.Error()
+		}
+		out.Folders = append(out.Folders, row)
+	}
+	list, err := readErasures(filepath.Join(d.cfg.Data, erasuresFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	out.ErasuresSigned = list.Key != "" && list.Key == out.Key
+	for _, r := range list.Rows {
+		out.Erasures = append(out.Erasures, explorer.Erasure{Session: r.Session, Event: r.Event, Tenant: r.Tenant, Time: r.Time, Ground: r.Ground})
+	}
+	return out, nil
 }
 
 // PagesInUse reports whether a browser shows a page that follows the ledger, or may be about to: a code waits to be redeemed.

@@ -27,6 +27,8 @@ type Config struct {
 	Models  tokens.Models // for costs
 	Now     func() time.Time
 	Health  func() []Fact // what the daemon knows of itself
+	// Checkpoints says what was signed last; nil: nothing is signed here. The operator alone sees it.
+	Checkpoints func(context.Context) (*Checkpoints, error)
 	// Vanished lists transcripts that are gone from their agents' folders, the newest last. nil: nobody
 	// watches any. The operator alone sees it: it names files of this machine.
 	Vanished func() ([]Gone, error)
@@ -133,6 +135,7 @@ func (e *Explorer) routes() http.Handler {
 		"GET /ui/s/{session}/compact":          (*visit).compactPreview,
 		"GET /ui/s/{session}/takeout":          (*visit).takeOut,
 		"GET /ui/s/{session}/t/{turn}/takeout": (*visit).takeOut,
+		"GET /ui/s/{session}/t/{turn}/prove":   (*visit).prove,
 		"GET /ui/s/{session}/t/{turn}/proof":   (*visit).proof,
 		"POST /ui/do/takeout":                  (*visit).doTakeOut,
 		"GET /ui/search":                       (*visit).search,
@@ -142,6 +145,7 @@ func (e *Explorer) routes() http.Handler {
 		"GET /ui/memory":                       (*visit).memory,
 		"GET /ui/events":                       (*visit).events,
 		"GET /ui/health":                       (*visit).health,
+		"GET /ui/checkpoints":                  (*visit).checkpoints,
 		"GET /ui/vanished":                     (*visit).vanished,
 		"GET /ui/keys":                         (*visit).keys,
 		"GET /ui/live":                         (*visit).follow,

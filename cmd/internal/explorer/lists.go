@@ -134,14 +134,15 @@ func (v *visit) events() error {
 }
 
 type healthPage struct {
-	Facts []Fact
-	Who   string
-	Pages int
-	Sound bool
+	Facts    []Fact
+	Who      string
+	Pages    int
+	Sound    bool
+	MayProve bool
 }
 
 func (v *visit) health() error {
-	p := &healthPage{Facts: v.Health(), Pages: v.live.count(), Sound: true}
+	p := &healthPage{Facts: v.Health(), Pages: v.live.count(), Sound: true, MayProve: v.mayProve() == nil}
 	for _, f := range p.Facts {
 		p.Sound = p.Sound && f.OK
 	}

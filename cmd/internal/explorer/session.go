@@ -44,7 +44,7 @@ type head struct {
 func (v *visit) head(s *api.Session) head {
 	w := turns.WorkContextOf(s.Meta)
 	return head{sessionRow: v.row(s), Session: s, Model: pages.Line(s.Model, 60), Folder: pages.Line(w.Cwd, 200), Branch: pages.Line(w.Branch, 80), Created: time.Time(s.Created), Usage: s.Usage,
-		MayChange: v.who.MayChange(s.Agent) && s.Error == "", MayExport: v.who.MayExport(), MayProve: v.who.Agent == api.Operator, Successor: s.Successor, Command: "ledgerctl continue " + prose.Short(s.ID) + " --in claude"}
+		MayChange: v.who.MayChange(s.Agent) && s.Error == "", MayExport: v.who.MayExport(), MayProve: v.mayProve() == nil, Successor: s.Successor, Command: "ledgerctl continue " + prose.Short(s.ID) + " --in claude"}
 }
 
 // turnRow is a turn in a list.

@@ -3,7 +3,6 @@ package explorer
 import (
 	"strings"
 
-	"nexus/cmd/internal/prose"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -109,26 +108,4 @@ func (p *takeOutPage) Preview() bool {
 // Done reports whether something was taken out.
 func (p *takeOutPage) Done() bool {
 	return p.Redacted != nil && !p.Redacted.DryRun || p.Erased != nil && !p.Erased.DryRun
-}
-
-// proof serves the proof of a turn as a file, or with ?event what it shows of it: its header.
-func (v *visit) proof() error {
-	s, turn, err := v.place()
-	if err != nil {
-		return err
-	}
-	p, err := v.c.Proof(v.r.Context(), s.ID, api.GetProof{Turn: turn})
-	if err != nil {
-		return err
-	}
-	name, text := "turn-"+prose.Short(turn)+".proof", p.Proof
-	if v.r.URL.Query().Has("event") {
-		name, text = name+".event", p.Event
-	}
-	h := v.w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	_, _ = v.w.Write([]byte(text)) // nobody reads any more
-	return nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
-	"nexus/ledger/tlog"
 )
 
 // A text is taken out by two forms: one says what it reaches and changes nothing, the other does it; then no page of the session
@@ -86,39 +85,4 @@ func TestWhoTakesSomethingOut(t *testing.T) {
 		t.Errorf("another site: %d", status)
 	}
 	b.has("/ui/s/"+x.session.String()+"/t/"+x.first.String(), "my real export")
-}
-
-// The proof of a turn is a file of its page, and checks.
-func TestTheProofOfATurnIsAFile(t *testing.T) {
-	d, c := start(t, config.Config{})
-	x := tell(t, c)
-	b := loggedIn(t, d, c.As(api.Operator), api.OpenPages{ReadOnly: true})
-	page := "/ui/s/" + x.session.String() + "/t/" + x.first.String()
-	b.has(page, page+"/proof", page+"/proof?event")
-	status, h, text := b.do(http.MethodGet, page+"/proof", "")
-	if status != http.StatusOK {
-		t.Fatalf("%d\n%s", status, text)
-	}
-	if !strings.Contains(h.Get("Content-Disposition"), ".proof") {
-		t.Errorf("%v", h)
-	}
-	_, _, event := b.do(http.MethodGet, page+"/proof?event", "")
-	key, err := c.As(api.Operator).CheckpointKey(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	proof, err := tlog.ParseProof([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := tlog.ParseEvent([]byte(event))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := proof.Verify(e.Entry(), key.Key); err != nil {
-		t.Error(err)
-	}
-	if ev, err := e.Verify(); err != nil || ev.ID != x.first || strings.Contains(event, "real export") {
-		t.Errorf("%v, %v", ev, err)
-	}
 }
