@@ -297,7 +297,7 @@ func (e *env) printRedacted(r *api.Redacted) error {
 		if x.Count > 0 {
 			count = ", " + prose.Plural(uint64(x.Count), "marker")
 		}
-		name, what := r.Session.String(), kindOf(x.Kind)
+		name, what := r.Session.String(), prose.EventKind(x.Kind)
 		if x.Depth > 0 { // its number is that of its own path
 			name, what = name+"/"+x.Event.String(), fmt.Sprintf("%s %d", what, x.Depth)
 		}
@@ -306,14 +306,6 @@ func (e *env) printRedacted(r *api.Redacted) error {
 		}
 	}
 	return nil
-}
-
-// kindOf is a kind of an event in words.
-func kindOf(kind string) string {
-	if s, ok := map[string]string{"opened": "settings", "changed": "settings", "described": "title and tags", "noted": "note", "compaction": "summary"}[kind]; ok {
-		return s
-	}
-	return kind
 }
 
 // keepsText takes a text out of what agents saved, where it is taken out everywhere; else it names what has it.

@@ -78,7 +78,7 @@ func TestASignerGoesOnWhereItStopped(t *testing.T) {
 	if c := signed(t, s); c.Size != 300 {
 		t.Errorf("%+v", c)
 	}
-	key := s.Public()
+	key, when := s.Public(), s.When()
 	l.grow(5)
 	s = l.open(t, dir, out)
 	c := signed(t, s)
@@ -87,6 +87,9 @@ func TestASignerGoesOnWhereItStopped(t *testing.T) {
 	}
 	if n, err := s.Elsewhere(); n != 305 || err != nil {
 		t.Errorf("%d, %v", n, err)
+	}
+	if f := s.Folders(); len(f) != 1 || f[0] != (Folder{Dir: out, Size: 305}) || when.IsZero() || s.When().Before(when) {
+		t.Errorf("%+v, %v, %v", f, when, s.When())
 	}
 	b, err := os.ReadFile(filepath.Join(out, OutFile("nexus/l/c", time.Now())))
 	if err != nil {

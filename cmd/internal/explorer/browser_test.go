@@ -39,7 +39,7 @@ func TestExplorerInABrowser(t *testing.T) {
 	if err != nil {
 		t.Skip("SKIPPED: no chromium here: ", err)
 	}
-	_, c := start(t, config.Config{})
+	_, c := start(t, config.Config{Checkpoint: config.CheckpointTable{Every: "1s", Out: []string{t.TempDir(), "/nowhere"}}})
 	x := tell(t, c)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -54,6 +54,19 @@ func TestExplorerInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	add(t, c, bad.ID, strings.Join(hostile, "\n\n"), strings.Join(hostile, "\n\n")+"\n\n| a | b |\n|-|-|\n| "+strings.Repeat("w", 300)+" | 2 |\n")
+	const leak = "7351-9920 opens the door"
+	leaks, err := c.Create(ctx, api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, c, leaks.ID, "Keep it: "+leak+".", "I keep it.")
+	gone, err := c.Create(ctx, api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.As(api.Operator).Erase(ctx, gone.ID, api.EraseSession{Ground: "request-1234"}); err != nil {
+		t.Fatal(err)
+	}
 	grows, err := c.Create(ctx, api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)
@@ -70,13 +83,15 @@ func TestExplorerInABrowser(t *testing.T) {
 		"sessions": "/ui/", "session": s, "turn": s + "/t/" + x.edit.String(), "call": s + "/t/" + x.call.String(), "context": s + "/x/" + x.last.String(), "compaction": s + "/c/" + x.compaction.String(),
 		"compact": s + "/compact", "search": "/ui/search?q=export", "nothing": "/ui/search?q=zzzz", "compare": "/ui/diff/" + x.session.String() + "/" + x.fork.String(), "cost": "/ui/cost", "memory": "/ui/memory",
 		"events": "/ui/events?channel=mail&of=main", "health": "/ui/health", "keys": "/ui/keys", "hostile": "/ui/s/" + bad.ID.String(),
-		"takeout": s + "/t/" + x.first.String() + "/takeout", "vanished": "/ui/vanished",
+		"takeout": s + "/t/" + x.first.String() + "/takeout", "vanished": "/ui/vanished", "checkpoints": "/ui/checkpoints", "prove": s + "/t/" + x.call.String() + "/prove", "everywhere": "/ui/takeout",
+		"takeout-parts": s + "/t/" + x.call.String() + "/takeout", "takeout-text": s + "/takeout", "everywhere-text": "/ui/takeout",
 	}
+	previews := map[string]string{"takeout-parts": "", "takeout-text": "my real export", "everywhere-text": "it is so"}
 	fork := paths["turn"]
 	if *only != "" {
 		paths = map[string]string{*only: paths[*only]}
 	}
-	spec, err := json.Marshal(map[string]any{"link": link.URL, "session": s, "turn": fork, "live": "/ui/s/" + grows.ID.String(), "pictures": *pictures, "paths": paths})
+	spec, err := json.Marshal(map[string]any{"link": link.URL, "session": s, "turn": fork, "live": "/ui/s/" + grows.ID.String(), "leak": leak, "pictures": *pictures, "paths": paths, "previews": previews})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,6 +138,8 @@ func (e *Explorer) routes() http.Handler {
 		"GET /ui/s/{session}/t/{turn}/prove":   (*visit).prove,
 		"GET /ui/s/{session}/t/{turn}/proof":   (*visit).proof,
 		"POST /ui/do/takeout":                  (*visit).doTakeOut,
+		"GET /ui/takeout":                      (*visit).takeOutEverywhere,
+		"POST /ui/do/takeout-everywhere":       (*visit).doTakeOutEverywhere,
 		"GET /ui/search":                       (*visit).search,
 		"GET /ui/diff/{a}/{b}":                 (*visit).compare,
 		"GET /ui/diff":                         (*visit).compare,

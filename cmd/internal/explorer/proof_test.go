@@ -99,7 +99,7 @@ func TestThePartsOfATurnAreListed(t *testing.T) {
 	}
 	b := loggedIn(t, d, c.As(api.Operator), api.OpenPages{})
 	turn := "/ui/s/" + s.ID.String() + "/t/" + a.ID.String()
-	for _, page := range []string{"/prove"} {
+	for _, page := range []string{"/prove", "/takeout"} {
 		for _, at := range []string{"", "?p=100", "?p=950", "?p=99999"} {
 			body := b.page(turn + page + at)
 			if tame(t, page+at, body); len(body) > maxPage {

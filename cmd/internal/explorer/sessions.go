@@ -71,6 +71,7 @@ type sessionsPage struct {
 	Looked   int  // sessions that were looked at
 	Partial  bool // there are more to look at
 	Vanished bool // transcripts that vanished can be listed
+	MayErase bool
 }
 
 func (v *visit) sessions() error {
@@ -79,7 +80,7 @@ func (v *visit) sessions() error {
 	if d, ok := map[string]time.Duration{"day": 24 * time.Hour, "week": 7 * 24 * time.Hour, "month": 30 * 24 * time.Hour}[f.Since]; ok {
 		f.since = v.Now().Add(-d)
 	}
-	p := &sessionsPage{Vanished: v.Vanished != nil && v.who.Agent == api.Operator, Filter: f, First: q.Get("after") == "", Any: f != sessionFilter{since: f.since}}
+	p := &sessionsPage{Vanished: v.Vanished != nil && v.who.Agent == api.Operator, MayErase: v.who.MayExport(), Filter: f, First: q.Get("after") == "", Any: f != sessionFilter{since: f.since}}
 	agents, folders, projects := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	after := q.Get("after")
 	for len(p.Rows) < sessionsShown && p.Looked < sessionsRead {

@@ -1,8 +1,12 @@
 package explorer
 
 import (
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
+	"nexus/cmd/internal/prose"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -11,16 +15,54 @@ import (
 // takeOutPage asks what is to be taken out of a session for ever, says what that reaches, and what was done.
 type takeOutPage struct {
 	head
-	Turn  turns.ID // that all of may be taken out; zero: none is named
-	Depth uint64
-	Text  string // that is to be taken out
-	Whole bool   // the session is to be erased
+	Turn   turns.ID // whose parts may be taken out; zero: none is named
+	Depth  uint64
+	Of     turns.ID // the session that has the turn, if it is another one
+	Parts  partList
+	What   string // is to be taken out, as the form says: text, parts, turn, session
+	Text   string
+	Chosen []int // numbers of parts
 
 	Redacted *api.Redacted // a preview where it is a dry run
+	Found    []api.RedactedEvent
+	More     int // events that are not listed
+	Count    int // markers
 	Erased   *api.Receipt
 	Stores   []api.ErasedStore
-	Count    int // markers
 }
+
+// foundEvent is an event in a list of those that have what is to be taken out.
+type foundEvent struct {
+	Session turns.ID
+	api.RedactedEvent
+}
+
+// What says what the event is.
+func (e foundEvent) What() string {
+	what := prose.EventKind(e.Kind)
+	if e.Depth > 0 {
+		what += fmt.Sprint(" ", e.Depth)
+	}
+	return what
+}
+
+// Where says where in the event it stands, "" if that is plain.
+func (e foundEvent) Where() string {
+	var out []string
+	if len(e.Parts) > 0 {
+		out = append(out, partsText(e.Parts))
+	}
+	if e.Rest && e.Kind == turns.KindTurn.String() {
+		out = append(out, "meta")
+	}
+	if e.Stays > 0 {
+		out = append(out, "it stays in a label, a name or an id")
+	}
+	return strings.Join(out, "; ")
+}
+
+// eventsListed is how many redacted events a page lists.
+const eventsListed = 300
 
 // mayErase refuses a login that may not take something out.
 func (v *visit) mayErase() (*client.Client, error) {
@@ -28,6 +70,20 @@ func (v *visit) mayErase() (*client.Client, error) {
 		return nil, api.Errorf(api.Denied, nil, "only the operator takes something out for ever, with a login that may change")
 	}
 	return v.Client.For(v.who.Tenant, api.Operator).Within(patience), nil
+}
+
+// names puts the turn on the page that something is to be taken out of.
+func (p *takeOutPage) names(v *visit, turn turns.ID) error {
+	t, err := v.c.Turn(v.r.Context(), p.ID, turn)
+	if err != nil {
+		return err
+	}
+	p.Turn, p.Depth = t.ID, t.Depth
+	if t.Session != p.ID {
+		p.Of = t.Session
+	}
+	p.Parts = partsOf(t, int(min(v.number("p", 0), 1<<20)), v.turnURL(p.ID, turn)+"/takeout")
+	return nil
 }
 
 // takeOut is the page that asks.
@@ -39,13 +95,11 @@ func (v *visit) takeOut() error {
 	if err != nil {
 		return err
 	}
-	p := &takeOutPage{head: v.head(s), Turn: turn}
+	p := &takeOutPage{head: v.head(s)}
 	if !turn.IsZero() {
-		t, err := v.c.Turn(v.r.Context(), s.ID, turn)
-		if err != nil {
+		if err := p.names(v, turn); err != nil {
 			return err
 		}
-		p.Turn, p.Depth = t.ID, t.Depth
 	}
 	v.page("takeout", "Take out for ever", "sessions", p)
 	return nil
@@ -70,34 +124,83 @@ func (v *visit) doTakeOut() error {
 	if err != nil {
 		return err
 	}
-	p := &takeOutPage{head: v.head(s), Text: strings.ReplaceAll(f.Get("text"), "\r\n", "\n"), Whole: f.Get("whole") != ""} // a browser ends lines so
-	if p.Turn, _ = turns.ParseID(f.Get("turn")); !p.Turn.IsZero() {
-		if t, err := v.c.Turn(v.r.Context(), session, p.Turn); err == nil {
-			p.Depth = t.Depth
+	p := &takeOutPage{head: v.head(s), What: f.Get("what"), Text: textOf(f.Get("text"))}
+	if turn, err := turns.ParseID(f.Get("turn")); err == nil && !turn.IsZero() {
+		if err := p.names(v, turn); err != nil {
+			return err
 		}
 	}
-	sure := f.Get("sure") != ""
-	if p.Whole {
-		if p.Erased, err = c.Erase(v.r.Context(), session, api.EraseSession{DryRun: !sure, Ground: f.Get("ground")}); err == nil {
-			p.Stores = p.Erased.Stores
+	r := api.RedactTurn{DryRun: f.Get("sure") == "", Ground: f.Get("ground")}
+	r.ID, _ = turns.ParseID(f.Get("id")) // of a form that is sure: sent twice it is one act
+	switch p.What {
+	case "text":
+		if r.Text = p.Text; r.Text == "" {
+			return api.Errorf(api.Malformed, nil, "the form has no text")
 		}
-	} else {
-		r := api.RedactTurn{Text: p.Text, DryRun: !sure, Ground: f.Get("ground")}
-		if r.Text == "" {
-			r.Turn = p.Turn
+	case "parts", "turn":
+		if r.Turn = p.Turn; r.Turn.IsZero() {
+			return api.Errorf(api.Malformed, nil, "the form names no turn")
 		}
-		if p.Redacted, err = c.Redact(v.r.Context(), session, r); err == nil {
-			p.Stores = p.Redacted.Stores
-			for _, x := range p.Redacted.Events {
-				p.Count += x.Count
+		if !p.Of.IsZero() {
+			session = p.Of
+		}
+		if p.What == "parts" {
+			if p.Chosen, err = numbers(f["part"]); err != nil {
+				return err
 			}
+			r.Parts = p.Chosen
 		}
+	case "session":
+		if p.Erased, err = c.Erase(v.r.Context(), session, api.EraseSession{DryRun: r.DryRun, Ground: r.Ground}); err != nil {
+			return err
+		}
+		p.Stores = p.Erased.Stores
+		v.page("takeout", "Take out for ever", "sessions", p)
+		return nil
+	default:
+		return api.Errorf(api.Malformed, nil, "the form does not say what is to be taken out")
 	}
-	if err != nil {
+	if p.Redacted, err = c.Redact(v.r.Context(), session, r); err != nil {
 		return err
 	}
+	p.Stores = p.Redacted.Stores
+	for _, x := range p.Redacted.Events {
+		p.Count += x.Count
+	}
+	p.Found = p.Redacted.Events[:min(len(p.Redacted.Events), eventsListed)]
+	p.More = len(p.Redacted.Events) - len(p.Found)
 	v.page("takeout", "Take out for ever", "sessions", p)
 	return nil
+}
+
+// partsText is numbers of parts in words.
+func partsText(ns []int) string {
+	list := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ns)), ", "), "[]")
+	if len(ns) == 1 {
+		return "part " + list
+	}
+	return "parts " + list
+}
+
+// Choice is the parts that were chosen, in words.
+func (p *takeOutPage) Choice() string { return partsText(p.Chosen) }
+
+// textOf is the text of a field, in which a browser ends lines as HTTP does.
+func textOf(field string) string { return strings.ReplaceAll(field, "\r\n", "\n") }
+
+// numbers reads the numbers of parts that a form chose.
+func numbers(list []string) (out []int, err error) {
+	for _, s := range list {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return nil, api.Errorf(api.Malformed, nil, "the form names a part that is none: they are numbered from 1")
+		}
+		out = append(out, n)
+	}
+	if slices.Sort(out); len(out) == 0 {
+		return nil, api.Errorf(api.Malformed, nil, "the form names no part: choose one at least")
+	}
+	return slices.Compact(out), nil
 }
 
 // Preview reports whether the page says what would be done.

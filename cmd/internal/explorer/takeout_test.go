@@ -1,13 +1,16 @@
 package explorer_test
 
 import (
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
 	"nexus/cmd/internal/daemon/config"
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 // A text is taken out by two forms: one says what it reaches and changes nothing, the other does it; then no page of the session
@@ -20,9 +23,11 @@ func TestATextIsTakenOutByAForm(t *testing.T) {
 	b.has(session, session+"/takeout")
 	b.has(turn, turn+"/takeout", "my real export")
 	b.has(session+"/takeout", "The whole session", "A text, wherever")
-	b.has(turn+"/takeout", "All that turn 1 says")
+	if page := b.has(turn+"/takeout", "All that turn 1 says", "Parts of turn 1"); strings.Contains(page, "The turn is of session") {
+		t.Error("a turn of the session itself is said to be of another")
+	}
 
-	form := url.Values{"session": {x.session.String()}, "text": {"my real export"}}
+	form := url.Values{"session": {x.session.String()}, "what": {"text"}, "text": {"my real export"}}
 	post := func(want int) string {
 		status, h, page := b.do(http.MethodPost, "/ui/do/takeout", form.Encode())
 		if status != want || h.Get("Cache-Control") != "no-store" {
@@ -46,14 +51,14 @@ func TestATextIsTakenOutByAForm(t *testing.T) {
 		}
 	}
 	b.has(turn, "[redacted]")
-	if again := post(http.StatusOK); !strings.Contains(again, "has nothing of it") {
+	if again := post(http.StatusOK); !strings.Contains(again, "Nothing of it is left") {
 		t.Errorf("again: %s", again)
 	}
-	form = url.Values{"session": {x.session.String()}, "turn": {x.first.String()}}
+	form = url.Values{"session": {x.session.String()}, "turn": {x.first.String()}, "what": {"turn"}}
 	if preview := post(http.StatusOK); !strings.Contains(preview, "All that turn 1 says") {
 		t.Errorf("of a turn: %s", preview)
 	}
-	form = url.Values{"session": {x.session.String()}, "whole": {"1"}}
+	form = url.Values{"session": {x.session.String()}, "what": {"session"}}
 	if preview := post(http.StatusOK); !strings.Contains(preview, "All that was said in this session") {
 		t.Errorf("of the session: %s", preview)
 	}
@@ -67,22 +72,153 @@ func TestATextIsTakenOutByAForm(t *testing.T) {
 func TestWhoTakesSomethingOut(t *testing.T) {
 	d, c := start(t, config.Config{})
 	x := tell(t, c)
-	form := url.Values{"session": {x.session.String()}, "text": {"my real export"}, "sure": {"1"}}.Encode()
+	form := url.Values{"session": {x.session.String()}, "what": {"text"}, "text": {"my real export"}, "sure": {"1"}}.Encode()
 	path := "/ui/s/" + x.session.String() + "/takeout"
 	for name, b := range map[string]*browser{"an agent": loggedIn(t, d, c, api.OpenPages{}), "a reader": loggedIn(t, d, c.As(api.Operator), api.OpenPages{ReadOnly: true})} {
-		if status, _, page := b.do(http.MethodPost, "/ui/do/takeout", form); status != http.StatusForbidden {
-			t.Errorf("%s: %d\n%s", name, status, page)
+		for _, verb := range []string{"takeout", "takeout-everywhere"} {
+			if status, _, page := b.do(http.MethodPost, "/ui/do/"+verb, form); status != http.StatusForbidden {
+				t.Errorf("%s, %s: %d\n%s", name, verb, status, page)
+			}
 		}
-		if status, _, _ := b.do(http.MethodGet, path, ""); status != http.StatusForbidden {
-			t.Errorf("%s sees the form: %d", name, status)
+		for _, path := range []string{path, "/ui/takeout"} {
+			if status, _, _ := b.do(http.MethodGet, path, ""); status != http.StatusForbidden {
+				t.Errorf("%s sees the form: %d", name, status)
+			}
 		}
-		if strings.Contains(b.page("/ui/s/"+x.session.String()), path) {
+		if strings.Contains(b.page("/ui/s/"+x.session.String()), path) || strings.Contains(b.page("/ui/"), "/ui/takeout") {
 			t.Errorf("%s is shown the way", name)
 		}
 	}
 	b := loggedIn(t, d, c.As(api.Operator), api.OpenPages{})
-	if status, _, _ := b.do(http.MethodPost, "/ui/do/takeout", form, "Sec-Fetch-Site", "cross-site"); status != http.StatusForbidden {
-		t.Errorf("another site: %d", status)
+	for _, verb := range []string{"takeout", "takeout-everywhere"} {
+		for _, header := range [][2]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://127.0.0.1:1"}} {
+			if status, _, _ := b.do(http.MethodPost, "/ui/do/"+verb, form, header[:]...); status != http.StatusForbidden {
+				t.Errorf("%s, %s: %d", verb, header, status)
+			}
+		}
 	}
 	b.has("/ui/s/"+x.session.String()+"/t/"+x.first.String(), "my real export")
+}
+
+// Parts of a turn are chosen by their numbers: what is taken out is these, and of an inherited turn it is so in its own session.
+func TestPartsAreTakenOutByAForm(t *testing.T) {
+	d, c := start(t, config.Config{})
+	x := tell(t, c)
+	b := loggedIn(t, d, c.As(api.Operator), api.OpenPages{})
+	fork, turn := "/ui/s/"+x.fork.String(), "/ui/s/"+x.fork.String()+"/t/"+x.call.String()
+	b.has(turn+"/takeout", "Parts of turn 2", `name="part" value="2"`, "asked by the user", "reasoning", "call of Bash", "make test", "of session <a href=\"/ui/s/"+x.session.String())
+	form := url.Values{"session": {x.fork.String()}, "turn": {x.call.String()}, "what": {"parts"}}
+	post := func(want int) string {
+		t.Helper()
+		status, _, page := b.do(http.MethodPost, "/ui/do/takeout", form.Encode())
+		if status != want {
+			t.Fatalf("%d, want %d\n%s", status, want, page)
+		}
+		return page
+	}
+	post(http.StatusBadRequest) // none is chosen: that is not the whole turn
+	form["part"] = []string{"0"}
+	post(http.StatusBadRequest)
+	form["part"] = []string{"2", "1", "2"}
+	if preview := post(http.StatusOK); !strings.Contains(preview, "Of turn 2, parts 1, 2 would be taken out") || !strings.Contains(preview, `name="part" value="2"`) {
+		t.Errorf("the preview: %s", preview)
+	}
+	b.has(turn, "what could be slow", "make test", "Go on.")
+	form["sure"], form["id"] = []string{"1"}, []string{api.NewID().String()}
+	for _, want := range []string{"2 markers stand in 1 event", "Nothing of it is left"} { // a form that is sent twice is one act
+		if done := post(http.StatusOK); !strings.Contains(done, want) {
+			t.Errorf("no %q: %s", want, done)
+		}
+	}
+	for _, page := range []string{b.has(turn, "make test", "[redacted]"), b.page("/ui/s/" + x.session.String() + "/t/" + x.call.String()), b.page(fork)} {
+		if strings.Contains(page, "what could be slow") || strings.Contains(page, "Go on.") {
+			t.Error("a page shows it")
+		}
+	}
+	b.has(turn+"/takeout", "something was taken out")
+	if page := b.page(turn + "/prove"); strings.Contains(page, "part=1\"") || !strings.Contains(page, "part=3") {
+		t.Error("a part that is gone can be shown, or one that stays can't")
+	}
+	for name, form := range map[string]url.Values{"what is not said": {"session": {x.session.String()}, "text": {"store"}}, "no text": {"session": {x.session.String()}, "what": {"text"}}, "no turn": {"session": {x.session.String()}, "what": {"turn"}}} {
+		if status, _, page := b.do(http.MethodPost, "/ui/do/takeout", form.Encode()); status != http.StatusBadRequest {
+			t.Errorf("%s: %d\n%s", name, status, page)
+		}
+	}
+}
+
+// A text is taken out of all sessions, some at a time, and of what agents saved; a preview changes nothing.
+func TestATextIsTakenOutEverywhereByAForm(t *testing.T) {
+	d, c := start(t, config.Config{})
+	ctx := t.Context()
+	const text = "door <code> 7351-9920"
+	var with []turns.ID
+	for i := range 104 {
+		s, err := c.Create(ctx, api.CreateSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%103 == 0 { // the first and the last one
+			with = append(with, s.ID)
+			add(t, c, s.ID, "Keep the "+text+", please.", "I keep "+text+".")
+		}
+	}
+	if _, err := c.SaveMemory(ctx, api.SaveMemory{Kind: "semantic", Text: "The " + text + " opens it."}); err != nil {
+		t.Fatal(err)
+	}
+	b := loggedIn(t, d, c.As(api.Operator), api.OpenPages{})
+	b.has("/ui/", `href="/ui/takeout"`)
+	b.has("/ui/takeout", "Take a text out everywhere", `action="/ui/do/takeout-everywhere"`)
+	hidden := regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
+	post := func(form url.Values) (string, url.Values) { // the page, and what its own form sends
+		t.Helper()
+		status, h, page := b.do(http.MethodPost, "/ui/do/takeout-everywhere", form.Encode())
+		if status != http.StatusOK || h.Get("Cache-Control") != "no-store" {
+			t.Fatalf("%d\n%s", status, page)
+		}
+		tame(t, "the answer", page)
+		next := url.Values{"text": {text}}
+		_, main, _ := strings.Cut(page, "<main")
+		for _, m := range hidden.FindAllStringSubmatch(main, -1) {
+			next.Set(m[1], html.UnescapeString(m[2]))
+		}
+		return page, next
+	}
+	page, next := post(url.Values{"text": {text}})
+	if !strings.Contains(page, "1 event of 1 session") || !strings.Contains(page, "Go on looking") || strings.Contains(page, "for ever</button>") || !strings.Contains(page, "/t/") {
+		t.Errorf("the first form: %s", page)
+	}
+	page, next = post(next)
+	if !strings.Contains(page, "2 events of 2 sessions") || !strings.Contains(page, "104 sessions looked at") || !strings.Contains(page, "agent main: 1 memory would be withdrawn") || !strings.Contains(page, "no way back") || next.Get("sure") != "1" {
+		t.Errorf("the last form of the preview: %s", page)
+	}
+	for _, s := range with {
+		b.has("/ui/s/"+s.String(), "7351-9920")
+	}
+	b.has("/ui/memory", "7351-9920")
+	next.Set("ground", "leak-8")
+	page, next = post(next)
+	if !strings.Contains(page, "Go on taking it out") || next.Get("sure") != "1" || next.Get("ground") != "leak-8" || next.Get("looked") != "100" {
+		t.Errorf("the first form of the act: %s", page)
+	}
+	if page, _ = post(next); !strings.Contains(page, "2 events of 2 sessions have a marker") || !strings.Contains(page, "1 memory can&#39;t be read any more") && !strings.Contains(page, "1 memory can't be read any more") {
+		t.Errorf("the last form of the act: %s", page)
+	}
+	for _, s := range with {
+		if page := b.has("/ui/s/"+s.String(), "[redacted]"); strings.Contains(page, "7351-9920") {
+			t.Errorf("session %s shows it", s)
+		}
+	}
+	if page := b.page("/ui/memory"); strings.Contains(page, "7351-9920") {
+		t.Error("the memory shows it")
+	}
+	_, next = post(url.Values{"text": {text}})
+	if page, _ = post(next); !strings.Contains(page, "Nothing has it") {
+		t.Errorf("again: %s", page)
+	}
+	b.has("/ui/checkpoints", "leak-8", "2 rows", "its event")
+	for name, form := range map[string]url.Values{"no text": {}, "too short": {"text": {"abc"}}, "a place that is none": {"text": {text}, "after": {"<b>"}}, "a number that is none": {"text": {text}, "looked": {"-1"}}, "a ground that is none": {"text": {text}, "ground": {"<b>"}, "sure": {"1"}}} {
+		if status, _, page := b.do(http.MethodPost, "/ui/do/takeout-everywhere", form.Encode()); status < 400 || status >= 500 {
+			t.Errorf("%s: %d\n%s", name, status, page)
+		}
+	}
 }

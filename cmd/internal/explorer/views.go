@@ -20,6 +20,7 @@ import (
 	pages "nexus/cmd/internal/page"
 	"nexus/cmd/internal/prose"
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 //go:embed assets
@@ -97,6 +98,7 @@ func (v *views) functions() template.FuncMap {
 			}
 			return p.Limit
 		},
+		"pair":  func(session turns.ID, e api.RedactedEvent) foundEvent { return foundEvent{session, e} },
 		"fits":  func(p piece) bool { return p.Full || len(p.Text.Text) <= p.Limit },
 		"newid": func() string { return api.NewID().String() },
 		"cut": func(p pages.Prose, n int) cutText {

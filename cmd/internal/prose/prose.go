@@ -114,3 +114,11 @@ func TurnTime(t *api.Turn) (time.Time, turns.TimeBound) {
 	}
 	return time.Time(t.Recorded), ""
 }
+
+// EventKind is a kind of an event in the words of who reads what was redacted.
+func EventKind(kind string) string {
+	if s, ok := map[string]string{"opened": "settings", "changed": "settings", "described": "title and tags", "noted": "note", "compaction": "summary"}[kind]; ok {
+		return s
+	}
+	return kind
+}

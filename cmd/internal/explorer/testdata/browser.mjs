@@ -1,10 +1,11 @@
 // Looks at the explorer in chromium: each page at two widths and in both themes, by keys, without script, and while the
 // ledger grows. Reports what is wrong as JSON. Usage: node browser.mjs NODE_MODULES CHROMIUM JSON
-// with JSON = {link, session, turn, live, paths: {name: path}, pictures}.
+// with JSON = {link, session, turn, live, paths: {name: path}, previews: {name: text}, leak, pictures}: a page with a preview is
+// the answer to its form, with a text, or with its first choice if the text is empty.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 const [modules, executablePath, spec] = process.argv.slice(2);
-const { link, session, turn, live, paths, pictures } = JSON.parse(spec);
+const { link, session, turn, live, paths, previews, leak, pictures } = JSON.parse(spec);
 const require = createRequire(modules + '/');
 const { chromium } = require('playwright-core');
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
@@ -31,13 +32,25 @@ const open = async (options, where) => {
   return [page, () => context.close()];
 };
 
-for (const [name, path] of Object.entries(paths)) {
+// reach goes to a page, and returns its reply.
+const reach = async (page, name) => {
+  const reply = await page.goto(base + paths[name]);
+  if (previews[name] === undefined) return reply;
+  const form = page.locator(previews[name] ? 'form:has(textarea[name=text])' : 'form:has(input[name=part])').first();
+  if (previews[name]) await form.locator('textarea').fill(previews[name]);
+  else await form.locator('input[name=part]').first().check();
+  const [answer] = await Promise.all([page.waitForResponse((r) => r.request().method() === 'POST'), form.locator('button').click()]);
+  await page.waitForLoadState();
+  return answer;
+};
+
+for (const name of Object.keys(paths)) {
   for (const width of [390, 1280]) {
     for (const colorScheme of ['light', 'dark']) {
       const where = `${name}, ${width} px, ${colorScheme}`;
       const viewport = { width, height: 900 };
       const [page, close] = await open({ viewport, colorScheme }, where);
-      const reply = await page.goto(base + path);
+      const reply = await reach(page, name);
       check(reply.status() === 200, where, 'status ' + reply.status());
       const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor) === 'rgb(19, 20, 23)';
       check(dark === (colorScheme === 'dark'), where, 'the theme is not the one asked for');
@@ -54,7 +67,7 @@ for (const [name, path] of Object.entries(paths)) {
       if ((width === 390) !== (colorScheme === 'light')) continue;
       const tested = await browser.newContext({ storageState, viewport, colorScheme, bypassCSP: true });
       const view = await tested.newPage();
-      await view.goto(base + path);
+      await reach(view, name);
       await view.evaluate(() => { for (const d of document.querySelectorAll('details')) d.open = true; });
       await view.waitForTimeout(250);
       await view.evaluate(axe);
@@ -137,6 +150,26 @@ await part('script off', async (where) => {
   await page.fill('input[name=label]', 'by-hand');
   await page.click('button:has-text("Fork")');
   check(/\/ui\/s\//.test(page.url()) && (await page.textContent('main')).includes('by-hand'), where, 'a fork does not lead to its session');
+  await close();
+});
+
+// A text is taken out everywhere, by keys and without script: what it reaches is shown first.
+await part('taking out', async (where) => {
+  const [page, close] = await open({ viewport: { width: 1280, height: 800 }, javaScriptEnabled: false }, where);
+  await page.goto(base + '/ui/takeout');
+  await page.locator('textarea').focus();
+  await page.keyboard.type(leak);
+  await page.keyboard.press('Tab');
+  await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
+  const preview = await page.textContent('main');
+  check(/1 event of 1 session/.test(preview) && /no way back/.test(preview), where, 'the preview: ' + preview.slice(0, 200));
+  await page.locator('input[name=ground]').focus();
+  await page.keyboard.type('leak-1');
+  await page.keyboard.press('Tab');
+  await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
+  check(/1 event of 1 session has a marker/.test(await page.textContent('main')), where, 'the act: ' + (await page.textContent('main')).slice(0, 200));
+  await page.locator('.sections section a').first().click();
+  check(/\[redacted\]/.test(await page.textContent('main')) && !(await page.content()).includes(leak), where, 'the session shows the text');
   await close();
 });
 

@@ -1,0 +1,167 @@
+package explorer
+
+import (
+	"cmp"
+	"strconv"
+	"time"
+
+	pages "nexus/cmd/internal/page"
+	"nexus/cmd/internal/prose"
+	"nexus/ledger/api"
+	"nexus/ledger/api/client"
+	"nexus/turns"
+)
+
+// everywherePage asks for a text that is to be taken out of all sessions, and of what agents saved; it says what that reaches, and what
+// was done.
+//
+// Every event of the ledger is read for it. So a form looks at some sessions, and its page has the form that goes on: nothing is kept
+// between two forms, and one that is left leaves the rest as it is.
+type everywherePage struct {
+	Text   string
+	Ground string
+	Asked  bool   // a form was sent
+	Sure   bool   // it takes the text out
+	After  string // where the next form goes on; "": all was looked at
+
+	Rows     []everywhereRow // sessions of this form that have the text
+	Memories []memoriesRow   // of the last form: agents that saved it
+
+	// Totals of this form and those before it.
+	Looked, Sessions, Events, Failed int
+}
+
+type everywhereRow struct {
+	ID      turns.ID
+	Title   string
+	Events  []api.RedactedEvent
+	More    int  // events that are not listed
+	Pending bool // something of it is still being done
+	Error   string
+}
+
+type memoriesRow struct {
+	Agent     string
+	Memories  int
+	Documents uint64
+}
+
+const (
+	// sessionsAForm and timeAForm bound what one form looks at. Each request has [patience].
+	sessionsAForm = 100
+	timeAForm     = 10 * time.Second
+	// afterSessions is where the form goes on that looks at the memories alone.
+	afterSessions = "memories"
+)
+
+// takeOutEverywhere is the page that asks.
+func (v *visit) takeOutEverywhere() error {
+	if _, err := v.mayErase(); err != nil {
+		return err
+	}
+	v.page("everywhere", "Take out everywhere", "sessions", &everywherePage{})
+	return nil
+}
+
+// doTakeOutEverywhere says what the form would take out; a form that is sure takes it out.
+func (v *visit) doTakeOutEverywhere() error {
+	c, err := v.mayErase()
+	if err != nil {
+		return err
+	}
+	if err := v.parse(); err != nil {
+		return err
+	}
+	f := v.r.PostForm
+	p := &everywherePage{Text: textOf(f.Get("text")), Ground: f.Get("ground"), Asked: true, Sure: f.Get("sure") != "", After: f.Get("after")}
+	for name, n := range map[string]*int{"looked": &p.Looked, "sessions": &p.Sessions, "events": &p.Events, "failed": &p.Failed} {
+		if *n, err = strconv.Atoi(cmp.Or(f.Get(name), "0")); err != nil || *n < 0 {
+			return api.Errorf(api.Malformed, nil, "the form can't be read")
+		}
+	}
+	if p.Text == "" {
+		return api.Errorf(api.Malformed, nil, "the form has no text")
+	}
+	if err := p.look(v, c); err != nil {
+		return err
+	}
+	v.page("everywhere", "Take out everywhere", "sessions", p)
+	return nil
+}
+
+// look looks at sessions, from where the form goes on, and at the memories once there are no more.
+func (p *everywherePage) look(v *visit, c *client.Client) error {
+	ctx, until := v.r.Context(), time.Now().Add(timeAForm)
+	left := eventsListed
+	for n := 0; p.After != afterSessions; n++ {
+		if n == sessionsAForm || time.Now().After(until) {
+			return nil
+		}
+		list, err := v.c.SessionPage(ctx, api.ListSessions{Hidden: true, Superseded: true, Page: api.Page{After: p.After, Limit: 1}}) // one: the next form may go on behind any
+		if err != nil {
+			return err
+		}
+		p.After = cmp.Or(list.Next, afterSessions)
+		for i := range list.Sessions {
+			p.Looked++
+			if err := p.redact(v, c, &list.Sessions[i], &left); err != nil {
+				return err
+			}
+		}
+	}
+	if time.Now().After(until) {
+		return nil
+	}
+	p.After = ""
+	agents := make(map[string]bool)
+	for s, err := range v.c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
+		if err != nil {
+			return err
+		}
+		if agents[s.Agent] {
+			continue
+		}
+		agents[s.Agent] = true
+		r, err := c.RedactMemories(ctx, api.RedactMemories{Agent: s.Agent, Text: p.Text, Ground: p.Ground, DryRun: !p.Sure})
+		if err != nil {
+			return err
+		}
+		if len(r.Memories) > 0 || r.Documents > 0 {
+			p.Memories = append(p.Memories, memoriesRow{s.Agent, len(r.Memories), r.Documents})
+		}
+	}
+	return nil
+}
+
+// redact takes the text out of a session, or says where it stands there. left is how many events the page may still list. What is wrong
+// with one session keeps no other one waiting.
+func (p *everywherePage) redact(v *visit, c *client.Client, s *api.Session, left *int) error {
+	if s.State == turns.Erased.String() {
+		return nil
+	}
+	r, err := c.Redact(v.r.Context(), s.ID, api.RedactTurn{Text: p.Text, Ground: p.Ground, DryRun: !p.Sure})
+	if err != nil {
+		switch said := api.FromError(err); {
+		case v.r.Context().Err() != nil, said.Code == api.Malformed, said.Code == api.Unsupported, said.Code == api.Denied: // of no session in particular
+			return err
+		case said.Code != api.Erased: // meanwhile
+			p.Failed++
+			p.Rows = append(p.Rows, everywhereRow{ID: s.ID, Title: pages.Title(s, 80), Error: pages.Line(said.Message, 300)})
+		}
+		return nil
+	}
+	if len(r.Events) == 0 {
+		return nil
+	}
+	p.Sessions++
+	p.Events += len(r.Events)
+	shown := r.Events[:min(len(r.Events), *left)]
+	*left -= len(shown)
+	p.Rows = append(p.Rows, everywhereRow{ID: s.ID, Title: cmp.Or(pages.Title(s, 80), prose.Short(s.ID)), Events: shown, More: len(r.Events) - len(shown), Pending: p.Sure && !r.Done})
+	return nil
+}
+
+// Nothing reports whether all was looked at, and nothing has the text.
+func (p *everywherePage) Nothing() bool {
+	return p.After == "" && p.Events == 0 && p.Failed == 0 && len(p.Memories) == 0
+}
