@@ -24,8 +24,9 @@ type everywherePage struct {
 	Sure   bool   // it takes the text out
 	After  string // where the next form goes on; "": all was looked at
 
-	Rows     []everywhereRow // sessions of this form that have the text
-	Memories []memoriesRow   // of the last form: agents that saved it
+	Rows     []everywhereRow   // sessions of this form that have the text
+	Memories []memoriesRow     // of the last form: agents that saved it
+	Stores   []api.ErasedStore // of the last session of this form that has the text
 
 	// Totals of this form and those before it.
 	Looked, Sessions, Events, Failed int
@@ -153,13 +154,16 @@ func (p *everywherePage) redact(v *visit, c *client.Client, s *api.Session, left
 	if len(r.Events) == 0 {
 		return nil
 	}
-	p.Sessions++
+	p.Sessions, p.Stores = p.Sessions+1, r.Stores
 	p.Events += len(r.Events)
 	shown := r.Events[:min(len(r.Events), *left)]
 	*left -= len(shown)
 	p.Rows = append(p.Rows, everywhereRow{ID: s.ID, Title: cmp.Or(pages.Title(s, 80), prose.Short(s.ID)), Events: shown, More: len(r.Events) - len(shown), Pending: p.Sure && !r.Done})
 	return nil
 }
+
+// Preview reports whether the page says what would be done.
+func (p *everywherePage) Preview() bool { return !p.Sure }
 
 // Nothing reports whether all was looked at, and nothing has the text.
 func (p *everywherePage) Nothing() bool {

@@ -3,12 +3,16 @@ package explorer_test
 import (
 	"html"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/explorer"
+	"nexus/cmd/internal/explorer/login"
 	"nexus/ledger/api"
 	"nexus/ledger/tlog"
 	"nexus/turns"
@@ -154,9 +158,27 @@ func TestThePageOfTheCheckpoints(t *testing.T) {
 	b.has("/ui/checkpoints", "nothing is signed any more", "rolled back", "1073741824")
 }
 
-// Without a folder elsewhere the page says how one is named; where nothing is signed it says that.
+// Without a folder elsewhere the page says how one is named.
 func TestThePageOfTheCheckpointsWithoutAFolder(t *testing.T) {
 	d, c := start(t, config.Config{})
 	b := loggedIn(t, d, c.As(api.Operator), api.OpenPages{})
 	b.has("/ui/checkpoints", "No folder is set", "out = [\"/mnt/other-disk/nexus\"]")
+}
+
+// Where nothing is signed, as on a NATS server of others, the page says that.
+func TestThePageOfTheCheckpointsWhereNothingIsSigned(t *testing.T) {
+	d, c := start(t, config.Config{})
+	e := explorer.New(explorer.Config{Client: c, Now: time.Now})
+	own := httptest.NewServer(e)
+	defer own.Close()
+	link, err := e.Open(own.URL, login.Who{Tenant: "default", Agent: api.Operator}, api.OpenPages{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBrowser(t, d)
+	b.base = own.URL
+	if status, _, _ := b.do(http.MethodPost, link.URL, ""); status != http.StatusSeeOther {
+		t.Fatal(status)
+	}
+	b.has("/ui/checkpoints", "signs no checkpoints")
 }
