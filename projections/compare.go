@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"nexus/ledger"
@@ -28,8 +29,9 @@ type Comparison struct {
 	snap *db.Snapshot
 	end  rows.Checkpoint // of the rows that are compared
 	anew *scratch
-	some bool // the rows of some chains are compared
-	cut  bool // see Cut
+	some bool         // the rows of some chains are compared
+	cut  bool         // see Cut
+	diff *differences // what was found so far; nil: no row was compared
 }
 
 // Compare begins a comparison of all rows with the log of an identity. The caller calls
@@ -192,11 +194,40 @@ type differences struct {
 	given map[tenantChain]bool
 	found []Difference
 	more  uint64
+	next  []byte // the row of some chains that is compared next; nil: the first one
+	ended bool   // all rows of some chains were compared
 }
 
 type tenantChain struct {
 	tenant string
 	chain  turns.Chain
+}
+
+// CompareSomeRows compares the next n rows of some chains, of which all records were applied, and
+// reports whether any are left; [Comparison.Differences] compares those too. Errors: those of
+// Differences.
+func (c *Comparison) CompareSomeRows(ctx context.Context, n int) (more bool, err error) {
+	if c.cut {
+		return false, nil
+	}
+	if c.diff == nil {
+		if err := c.beginDifferences(); err != nil {
+			return false, err
+		}
+	}
+	if more, err = c.diff.some(ctx, n); err != nil {
+		err = c.snap.Damage(err)
+	}
+	return more, err
+}
+
+func (c *Comparison) beginDifferences() error {
+	if err := c.anew.flush(); err != nil {
+		return err
+	}
+	given, err := c.givenUp()
+	c.diff = &differences{c: c, given: given}
+	return err
 }
 
 // Differences ends the comparison and returns the rows that differ, by the position of their
@@ -207,21 +238,17 @@ func (c *Comparison) Differences(ctx context.Context) (found []Difference, more 
 	if c.cut {
 		return nil, 0, nil
 	}
-	if err := c.anew.flush(); err != nil {
-		return nil, 0, err
+	if c.some {
+		_, err = c.CompareSomeRows(ctx, math.MaxInt)
+	} else if err = c.beginDifferences(); err == nil {
+		if err = c.diff.all(ctx); err != nil {
+			err = c.snap.Damage(err)
+		}
 	}
-	given, err := c.givenUp()
 	if err != nil {
 		return nil, 0, err
 	}
-	d := &differences{c: c, given: given}
-	compare := d.all
-	if c.some {
-		compare = d.some
-	}
-	if err := compare(ctx); err != nil {
-		return nil, 0, c.snap.Damage(err)
-	}
+	d := c.diff
 	slices.SortStableFunc(d.found, func(a, b Difference) int {
 		return cmp.Or(cmp.Compare(a.Seq, b.Seq), bytes.Compare(a.key, b.key))
 	})
@@ -260,25 +287,32 @@ func (d *differences) all(ctx context.Context) error {
 	return cmp.Or(err, d.c.anew.Own(it.Error()))
 }
 
-// some looks up each row of the chains. Rows of memories are not compared, as other chains lead
-// to them too, nor is the checkpoint.
-func (d *differences) some(ctx context.Context) error {
+// some looks up the next n rows of the chains, and reports whether any are left. Rows of memories
+// are not compared, as other chains lead to them too, nor is the checkpoint.
+func (d *differences) some(ctx context.Context, n int) (more bool, err error) {
+	if d.ended {
+		return false, nil
+	}
 	it, err := d.c.anew.NewIter(nil)
 	if err != nil {
-		return d.c.anew.Own(err)
+		return false, d.c.anew.Own(err)
 	}
 	defer it.Close()
-	for more := it.First(); more; more = it.Next() {
+	for more = it.SeekGE(d.next); more; more = it.Next() {
 		if err := ctx.Err(); err != nil {
-			return err
+			return false, err
 		}
 		k := it.Key()
+		if n--; n < 0 {
+			d.next = bytes.Clone(k)
+			return true, nil
+		}
 		if rows.Checkpoints.Begins(k) || rows.Memories.Begins(k) && !rows.MemoryIDs.Begins(k) {
 			continue
 		}
 		want, err := it.ValueAndErr()
 		if err != nil {
-			return d.c.anew.Own(err)
+			return false, d.c.anew.Own(err)
 		}
 		err = d.c.snap.Use(func() error {
 			v, ok, err := db.Get(d.c.snap, k)
@@ -293,10 +327,11 @@ func (d *differences) some(ctx context.Context) error {
 			return nil
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
-	return d.c.anew.Own(it.Error())
+	d.ended = it.Error() == nil
+	return false, d.c.anew.Own(it.Error())
 }
 
 // add takes in a difference of the row of a key.
