@@ -41,10 +41,13 @@ func verifyCmd(e *env) *cobra.Command {
 		}
 		began := time.Now()
 		var v *api.Verified
-		if note != nil {
+		switch {
+		case note != nil:
 			v, err = c.VerifyCheckpoint(cmd.Context(), string(note))
-		} else {
-			v, err = c.Verify(cmd.Context(), ids...)
+		case len(ids) > 0:
+			v, err = audit.VerifySessions(cmd.Context(), e.Terminal, c, ids)
+		default:
+			v, err = c.Verify(cmd.Context())
 		}
 		if err != nil {
 			return err

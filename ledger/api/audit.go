@@ -11,11 +11,15 @@ type Verify struct {
 	Sessions []turns.ID `json:"sessions,omitempty,omitzero"` // none: everything
 	// Checkpoint is a note, with which the log is compared. Not with Sessions.
 	Checkpoint string `json:"checkpoint,omitempty,omitzero"`
+	// Page asks for a verification of Sessions in pages. Limit is how many events a page checks, 10,000 at
+	// most; 0: all that are left.
+	Page
 }
 
-// Verified is audit.verify's reply.
+// Verified is audit.verify's reply. In pages each says what was checked and found so far, and the
+// last one what a verification without pages says.
 type Verified struct {
-	OK          bool   `json:"ok"`
+	OK          bool   `json:"ok"` // false while there is a next page
 	Events      uint64 `json:"events"`
 	Sessions    uint64 `json:"sessions"`
 	Turns       uint64 `json:"turns"`
@@ -35,6 +39,18 @@ type Verified struct {
 	Problems   []Problem `json:"problems"`      // the first ones
 	Count      uint64    `json:"problem_count"` // of all problems, those not listed included
 	DurationMS uint64    `json:"duration_ms"`
+	// Next is where the next page begins, "" on the last one. Total is then how many events the
+	// projections have of the chains, and Through the event that was checked last.
+	Next    string   `json:"next,omitempty,omitzero"`
+	Total   uint64   `json:"total_events,omitempty,omitzero"`
+	Through *Through `json:"through,omitempty,omitzero"`
+}
+
+// Through is an event that a verification has checked, and all before it on its chain.
+type Through struct {
+	Session turns.ID `json:"session"`
+	Event   turns.ID `json:"event,omitzero"` // zero: it can't be read
+	Seq     uint64   `json:"seq"`
 }
 
 // Problem is something that verification found.

@@ -413,6 +413,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, searchDir), Logger: d.logger, Linger: searchLinger, Rest: searchRest, Delay: searchDelay})
 	}
 	d.engine = engine.New(c)
+	d.opened(func(context.Context) error { return d.engine.Audit.Close() })
 	d.work()
 	d.startSearch(registry)
 	d.startScrub()

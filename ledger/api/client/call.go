@@ -65,8 +65,10 @@ func call[Rep any](ctx context.Context, c *Client, verb string, session, id turn
 		subject += "." + session.String()
 	}
 	limit, most, wait := c.limit, requestTimeout, time.Duration(0)
-	if verb == "audit.verify" { // it reads the whole ledger
-		limit, most = max(limit, verifyTimeout), verifyTimeout
+	if v, ok := value.(*api.Verify); ok { // it may wait for another one
+		if limit = max(limit, verifyTimeout); v.Limit == 0 { // it reads the whole ledger
+			most = verifyTimeout
+		}
 	}
 	if c.limit > 0 {
 		var cancel context.CancelFunc

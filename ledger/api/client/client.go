@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -499,5 +501,22 @@ func (c *Client) BackupKeys(ctx context.Context, ids ...turns.ID) (*api.BackedUp
 
 // Verify is audit.verify.
 func (c *Client) Verify(ctx context.Context, sessions ...turns.ID) (*api.Verified, error) {
-	return read[api.Verified](ctx, c, "audit.verify", turns.ID{}, api.Verify{Sessions: sessions})
+	return read[api.Verified](ctx, c, "audit.verify", turns.ID{}, &api.Verify{Sessions: sessions})
+}
+
+// VerifyPages is audit.verify of sessions, in pages of so many events: what was found so far, and at last what
+// [Client.Verify] returns. Where the daemon does not have a verification any more, as one that was started
+// since, or another one of a cluster, it asks for all of it at once.
+func (c *Client) VerifyPages(ctx context.Context, limit int, sessions ...turns.ID) iter.Seq2[*api.Verified, error] {
+	return func(yield func(*api.Verified, error) bool) {
+		r := api.Verify{Sessions: sessions, Page: api.Page{Limit: limit}}
+		for v, err := range pages(ctx, c, "audit.verify", turns.ID{}, r, func(v *api.Verified) string { return v.Next }) {
+			if errors.Is(err, ledger.ErrConflict) {
+				v, err = c.Verify(ctx, sessions...)
+			}
+			if !yield(v, err) {
+				return
+			}
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -400,6 +401,44 @@ func TestPagesOfAContextArePutTogether(t *testing.T) {
 			w.t.Errorf("the last page was asked for with %s", last)
 		}
 	})
+}
+
+// A verification that the daemon does not have any more is asked for as a whole, once.
+func TestVerificationInPagesThatEndedIsMadeAsAWhole(t *testing.T) {
+	for name, tc := range map[string]struct {
+		script []reply
+		events []uint64
+		bodies []string
+	}{
+		"in pages": {[]reply{answers(`{"events":2,"next":"a~1"}`), answers(`{"events":3,"ok":true}`)}, []uint64{2, 3},
+			[]string{`{"sessions":[%q],"limit":2}`, `{"sessions":[%q],"after":"a~1","limit":2}`}},
+		"ended": {[]reply{answers(`{"events":2,"next":"a~1"}`), fails(api.Conflict, `"field":"/after"`), answers(`{"events":3,"ok":true}`)}, []uint64{2, 3},
+			[]string{`{"sessions":[%q],"limit":2}`, `{"sessions":[%q],"after":"a~1","limit":2}`, `{"sessions":[%q]}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, tc.script, func(w *world, c *client.Client) {
+				var events []uint64
+				id := api.NewID()
+				for v, err := range c.VerifyPages(within(w.t, time.Minute), 2, id) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					events = append(events, v.Events)
+				}
+				var bodies []string
+				for _, b := range tc.bodies {
+					bodies = append(bodies, fmt.Sprintf(b, id))
+				}
+				var got []string
+				for _, r := range w.got {
+					got = append(got, r.body)
+				}
+				if !slices.Equal(events, tc.events) || !slices.Equal(got, bodies) {
+					t.Errorf("events %d of requests %q; want %d of %q", events, got, tc.events, bodies)
+				}
+			})
+		})
+	}
 }
 
 func TestContextThatKeepsChangingIsConflict(t *testing.T) {

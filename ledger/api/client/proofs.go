@@ -29,5 +29,5 @@ func (c *Client) Proof(ctx context.Context, session turns.ID, r api.GetProof) (*
 
 // VerifyCheckpoint is audit.verify of everything, which is compared with a checkpoint too.
 func (c *Client) VerifyCheckpoint(ctx context.Context, note string) (*api.Verified, error) {
-	return read[api.Verified](ctx, c, "audit.verify", turns.ID{}, api.Verify{Checkpoint: note})
+	return read[api.Verified](ctx, c, "audit.verify", turns.ID{}, &api.Verify{Checkpoint: note})
 }

@@ -8,13 +8,15 @@ import (
 	"nexus/ledger/tlog"
 )
 
-// Audit verifies the ledger from its bytes. Safe for concurrent use.
+// Audit verifies the ledger from its bytes. Safe for concurrent use. Its owner calls
+// Close.
 type Audit struct {
 	content *content.Store
 	page    *page.Limits
 	paths   *paths.Loader
 	reader  *reader.Reader
 	running runningVerifications
+	paged   pagedVerifications
 	// Signed returns the newest checkpoint that the ledger signed; false: there is none. nil: nothing is signed.
 	Signed func() (tlog.Checkpoint, bool)
 	// Inconsistent says why nothing is signed any more, nil if it is. nil: as if it were.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"sync"
 
@@ -31,6 +32,7 @@ func (v *verifier) subjectsFor(ctx context.Context, ids []turns.ID) ([]string, e
 		var up []string
 		for !visited[s.Subject()] {
 			visited[s.Subject()] = true
+			v.total += s.Tail.Index + 1
 			if up = append(up, s.Subject()); s.ForkOf == nil {
 				break
 			}
@@ -46,36 +48,44 @@ func (v *verifier) subjectsFor(ctx context.Context, ids []turns.ID) ([]string, e
 	return out, nil
 }
 
-// read checks the records up to last: the whole log in its order, or the named
-// chains one after the other. For named chains it reads nothing else, so that an
-// agent learns nothing of other sessions and causes no reads of them. Where it can't
-// read to the end, no rows of the projections are compared.
-func (v *verifier) read(ctx context.Context, last uint64) error {
-	if v.chains != nil {
-		for _, subject := range v.chains {
-			_, whole, err := v.checkRecords(ctx, func(ctx context.Context) iter.Seq2[ledger.Record, error] {
-				return v.audit.reader.Log.Chain(ctx, subject, 0)
-			}, last)
-			if err != nil {
-				return err
-			}
-			if !whole {
-				v.cut()
-			}
+// readChains checks the next records of the named chains, one chain after the other, up to
+// position last, and limit records at most. It returns how many. It reads nothing else, so that an
+// agent learns nothing of other sessions and causes no reads of them. Where it can't read a chain to
+// its end, no rows of the projections are compared.
+func (v *verifier) readChains(ctx context.Context, last uint64, limit int) (n int, _ error) {
+	for v.chain < len(v.chains) && n < limit {
+		subject, after := v.chains[v.chain], v.at
+		k, whole, err := v.checkRecords(ctx, func(ctx context.Context) iter.Seq2[ledger.Record, error] {
+			return v.audit.reader.Log.Chain(ctx, subject, after)
+		}, last, limit-n)
+		n += k
+		if err != nil {
+			return n, err
 		}
-		return nil
+		if !whole {
+			v.cut()
+		} else if n == limit {
+			break // there may be more of the chain
+		}
+		v.chain, v.at = v.chain+1, 0
 	}
+	return n, nil
+}
+
+// read checks the records of the whole log up to last, in its order. Where it can't read to
+// the end, no rows of the projections are compared.
+func (v *verifier) read(ctx context.Context, last uint64) error {
 	if last == 0 {
 		return nil
 	}
-	at, whole, err := v.checkRecords(ctx, func(ctx context.Context) iter.Seq2[ledger.Record, error] {
+	_, whole, err := v.checkRecords(ctx, func(ctx context.Context) iter.Seq2[ledger.Record, error] {
 		return v.audit.reader.Log.Read(ctx, 1, false)
-	}, last)
+	}, last, math.MaxInt)
 	if err != nil {
 		return err
 	}
-	if whole && at < last {
-		v.problem("", api.Problem{Code: api.Corrupt, Seq: at, Message: fmt.Sprintf("%v: the log ends at %d, the projections at %d%s", ledger.ErrCorrupt, at, last, notCompared)})
+	if whole && v.at < last {
+		v.problem("", api.Problem{Code: api.Corrupt, Seq: v.at, Message: fmt.Sprintf("%v: the log ends at %d, the projections at %d%s", ledger.ErrCorrupt, v.at, last, notCompared)})
 		whole = false
 	}
 	if !whole {
@@ -90,10 +100,10 @@ const notCompared = "; what comes after is not verified, and the rows of the pro
 // Records that are parsed ahead of the check: so many, and so many bytes of payloads.
 const aheadRecords, aheadBytes = 256, 16 << 20
 
-// checkRecords checks the records that read yields, up to position last. A goroutine of its
-// own reads them and does what needs no other record, ahead of the checks that do. It returns
-// the position of the last one that it checked; whole is false if the next can't be read.
-func (v *verifier) checkRecords(ctx context.Context, read func(context.Context) iter.Seq2[ledger.Record, error], last uint64) (at uint64, whole bool, _ error) {
+// checkRecords checks the records that read yields, up to position last, and limit of them at most. A
+// goroutine of its own reads them and does what needs no other record, ahead of the checks that do. It
+// returns how many it checked; whole is false if the next can't be read.
+func (v *verifier) checkRecords(ctx context.Context, read func(context.Context) iter.Seq2[ledger.Record, error], last uint64, limit int) (n int, whole bool, _ error) {
 	type outcome struct {
 		parsed
 		err error
@@ -106,6 +116,7 @@ func (v *verifier) checkRecords(ctx context.Context, read func(context.Context) 
 	defer stop()
 	wg.Go(func() {
 		defer close(ahead)
+		left := limit
 		for r, err := range read(reading) {
 			if err == nil && r.Seq > last {
 				return
@@ -118,17 +129,20 @@ func (v *verifier) checkRecords(ctx context.Context, read func(context.Context) 
 			case <-reading.Done():
 				return
 			}
+			if left--; left == 0 {
+				return
+			}
 		}
 	})
 	for x := range ahead {
 		more, err := v.visit(ctx, x.parsed, x.err)
 		if err != nil || !more {
-			return at, false, err
+			return n, false, err
 		}
-		at = x.Seq
+		n++
 		room.Release(size(x.Record))
 	}
-	return at, true, ctx.Err()
+	return n, true, ctx.Err()
 }
 
 // visit checks a record as it was read. more is false if the log can't be read

@@ -2,8 +2,10 @@ package audit
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -29,95 +31,162 @@ const maxProblems, problemBytes = 1000, 512
 // nothing that the projections derived, and reads no blob from a cache.
 //
 // It ends at the position of the rows that it compares. What is applied later is none of its
-// business.
+// business. With a limit it answers a page; see pagedVerifications.
 func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (_ *api.Verified, err error) {
-	began := au.reader.Now()
+	limit, err := req.LimitOf(math.MaxInt, maxPage)
+	if err != nil {
+		return nil, err
+	}
+	if len(req.Sessions) == 0 && req.Page != (api.Page{}) {
+		return nil, api.FieldErrorf("/sessions", "a verification in pages is of sessions: name them")
+	}
 	if req.Checkpoint != "" && len(req.Sessions) > 0 {
 		return nil, api.FieldErrorf("/checkpoint", "a checkpoint is of the whole ledger: name no sessions")
+	}
+	if req.After != "" {
+		return au.nextPage(ctx, c, req, limit)
 	}
 	leave, err := au.startVerification(c, len(req.Sessions) > 0)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	if lost := au.reader.AccessNow().Lost; lost != nil {
-		return au.verifyLost(c, req, lost)
+	v := au.newVerifier(c, leave)
+	if req.Limit > 0 {
+		return au.makePage(ctx, &paged{name: rand.Text(), sessions: req.Sessions, v: v, working: true, waits: allWaits}, req, limit)
 	}
-	st, err := au.reader.Log.State(ctx)
+	defer func() { err = errors.Join(err, v.close()) }()
+	_, err = v.advance(ctx, req, limit)
+	return v.out, err
+}
+
+// advance checks the next events, limit of them at most. With what they leave of the limit it
+// compares rows. more is whether anything is left.
+func (v *verifier) advance(ctx context.Context, req api.Verify, limit int) (more bool, err error) {
+	defer func(began time.Time) {
+		v.took += v.audit.reader.Now().Sub(began)
+		v.out.DurationMS = uint64(v.took / time.Millisecond)
+	}(v.audit.reader.Now())
+	if lost := v.audit.reader.AccessNow().Lost; lost != nil {
+		return false, v.reportLost(req, lost)
+	}
+	if v.rows == nil {
+		if err := v.begin(ctx, req); err != nil {
+			return false, err
+		}
+	}
+	v.content = v.audit.content.Fresh(maxBlobBytes) // what a page opened does not wait for the next
+	more, err = v.check(ctx, req, limit)
+	if damaged := (*db.DamagedError)(nil); errors.As(err, &damaged) {
+		v.problem("", api.Problem{Code: api.Corrupt, Message: err.Error()})
+	} else if err != nil || more {
+		return more, err
+	}
+	if err := v.reportAside(); err != nil {
+		return false, err
+	}
+	v.out.OK = v.out.Count == 0
+	return false, nil
+}
+
+// begin takes the rows that are compared, at whose position the verification ends.
+func (v *verifier) begin(ctx context.Context, req api.Verify) error {
+	r := v.audit.reader
+	st, err := r.Log.State(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	v := au.newVerifier(c)
 	if len(req.Sessions) > 0 {
 		if v.chains, err = v.subjectsFor(ctx, req.Sessions); err != nil {
-			return nil, err
+			return err
 		}
-	} else if !c.Operator() {
-		return nil, &api.Error{Code: api.Denied, Message: "only the operator verifies the whole ledger; name sessions"}
+	} else if !v.caller.Operator() {
+		return notOperator()
 	}
 	if err := st.Sound(); err != nil {
 		v.problem("", api.Problem{Code: api.Corrupt, Message: err.Error()})
 	}
-	if err := au.reader.Projections.WaitFor(ctx, st.Last); err != nil {
-		return nil, err
+	if err := r.Projections.WaitFor(ctx, st.Last); err != nil {
+		return err
 	}
 	if v.chains == nil {
-		v.rows, err = au.reader.Projections.Compare(st.Identity)
+		v.rows, err = r.Projections.Compare(st.Identity)
 	} else {
-		v.rows, err = au.reader.Projections.CompareSome()
+		v.rows, err = r.Projections.CompareSome()
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, v.rows.Close()) }()
-	v.out.Last = v.rows.Last()
-	err = v.read(ctx, v.out.Last)
 	if err == nil {
-		err = v.reportRows(ctx)
+		v.out.Last = v.rows.Last()
 	}
-	if err == nil && v.chains == nil {
-		err = v.reportCheckpoints(req)
-	}
-	if damaged := (*db.DamagedError)(nil); errors.As(err, &damaged) {
-		v.problem("", api.Problem{Code: api.Corrupt, Message: err.Error()})
-	} else if err != nil {
-		return nil, err
-	}
-	if err := v.reportAside(); err != nil {
-		return nil, err
-	}
-	v.out.OK = v.out.Count == 0
-	v.out.DurationMS = uint64(au.reader.Now().Sub(began) / time.Millisecond)
-	return v.out, nil
+	return err
 }
 
-// verifyLost says what the log has lost: the projections, from which reads are answered, are of
-// another history than the log, so nothing else is compared.
-func (au *Audit) verifyLost(c reader.Caller, req api.Verify, lost []reader.Problem) (*api.Verified, error) {
-	v := au.newVerifier(c)
-	if len(req.Sessions) == 0 && !c.Operator() {
-		return nil, &api.Error{Code: api.Denied, Message: "only the operator verifies the whole ledger; name sessions"}
+// check is advance without what ends a verification.
+func (v *verifier) check(ctx context.Context, req api.Verify, limit int) (more bool, err error) {
+	if v.chains == nil {
+		if err := v.read(ctx, v.out.Last); err != nil {
+			return false, err
+		}
+		if err := v.reportRows(ctx); err != nil {
+			return false, err
+		}
+		return false, v.reportCheckpoints(req)
 	}
+	n, err := v.readChains(ctx, v.out.Last, limit)
+	if err != nil || n == limit {
+		return err == nil, err
+	}
+	if req.Limit > 0 {
+		if more, err := v.rows.CompareSomeRows(ctx, (limit-n)*rowsPerEvent); err != nil || more {
+			return more, err
+		}
+	}
+	return false, v.reportRows(ctx)
+}
+
+// close gives back what the verification holds.
+func (v *verifier) close() (err error) {
+	if v.rows != nil {
+		err = v.rows.Close()
+	}
+	v.leave()
+	return err
+}
+
+func notOperator() error {
+	return &api.Error{Code: api.Denied, Message: "only the operator verifies the whole ledger; name sessions"}
+}
+
+// reportLost says what the log has lost: the projections, from which reads are answered, are of
+// another history than the log, so nothing else is compared, and what was found before is left out.
+func (v *verifier) reportLost(req api.Verify, lost []reader.Problem) error {
+	if len(req.Sessions) == 0 && !v.caller.Operator() {
+		return notOperator()
+	}
+	v.out = &api.Verified{Problems: []api.Problem{}, Last: v.audit.reader.Projections.Applied().Seq}
 	for _, p := range lost {
-		if len(req.Sessions) == 0 || slices.Contains(req.Sessions, p.Session) && p.Tenant == c.Tenant {
+		if len(req.Sessions) == 0 || slices.Contains(req.Sessions, p.Session) && p.Tenant == v.caller.Tenant {
 			v.problem(p.Tenant, p.Problem)
 		}
 	}
 	if v.out.Count == 0 {
 		v.problem("", api.Problem{Code: api.Corrupt, Message: "the log has lost records, none of these sessions; they were not compared"})
 	}
-	v.out.Last = au.reader.Projections.Applied().Seq
-	return v.out, nil
+	return nil
 }
 
 // verifier checks the records of the log one after the other. The comparison of the
 // projections' rows folds them by the same pure rules, and says what each leads to.
 type verifier struct {
 	audit          *Audit
-	content        *content.Store // of this verification alone
+	content        *content.Store // of this verification, and of the page, alone
+	leave          func()         // gives its place back
+	took           time.Duration  // it worked for so long
 	caller         reader.Caller
 	out            *api.Verified
 	chains         []string // subjects, ancestors first; nil means the whole log
+	chain          int      // index in chains of the one that is read
+	at             uint64   // position of the last record of it that was checked; 0: of none
+	through        api.Through
+	total          uint64 // events that the projections have of chains
 	rows           *projections.Comparison
 	open           *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
 	duplicates     map[string]bool                       // subjects of duplicate openings
@@ -134,9 +203,9 @@ const maxOpenBytes = 64 << 20
 // again: a preamble in the next turns, the pieces of a part.
 const maxBlobBytes = 64 << 20
 
-// newVerifier returns a verifier without its comparison of rows.
-func (au *Audit) newVerifier(c reader.Caller) *verifier {
-	return &verifier{audit: au, content: au.content.Fresh(maxBlobBytes), caller: c, out: &api.Verified{Problems: []api.Problem{}},
+// newVerifier returns a verifier that has a place until leave is called.
+func (au *Audit) newVerifier(c reader.Caller, leave func()) *verifier {
+	return &verifier{audit: au, leave: leave, caller: c, out: &api.Verified{Problems: []api.Problem{}},
 		broken: make(map[string]bool), duplicates: make(map[string]bool),
 		open: cache.New[turns.Ref, ledger.Calls](cache.NewBudget(maxOpenBytes), "verify")}
 }
@@ -181,6 +250,7 @@ func parse(r ledger.Record) (p parsed) {
 // checkRecord checks one record of the log, with what parse found.
 func (v *verifier) checkRecord(ctx context.Context, x parsed) error {
 	v.out.Events++
+	v.at = x.Seq
 	r, tenant, chain, ev := x.Record, x.tenant, x.chain, x.event
 	next, refused, err := v.rows.Apply(r, ev, x.bad)
 	if err != nil {
@@ -188,13 +258,14 @@ func (v *verifier) checkRecord(ctx context.Context, x parsed) error {
 	}
 	p := api.Problem{Code: api.Corrupt, Seq: r.Seq}
 	p.Session, _ = chain.Session()
+	v.through = api.Through{Session: p.Session, Seq: r.Seq}
 	if x.bad != nil {
 		v.broken[r.Subject] = true
 		p.Message = x.bad.Error()
 		v.problem(tenant, p)
 		return nil
 	}
-	p.Event = ev.ID
+	p.Event, v.through.Event = ev.ID, ev.ID
 	if v.broken[r.Subject] {
 		return nil // the problem is listed already
 	}
