@@ -2,20 +2,26 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
 // BenchmarkLongSession is what an audit asks of one session of so many turns, compacted as
-// it grew: the events per second of its verification, against those of the whole
-// ledger's, which has little else, and the milliseconds of the first page of its lost facts.
+// it grew. whole: the events per second of its verification, against those of the whole
+// ledger's, which has little else, and the milliseconds of the first page of its lost facts. pages: the
+// first page of its verification, of 2,000 events, against that of a session of 2,000 turns, by time and
+// by processor time; then all of its pages, and the longest of them.
 //
-//	go test ./cmd/internal/daemon -run '^$' -bench LongSession -benchtime 3x -replay-turns 200000 -timeout 60m
+//	go test ./cmd/internal/daemon -run '^$' -bench LongSession/pages -benchtime 5x -replay-turns 200000 -timeout 60m
 func BenchmarkLongSession(b *testing.B) {
 	d, err := Open(b.Context(), config.Config{Data: b.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 4 << 30, Search: "off"})
 	if err != nil {
@@ -26,8 +32,13 @@ func BenchmarkLongSession(b *testing.B) {
 			b.Error(err)
 		}
 	}()
-	agent := reader.Caller{Tenant: "default", Agent: "main"}
-	s := fillLongSession(b, d, agent, *replayTurns)
+	long, short := reader.Caller{Tenant: "default", Agent: "main"}, reader.Caller{Tenant: "default", Agent: "short"}
+	s := fillLongSession(b, d, long, *replayTurns)
+	b.Run("whole", func(b *testing.B) { benchmarkWhole(b, d, long, s) })
+	b.Run("pages", func(b *testing.B) { benchmarkPages(b, d, short, fillLongSession(b, d, short, 2000), long, s) })
+}
+
+func benchmarkWhole(b *testing.B, d *Daemon, agent reader.Caller, s turns.ID) {
 	took := map[string][]float64{}
 	for b.Loop() {
 		for name, r := range map[string]struct {
@@ -56,6 +67,46 @@ func BenchmarkLongSession(b *testing.B) {
 		took["lost-ms"] = append(took["lost-ms"], u[0]*1e3)
 		took["lost-cpu-ms"] = append(took["lost-cpu-ms"], u[1]*1e3)
 	}
+	reportMedians(b, took)
+}
+
+func benchmarkPages(b *testing.B, d *Daemon, short reader.Caller, of turns.ID, long reader.Caller, s turns.ID) {
+	took := map[string][]float64{}
+	page := func(name string, c reader.Caller, s turns.ID, after string) (next string) {
+		for {
+			var v *api.Verified
+			var err error
+			u := usageOf(func() {
+				v, err = d.engine.Audit.Verify(b.Context(), c, api.Verify{Sessions: []turns.ID{s}, Page: api.Page{After: after, Limit: 2000}})
+			})
+			if errors.Is(err, ledger.ErrBusy) {
+				time.Sleep(200 * time.Millisecond) // the one before waits for its next page
+				continue
+			}
+			if err != nil || v.Count > 0 {
+				b.Fatal(v, err)
+			}
+			took[name+"-ms"] = append(took[name+"-ms"], u[0]*1e3)
+			took[name+"-cpu-ms"] = append(took[name+"-cpu-ms"], u[1]*1e3)
+			return v.Next
+		}
+	}
+	for b.Loop() {
+		page("short", short, of, "")
+		page("long", long, s, "")
+	}
+	began := time.Now()
+	for next := page("all", long, s, ""); next != ""; {
+		next = page("all", long, s, next)
+	}
+	all := took["all-ms"]
+	took["pages"], took["longest-ms"], took["all-s"] = []float64{float64(len(all))}, []float64{slices.Max(all)}, []float64{time.Since(began).Seconds()}
+	took["ratio"] = []float64{median(took["long-ms"]) / median(took["short-ms"])}
+	took["cpu-ratio"] = []float64{median(took["long-cpu-ms"]) / median(took["short-cpu-ms"])}
+	reportMedians(b, took)
+}
+
+func reportMedians(b *testing.B, took map[string][]float64) {
 	b.ReportMetric(0, "ns/op")
 	for unit, values := range took {
 		b.ReportMetric(median(values), unit)
