@@ -65,6 +65,7 @@ func (v *verifier) advance(ctx context.Context, req api.Verify, limit int) (more
 	defer func(began time.Time) {
 		v.took += v.audit.reader.Now().Sub(began)
 		v.out.DurationMS = uint64(v.took / time.Millisecond)
+		v.content = nil // what a page opened does not wait for the next one
 	}(v.audit.reader.Now())
 	if lost := v.audit.reader.AccessNow().Lost; lost != nil {
 		return false, v.reportLost(req, lost)
@@ -74,7 +75,7 @@ func (v *verifier) advance(ctx context.Context, req api.Verify, limit int) (more
 			return false, err
 		}
 	}
-	v.content = v.audit.content.Fresh(maxBlobBytes) // what a page opened does not wait for the next
+	v.content = v.audit.content.Fresh(maxBlobBytes)
 	more, err = v.check(ctx, req, limit)
 	if damaged := (*db.DamagedError)(nil); errors.As(err, &damaged) {
 		v.problem("", api.Problem{Code: api.Corrupt, Message: err.Error()})
@@ -177,7 +178,7 @@ func (v *verifier) reportLost(req api.Verify, lost []reader.Problem) error {
 // projections' rows folds them by the same pure rules, and says what each leads to.
 type verifier struct {
 	audit          *Audit
-	content        *content.Store // of this verification, and of the page, alone
+	content        *content.Store // of the page alone
 	leave          func()         // gives its place back
 	took           time.Duration  // it worked for so long
 	caller         reader.Caller
