@@ -31,7 +31,7 @@ const maxPage, rowsPerEvent = 10_000, 8
 //   - An event alone decides on its bytes and hash, its body, and its blobs.
 //   - Events before it decide on its place on the chain and the hash that it names, on its parent,
 //     on what a fork inherits, on what a compaction covers, and on which calls are open. They are
-//     in the rows that the verification makes, which wait with it.
+//     in the rows that the verification makes, which wait with it: a cursor has no room for them.
 //   - All events decide on the rows of the projections, as a later one may change any of them, and on
 //     how a chain ends. So rows are compared after the last event, in stretches, and what differs is
 //     reported on the last page, with the chains that were set aside.
