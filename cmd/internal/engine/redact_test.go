@@ -311,6 +311,43 @@ func TestARedactionIsFinished(t *testing.T) {
 	enginetest.Verified(t, e)
 }
 
+// keysThatCount counts what is taken from keys.
+type keysThatCount struct {
+	content.Keys
+	takes *int
+}
+
+func (k keysThatCount) Puncture(id turns.ID, begun uint64, indexes ...uint64) error {
+	*k.takes++
+	return k.Keys.Puncture(id, begun, indexes...)
+}
+
+// A start takes nothing from keys where all is taken, and writes the list once, however many sessions were redacted: each of both costs
+// as much as the whole key log, or the whole list.
+func TestAStartDoesNothingAgainForRedactionsThatAreDone(t *testing.T) {
+	e := newWorld().Engine(t)
+	const sessions = 20
+	for range sessions {
+		s := create(t, e, 0, "nexus")
+		add(t, e, s.ID, say("a "+secret, "ok"))
+		redact(t, e, s.ID, api.RedactTurn{Text: secret})
+	}
+	takes, writes, rows := 0, 0, 0
+	e.Store.Keys = keysThatCount{e.Store.Keys, &takes}
+	e.Erasure.Publish = func(l []erasure.Erased) error {
+		if rows += len(l); len(l) > 0 {
+			writes++
+		}
+		return nil
+	}
+	if err := e.Erasure.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if takes != 0 || writes != 1 || rows != sessions {
+		t.Errorf("%d takes from keys, %d rows in %d writes of the list", takes, rows, writes)
+	}
+}
+
 // A session of which events were redacted is exported and imported as it is, by the operator, and goes on there; an export from before the
 // redaction brings nothing back, in the ledger where it was redacted or in another.
 func TestARedactedSessionIsExported(t *testing.T) {

@@ -16,25 +16,33 @@ func (er *Erasure) publishRedactions(s *ledger.Session, ground string) error {
 	if er.Publish == nil {
 		return nil
 	}
-	var rows []Erased
+	rows, err := er.redactionsOf(s, ground)
+	if err != nil {
+		return err
+	}
+	return er.Publish(rows)
+}
+
+// redactionsOf returns the rows of the list for the redactions of a session.
+func (er *Erasure) redactionsOf(s *ledger.Session, ground string) (rows []Erased, err error) {
 	for x, err := range er.reader.Projections.Redactions(s.ID) {
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !x.Newest {
 			continue
 		}
 		payload, err := er.reader.Projections.EventAt(s.ID, x.By)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		ev, err := turns.Decode(payload)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		rows = append(rows, Erased{Session: s.ID, Event: x.Event, Tenant: s.Tenant, Hash: turns.HashEvent(payload), Position: x.By, Time: time.Unix(0, ev.Recorded).UTC(), Ground: ground})
 	}
-	return er.Publish(rows)
+	return rows, nil
 }
 
 // redactAgain takes out all of an event that was redacted, and that a backup from before brought back.
@@ -79,6 +87,7 @@ func (er *Erasure) finishRedactions(ctx context.Context, listed []Erased) error 
 	}
 	any := false
 	was := turns.ID{}
+	var rows []Erased // published together: the list is written whole
 	for x, err := range er.reader.Projections.Redactions(turns.ID{}) {
 		if err == nil {
 			err = ctx.Err()
@@ -97,17 +106,26 @@ func (er *Erasure) finishRedactions(ctx context.Context, listed []Erased) error 
 		if s.State == turns.Erased {
 			continue
 		}
-		if err = er.takeRedacted(ctx, &s); errors.Is(err, turns.ErrTooLarge) { // no start may fail for it
+		taken, err := er.areTaken(s.ID)
+		if err == nil && !taken {
+			err = er.takeRedacted(ctx, &s)
+		}
+		if errors.Is(err, turns.ErrTooLarge) { // no start may fail for it
 			er.logger.Error("keys of redacted events can't be taken: their content can still be opened by who has the keys; erase the session", "session", s.ID, "err", err)
 			err = nil
-		}
-		if err == nil {
-			err = er.publishRedactions(&s, "")
 		}
 		if err != nil {
 			return err
 		}
+		more, err := er.redactionsOf(&s, "")
+		if err != nil {
+			return err
+		}
+		rows = append(rows, more...)
 	}
 	er.content.NoRedactions(!any)
-	return nil
+	if er.Publish == nil || len(rows) == 0 {
+		return nil
+	}
+	return er.Publish(rows)
 }

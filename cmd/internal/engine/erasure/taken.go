@@ -37,6 +37,16 @@ func (er *Erasure) takeRedacted(ctx context.Context, s *ledger.Session) error {
 	return nil
 }
 
+// areTaken reports whether no key is left of the events of a session that were redacted.
+func (er *Erasure) areTaken(session turns.ID) (bool, error) {
+	indexes, err := er.redacted(session)
+	if err != nil {
+		return false, err
+	}
+	k, err := er.content.Key(session)
+	return err == nil && !slices.ContainsFunc(indexes, k.Has), nil
+}
+
 // redacted returns the ordinals of the events of a session whose keys are to be taken: those that were redacted, and redacted events
 // that newer ones have the place of.
 func (er *Erasure) redacted(session turns.ID) (out []uint64, err error) {
