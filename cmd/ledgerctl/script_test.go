@@ -45,6 +45,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TZ", "UTC")
 			env.Setenv("NEXUS_URL", url)
 			env.Setenv("SECRET2", "gh"+"p_"+strings.Repeat("Xy5wV1tS", 5))
+			env.Setenv("SECRET3", "gh"+"p_"+strings.Repeat("Ab3dE7gZ", 5))
 			env.Setenv("SECRET", "gh"+"p_"+strings.Repeat("Ab3dE7gH", 5)) // of no account; in parts, so that no scanner takes this file for a leak
 			env.Setenv("NEXUS_CREDS", creds)
 			stranger, err := nkeys.CreateUser()
