@@ -106,7 +106,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 		if err != nil {
 			return nil, err
 		}
-		if keep, err = cx.keepOf(epoch, s, head, &req, out, v.caller(req), sums); err != nil {
+		if keep, err = cx.keepOf(epoch, s, head, &req, out, sums); err != nil {
 			return nil, err
 		}
 		if keep == 0 || req.Explain || cur.Started {
@@ -330,7 +330,7 @@ func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextVie
 		Messages: raws(r.Messages), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
 		Budget: v.budget, Overhead: v.path.Overhead + v.added.Tokens, Reported: v.reported,
 		WindowGuess: v.requestedBudget() == 0 && reader.WindowGuessed(v.policy, v.limits), Fingerprint: now.fingerprint().AddSections(v.added.Sections).String(), Sources: []api.Source{},
-		PreambleDigest: turns.Digest("context.preamble", []byte(req.Format+" "+stored.String()+" "+view.NewFingerprint().AddSections(v.added.Sections).String())).String(),
+		PreambleDigest: turns.Digest("context.preamble", []byte(req.Format+" "+v.caller(req)+" "+stored.String()+" "+view.NewFingerprint().AddSections(v.added.Sections).String())).String(),
 	}
 	if now.memo = r.Memo(); !ok || (req.At.IsZero() && v.source == nil) { // an older context does not replace the newest
 		size := now.size // the system part has its JSON in the memo

@@ -20,10 +20,12 @@ import (
 // replies. It compares digests, and never guesses: what it does not remember, after a
 // restart for instance, it sends as a whole.
 //
-// In one format, for one model, a fingerprint says what the messages are, as long as the
-// settings do not change at the same head: OpenAI's messages begin with the system part,
-// and the session's model decides which signatures are left out. So a reply is remembered
-// and compared only if a turn came since the settings, and under the same settings.
+// In one format, what the messages are follows from the fingerprint and the preamble's
+// digest: OpenAI's messages begin with the system part, and the digest says whose
+// signatures stay. So a caller that names both has one list, whichever session sent it. One
+// that names the fingerprint alone may have been sent the same messages under other
+// settings: a reply counts for it only if it was made under the settings in force, if a turn
+// came since, and if no other reply with that fingerprint is remembered.
 
 // maxAnswers bounds the replies that are remembered of a session, format and model.
 const maxAnswers = 8
@@ -43,7 +45,7 @@ type messageSum [sha256.Size / 2]byte
 type answer struct {
 	fingerprint string
 	settings    uint64       // the chain index of the settings in force
-	under       string       // the digest of the preamble, and whose signatures stayed
+	preamble    string       // its digest
 	head        lineage.Node // the turn that the call followed
 	sums        []messageSum
 }
@@ -54,7 +56,7 @@ type answers []answer
 func (as answers) size() (n int) {
 	const frame = 256
 	for _, a := range as {
-		n += frame + len(a.under) + len(a.sums)*len(messageSum{})
+		n += frame + len(a.preamble) + len(a.sums)*len(messageSum{})
 	}
 	return n
 }
@@ -76,12 +78,12 @@ func sumsOf(ms, before []jsontext.Value, sums []messageSum) []messageSum {
 
 // keepOf remembers the reply to a request for the next call, and returns how many messages of
 // it the caller has: those that it begins with in common with the reply that have names; 0 if
-// that is not known. epoch is of before a key was read; model is whose signatures are in it.
-func (cx *Contexts) keepOf(epoch uint64, s *ledger.Session, head lineage.Node, req *api.GetContext, whole *api.Context, model string, sums []messageSum) (int, error) {
+// that is not known. epoch is of before a key was read.
+func (cx *Contexts) keepOf(epoch uint64, s *ledger.Session, head lineage.Node, req *api.GetContext, whole *api.Context, sums []messageSum) (int, error) {
 	if head.Ref != s.Head || req.Recipe != nil || req.Recorded {
 		return 0, nil
 	}
-	since := uint64(openingIndex) // the index of the newest turn; that of the opening if it is inherited
+	since := uint64(0) // the index of the newest turn; that of the opening if it is inherited
 	if head.Ref.Session == s.ID {
 		t, err := cx.reader.Projections.Turn(head.Ref)
 		if err != nil {
@@ -94,43 +96,54 @@ func (cx *Contexts) keepOf(epoch uint64, s *ledger.Session, head lineage.Node, r
 	}
 	key := answersKey{s.ID, req.Format, req.Model}
 	known, _ := cx.answers.Get(key)
-	mine := answer{whole.Fingerprint, s.Settings, whole.PreambleDigest + " " + model, head, sums}
-	keep, found := len(sums), false
+	mine := answer{whole.Fingerprint, s.Settings, whole.PreambleDigest, head, sums}
+	keep := 0
 	if req.Have != nil {
-		of, err := cx.inherited(s, key, &mine)
-		if err != nil {
-			return 0, err
-		}
-		for _, a := range known {
-			if a.settings == s.Settings {
-				of = append(of, a)
+		of := known
+		if req.Have.Preamble != "" {
+			inherited, err := cx.inherited(s, key)
+			if err != nil {
+				return 0, err
 			}
+			of = append(slices.Clip(known), inherited...)
 		}
-		for _, a := range of {
-			if a.fingerprint == req.Have.Fingerprint {
-				keep, found = min(keep, commonSums(a.sums, sums)), true
-			}
-		}
+		keep = of.keep(req.Have, s.Settings, sums)
 	}
 	now := answers{mine}
 	for _, a := range known {
-		same := a.fingerprint == whole.Fingerprint && a.settings == s.Settings && slices.Equal(a.sums, sums)
+		same := a.fingerprint == whole.Fingerprint && a.settings == s.Settings && a.preamble == mine.preamble && slices.Equal(a.sums, sums)
 		if !same && len(now) < maxAnswers {
 			now = append(now, a)
 		}
 	}
 	cx.answers.PutIn(epoch, key, now, now.size())
-	if !found {
-		return 0, nil
-	}
 	return keep, nil
 }
 
-// inherited returns the replies to the session that s is a fork of, as far as they tell what a caller of s has: they were
-// made at turns that s has too, and under settings that are in force there now and are those of s, of its first to its last
-// call. So whoever was sent such a fingerprint, by either session, has the same messages.
-func (cx *Contexts) inherited(s *ledger.Session, key answersKey, mine *answer) (out answers, err error) {
-	if s.ForkOf == nil || s.Settings != openingIndex {
+// keep returns how many messages a context begins with in common with the one that a caller has, 0 if that is not known.
+// settings are those in force.
+func (as answers) keep(have *api.Have, settings uint64, sums []messageSum) int {
+	keep, found, preamble := len(sums), false, ""
+	for _, a := range as {
+		switch {
+		case a.fingerprint != have.Fingerprint:
+			continue
+		case have.Preamble != "" && a.preamble != have.Preamble:
+			continue
+		case have.Preamble == "" && (a.settings != settings || found && a.preamble != preamble):
+			return 0 // it may have another list
+		}
+		keep, found, preamble = min(keep, commonSums(a.sums, sums)), true, a.preamble
+	}
+	if !found {
+		return 0
+	}
+	return keep
+}
+
+// inherited returns the replies to the session that s was forked from, as far as they were made at turns that s has too.
+func (cx *Contexts) inherited(s *ledger.Session, key answersKey) (out answers, err error) {
+	if s.ForkOf == nil {
 		return nil, nil
 	}
 	key.session = s.ForkOf.At.Session
@@ -138,18 +151,11 @@ func (cx *Contexts) inherited(s *ledger.Session, key answersKey, mine *answer) (
 	if len(known) == 0 {
 		return nil, nil
 	}
-	of, err := cx.reader.Projections.Session(key.session)
-	if err != nil {
-		return nil, err
-	}
 	at, err := cx.reader.Projections.Node(s.ForkOf.At)
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range known {
-		if a.settings != of.Settings || a.under != mine.under {
-			continue
-		}
 		both, err := lineage.IsAncestor(cx.reader.Projections, a.head, at)
 		if err != nil {
 			return nil, err
@@ -160,9 +166,6 @@ func (cx *Contexts) inherited(s *ledger.Session, key answersKey, mine *answer) (
 	}
 	return out, nil
 }
-
-// openingIndex is the chain index of the settings that a session was opened with.
-const openingIndex = 0
 
 // commonSums returns how many digests a and b begin with in common.
 func commonSums(a, b []messageSum) (n int) {

@@ -253,12 +253,87 @@ func TestAForkKeepsWhatItsSourceWasSent(t *testing.T) {
 		t.Errorf("of what the source said later it keeps %d", got.Keep)
 	}
 	change(s)
-	if got := get(f, before); got.Keep != 0 {
-		t.Errorf("with new settings of the source it keeps %d", got.Keep)
+	if got := get(f, before); got.Keep != len(before.Messages) {
+		t.Errorf("with new settings of the source alone it keeps %d", got.Keep)
 	}
 	change(f)
 	if got := get(f, before); got.Keep != 0 {
 		t.Errorf("under new settings it keeps %d", got.Keep)
+	}
+}
+
+// Two sessions, or one that went back, may have the same messages under several system parts. What a caller is sent together is then never
+// a mixture of two, whether it names the preamble or not.
+func TestOneFingerprintUnderTwoSystemParts(t *testing.T) {
+	for name, story := range map[string]func(t *testing.T, e *engine.Engine, set func(turns.ID, string), get func(turns.ID, bool)){
+		"the source was set before the fork": func(t *testing.T, e *engine.Engine, set func(turns.ID, string), get func(turns.ID, bool)) {
+			s := enginetest.Create(t, e, 0, "nexus").ID
+			set(s, "old")
+			at := enginetest.Add(t, e, s, enginetest.Say("q", "a")).ID
+			get(s, true)
+			set(s, "new")
+			f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s, api.CreateFork{Turn: at}, []byte("{}")))(t).ID
+			get(f, false)
+			get(f, true)
+		},
+		"and behind it": func(t *testing.T, e *engine.Engine, set func(turns.ID, string), get func(turns.ID, bool)) {
+			s := enginetest.Create(t, e, 0, "nexus").ID
+			set(s, "old")
+			at := enginetest.Add(t, e, s, enginetest.Say("q", "a")).ID
+			f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s, api.CreateFork{Turn: at}, []byte("{}")))(t).ID
+			set(s, "new")
+			get(f, false)
+			get(s, true)
+			get(f, true)
+		},
+		"a session went back and said the same": func(t *testing.T, e *engine.Engine, set func(turns.ID, string), get func(turns.ID, bool)) {
+			s := enginetest.Create(t, e, 0, "nexus").ID
+			set(s, "old")
+			to := enginetest.Add(t, e, s, enginetest.Say("q", "a")).ID
+			enginetest.Add(t, e, s, enginetest.Say("q2", "a2"))
+			get(s, true)
+			set(s, "new")
+			enginetest.Must(e.Sessions.Move(t.Context(), enginetest.Alice, s, api.MoveSession{To: &to}, nil))(t)
+			enginetest.Add(t, e, s, enginetest.Say("q2", "a2"))
+			get(s, false)
+			get(s, true)
+		},
+	} {
+		for _, named := range []bool{true, false} {
+			if !named && name != "a session went back and said the same" {
+				continue // a fingerprint alone is of a reply of the same session
+			}
+			t.Run(fmt.Sprintf("%s, the preamble is named: %t", name, named), func(t *testing.T) {
+				e := enginetest.NewWorld().Engine(t)
+				var has *api.Context // what the caller was sent, put together
+				get := func(s turns.ID, callers bool) {
+					ask := func(h *api.Have) *api.Context {
+						return enginetest.Must(e.Contexts.Context(t.Context(), enginetest.Alice, s, api.GetContext{Format: "openai", Have: h}))(t)
+					}
+					if !callers || has == nil {
+						if c := ask(nil); callers {
+							has = c
+						}
+						return
+					}
+					h := &api.Have{Fingerprint: has.Fingerprint}
+					if named {
+						h.Preamble = has.PreambleDigest
+					}
+					got := ask(h)
+					got.Messages = append(append([]turns.Raw{}, has.Messages[:got.Keep]...), got.Messages...)
+					if want := ask(nil); !cmp.Equal(want.Messages, got.Messages) {
+						t.Errorf("keeping %d: %s\nwant %s", got.Keep, got.Messages, want.Messages)
+					}
+					has = got
+				}
+				set := func(s turns.ID, system string) {
+					r := api.SetSession{SessionSettings: api.SessionSettings{System: &api.System{{Name: "s", Content: system}}}}
+					enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, s, r, []byte("{}")))(t)
+				}
+				story(t, e, set, get)
+			})
+		}
 	}
 }
 
