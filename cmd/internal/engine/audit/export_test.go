@@ -5,6 +5,8 @@ func (au *Audit) EndWaits() {
 	au.paged.mu.Lock()
 	defer au.paged.mu.Unlock()
 	for agent, p := range au.paged.byAgent {
-		_ = au.paged.end(agent, p)
+		if v := au.paged.end(agent, p); v != nil {
+			_ = v.close()
+		}
 	}
 }

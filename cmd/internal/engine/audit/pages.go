@@ -101,6 +101,8 @@ func (all *pagedVerifications) take(c reader.Caller, name string, pages int, ses
 		return nil, nil, api.FieldErrorf("/after", "the next of a verification of other sessions")
 	case pages == p.pages-1:
 		return nil, p.newest, nil
+	case p.v == nil: // the last page has no next
+		return nil, nil, page.StaleCursor("verification")
 	case p.working:
 		return nil, nil, &api.Error{Code: api.Busy, Message: "this page is being made", Details: map[string]any{"retry_after_ms": 1000}}
 	}
@@ -121,8 +123,14 @@ func (au *Audit) makePage(ctx context.Context, p *paged, req api.Verify, limit i
 			out, err = nil, fmt.Errorf("%w: the daemon ends", ledger.ErrUnavailable)
 		}
 		if !more || out == nil {
-			err = errors.Join(err, p.v.close())
+			v := p.v
 			p.v = nil
+			all.mu.Unlock() // a disk may be slow
+			err = errors.Join(err, v.close())
+			all.mu.Lock()
+		}
+		if other := all.byAgent[agent]; other != nil && other != p && other.v != nil {
+			return // begun since this one gave its place back
 		}
 		if err != nil || out == nil {
 			delete(all.byAgent, agent)
@@ -153,33 +161,61 @@ func (au *Audit) makePage(ctx context.Context, p *paged, req api.Verify, limit i
 // waited ends a verification whose next page nobody asked for since a number of them was made.
 func (all *pagedVerifications) waited(agent string, p *paged, pages int) {
 	all.mu.Lock()
-	defer all.mu.Unlock()
+	var v *verifier
 	if all.byAgent[agent] == p && p.pages == pages && !p.working {
-		_ = all.end(agent, p) // nobody is there to hear it
+		v = all.end(agent, p)
+	}
+	all.mu.Unlock()
+	if v != nil {
+		_ = v.close() // nobody is there to hear it
 	}
 }
 
-// end ends a verification that waits.
-func (all *pagedVerifications) end(agent string, p *paged) (err error) {
-	delete(all.byAgent, agent)
-	if p.v != nil {
-		err = p.v.close()
+// giveWay ends a verification that waits for its next page, so that an agent has a place for another one: the agent's
+// own, or else the one that waits longest. It reports whether there was one.
+func (all *pagedVerifications) giveWay(agent string) bool {
+	all.mu.Lock()
+	of, oldest := "", (*paged)(nil)
+	for other, p := range all.byAgent {
+		if !p.working && p.v != nil && (oldest == nil || other == agent || of != agent && p.since.Before(oldest.since)) {
+			of, oldest = other, p
+		}
 	}
+	var v *verifier
+	if oldest != nil {
+		oldest.timer.Stop()
+		v = all.end(of, oldest)
+	}
+	all.mu.Unlock()
+	return v != nil && v.close() == nil
+}
+
+// end ends a verification that waits, and returns it, to be closed without the lock; nil after the last page.
+func (all *pagedVerifications) end(agent string, p *paged) *verifier {
+	v := p.v
+	delete(all.byAgent, agent)
 	p.v = nil
-	return err
+	return v
 }
 
 // Close ends the verifications that wait for their next page. Those that are working end with it.
 func (au *Audit) Close() (err error) {
 	all := &au.paged
+	var waiting []*verifier
 	all.mu.Lock()
-	defer all.mu.Unlock()
 	all.closed = true
 	for agent, p := range all.byAgent {
-		if !p.working {
-			p.timer.Stop()
-			err = errors.Join(err, all.end(agent, p))
+		if p.working {
+			continue
 		}
+		p.timer.Stop()
+		if v := all.end(agent, p); v != nil {
+			waiting = append(waiting, v)
+		}
+	}
+	all.mu.Unlock()
+	for _, v := range waiting {
+		err = errors.Join(err, v.close())
 	}
 	return err
 }

@@ -272,7 +272,6 @@ func TestCursorOfNoPageIsRefused(t *testing.T) {
 		{enginetest.Alice, "X" + first.Next, []turns.ID{s}, api.Conflict},
 		{bob, first.Next, []turns.ID{s}, api.Conflict},
 		{enginetest.Operator, first.Next, []turns.ID{s}, api.Conflict},
-		{enginetest.Alice, "", []turns.ID{s}, api.Busy}, // it waits for its next page
 	} {
 		if v, err := ask(tc.c, tc.after, tc.of...); enginetest.Code(err) != tc.want {
 			t.Errorf("%s, after %q of %d sessions: %+v, %v; want %s", tc.c.Agent, tc.after, len(tc.of), v, err, tc.want)
@@ -292,6 +291,24 @@ func TestCursorOfNoPageIsRefused(t *testing.T) {
 	}
 	if _, err := ask(enginetest.Alice, first.Next, s); enginetest.Code(err) != api.Conflict {
 		t.Errorf("a page before the newest one: %v", err)
+	}
+	if _, err := ask(enginetest.Alice, name+"~3", s); enginetest.Code(err) != api.Conflict {
+		t.Errorf("a page behind the last one: %v", err)
+	}
+	// One that waits gives way to another one: of its agent, or of whoever finds no place.
+	old := enginetest.Must(ask(enginetest.Alice, "", s))(t).Next
+	now := enginetest.Must(ask(enginetest.Alice, "", s))(t).Next
+	if _, err := ask(enginetest.Alice, old, s); enginetest.Code(err) != api.Conflict {
+		t.Errorf("the next of one that gave way: %v", err)
+	}
+	other := enginetest.Must(ask(enginetest.Operator, "", s))(t).Next // both places are taken
+	bobs := enginetest.Must(e.Sessions.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t).ID
+	enginetest.Must(ask(bob, "", bobs))(t)
+	if _, err := ask(enginetest.Alice, now, s); enginetest.Code(err) != api.Conflict {
+		t.Errorf("the next of the one that waited longest: %v", err)
+	}
+	if v := enginetest.Must(ask(enginetest.Operator, other, s))(t); v.Events == 0 {
+		t.Errorf("%+v", v)
 	}
 	for _, limit := range []int{-1, 10_001} {
 		r := api.Verify{Sessions: []turns.ID{s}, Page: api.Page{Limit: limit}}
