@@ -88,6 +88,7 @@ func (er *Erasure) finishRedactions(ctx context.Context, listed []Erased) error 
 	any := false
 	was := turns.ID{}
 	var rows []Erased // published together: the list is written whole
+	var failed error
 	for x, err := range er.reader.Projections.Redactions(turns.ID{}) {
 		if err == nil {
 			err = ctx.Err()
@@ -115,7 +116,8 @@ func (er *Erasure) finishRedactions(ctx context.Context, listed []Erased) error 
 			err = nil
 		}
 		if err != nil {
-			return err
+			failed = errors.Join(failed, err)
+			continue
 		}
 		more, err := er.redactionsOf(&s, "")
 		if err != nil {
@@ -124,8 +126,8 @@ func (er *Erasure) finishRedactions(ctx context.Context, listed []Erased) error 
 		rows = append(rows, more...)
 	}
 	er.content.NoRedactions(!any)
-	if er.Publish == nil || len(rows) == 0 {
-		return nil
+	if er.Publish != nil && len(rows) > 0 {
+		failed = errors.Join(failed, er.Publish(rows))
 	}
-	return er.Publish(rows)
+	return failed
 }
