@@ -2,7 +2,11 @@ package explorer
 
 import (
 	"cmp"
+	"context"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	pages "nexus/cmd/internal/page"
@@ -33,7 +37,7 @@ type everywherePage struct {
 }
 
 type everywhereRow struct {
-	ID      turns.ID
+	ID      turns.ID // zero: of no session
 	Title   string
 	Events  []api.RedactedEvent
 	More    int  // events that are not listed
@@ -51,8 +55,8 @@ const (
 	// sessionsAForm and timeAForm bound what one form looks at. Each request has [patience].
 	sessionsAForm = 100
 	timeAForm     = 10 * time.Second
-	// afterSessions is where the form goes on that looks at the memories alone.
-	afterSessions = "memories"
+	// afterSessions is where the form goes on that looks at memories alone: behind it stands the last agent that was looked at.
+	afterSessions = "memories of "
 )
 
 // takeOutEverywhere is the page that asks.
@@ -92,9 +96,11 @@ func (v *visit) doTakeOutEverywhere() error {
 
 // look looks at sessions, from where the form goes on, and at the memories once there are no more.
 func (p *everywherePage) look(v *visit, c *client.Client) error {
-	ctx, until := v.r.Context(), time.Now().Add(timeAForm)
+	until := time.Now().Add(timeAForm)
+	ctx, cancel := context.WithDeadline(v.r.Context(), until.Add(timeAForm/2)) // what a form did by then has its page
+	defer cancel()
 	left := eventsListed
-	for n := 0; p.After != afterSessions; n++ {
+	for n := 0; !strings.HasPrefix(p.After, afterSessions); n++ {
 		if n == sessionsAForm || time.Now().After(until) {
 			return nil
 		}
@@ -105,7 +111,7 @@ func (p *everywherePage) look(v *visit, c *client.Client) error {
 		p.After = cmp.Or(list.Next, afterSessions)
 		for i := range list.Sessions {
 			p.Looked++
-			if err := p.redact(v, c, &list.Sessions[i], &left); err != nil {
+			if err := p.redact(ctx, v, c, &list.Sessions[i], &left); err != nil {
 				return err
 			}
 		}
@@ -113,34 +119,59 @@ func (p *everywherePage) look(v *visit, c *client.Client) error {
 	if time.Now().After(until) {
 		return nil
 	}
-	p.After = ""
 	agents := make(map[string]bool)
 	for s, err := range v.c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
 		if err != nil {
 			return err
 		}
-		if agents[s.Agent] {
+		agents[s.Agent] = true
+	}
+	was := strings.TrimPrefix(p.After, afterSessions)
+	for _, agent := range slices.Sorted(maps.Keys(agents)) {
+		if agent <= was {
 			continue
 		}
-		agents[s.Agent] = true
-		r, err := c.RedactMemories(ctx, api.RedactMemories{Agent: s.Agent, Text: p.Text, Ground: p.Ground, DryRun: !p.Sure})
+		if time.Now().After(until) {
+			return nil
+		}
+		p.After = afterSessions + agent
+		r, err := c.RedactMemories(ctx, api.RedactMemories{Agent: agent, Text: p.Text, Ground: p.Ground, DryRun: !p.Sure})
+		if err != nil && tooLong(ctx, v) {
+			p.Failed++
+			p.Rows = append(p.Rows, everywhereRow{Title: "memories of " + agent, Error: takesLonger})
+			return nil
+		}
 		if err != nil {
 			return err
 		}
 		if len(r.Memories) > 0 || r.Documents > 0 {
-			p.Memories = append(p.Memories, memoriesRow{s.Agent, len(r.Memories), r.Documents})
+			p.Memories = append(p.Memories, memoriesRow{agent, len(r.Memories), r.Documents})
 		}
 	}
+	p.After = ""
 	return nil
+}
+
+// takesLonger is said of what a form has no time for.
+const takesLonger = "it takes longer than a page waits: ledgerctl redact has the time"
+
+// tooLong reports whether the time of a form is over, and its page is still waited for.
+func tooLong(ctx context.Context, v *visit) bool {
+	return ctx.Err() != nil && v.r.Context().Err() == nil
 }
 
 // redact takes the text out of a session, or says where it stands there. left is how many events the page may still list. What is wrong
 // with one session keeps no other one waiting.
-func (p *everywherePage) redact(v *visit, c *client.Client, s *api.Session, left *int) error {
+func (p *everywherePage) redact(ctx context.Context, v *visit, c *client.Client, s *api.Session, left *int) error {
 	if s.State == turns.Erased.String() {
 		return nil
 	}
-	r, err := c.Redact(v.r.Context(), s.ID, api.RedactTurn{Text: p.Text, Ground: p.Ground, DryRun: !p.Sure})
+	r, err := c.Redact(ctx, s.ID, api.RedactTurn{Text: p.Text, Ground: p.Ground, DryRun: !p.Sure})
+	if err != nil && tooLong(ctx, v) {
+		p.Failed++
+		p.Rows = append(p.Rows, everywhereRow{ID: s.ID, Title: pages.Title(s, 80), Error: takesLonger})
+		return nil
+	}
 	if err != nil {
 		switch said := api.FromError(err); {
 		case v.r.Context().Err() != nil, said.Code == api.Malformed, said.Code == api.Unsupported, said.Code == api.Denied: // of no session in particular
