@@ -482,6 +482,39 @@ func TestLogBytes(t *testing.T) {
 	}
 }
 
+// TestLogBytesOfWhatIsLeft compares a record of kind 3 with that of docs/FORMAT.md, by its digest: it has a key for each event.
+func TestLogBytesOfWhatIsLeft(t *testing.T) {
+	var key, content Key
+	var id turns.ID
+	var store storeID
+	fresh := make([]byte, len(key))
+	for i := range key {
+		key[i], content[i], fresh[i] = byte(i), byte(0x80+i), byte(0xa0+i)
+		id[i%16], store[i%16] = byte(0x40+i%16), byte(0xe0+i%16)
+	}
+	left, err := Content{whole: content}.puncture(700, []uint64{3, 300}, bytes.NewReader(fresh))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := left.Encode()
+	e := newEpoch(3, store, key)
+	got := e.append(nil, head{kind: recordLeft, place: 0, number: 8, id: id}, body)
+	const wantBody, wantRecord = "28529656bbb3f0044032ca29bfaeebdfc4dc83884244dc5f112d8bfc1c41ef7f", "7b7aeb1b4949dc2bec53d814976cd2b78477ec0925d31037b032ad633661d78e"
+	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != wantBody {
+		t.Errorf("a body of %d bytes, SHA-256 %x", len(body), sum)
+	}
+	if sum := sha256.Sum256(got); hex.EncodeToString(sum[:]) != wantRecord {
+		t.Errorf("a record of %d bytes, SHA-256 %x", len(got), sum)
+	}
+	if plain, ok := e.open(got, 0, head{kind: recordLeft, length: len(body), number: 8, id: id}); !ok || !bytes.Equal(plain, body) {
+		t.Error("it does not open")
+	}
+	again, err := DecodeRemains(body)
+	if err != nil || !bytes.Equal(again.Encode(), body) {
+		t.Errorf("it reads as something else: %v", err)
+	}
+}
+
 // TestANonceIsNotUsedForTwoRecords: also if a number is used again, behind a write that failed.
 func TestANonceIsNotUsedForTwoRecords(t *testing.T) {
 	e := newEpoch(1, storeID{}, Key{1})
