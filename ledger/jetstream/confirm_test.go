@@ -356,6 +356,9 @@ func whileTwoWrite(t *testing.T, c *cluster, least int, disturb func(n int)) {
 			for i := 0; i < 60 || disturbed.Load() < int32(least); i++ {
 				payload := fmt.Sprintf("record %d of %d", i, w)
 				seq, err := l.Append(ctx, fmt.Sprintf("nexus.log.0%d.t.s.W", w), tail, []byte(payload))
+				for ctx.Err() == nil && (errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, ledger.ErrIndeterminate)) {
+					seq, err = l.Append(ctx, fmt.Sprintf("nexus.log.0%d.t.s.W", w), tail, []byte(payload)) // no leader for as long as Append tries, which is no loss
+				}
 				if err == nil {
 					err = l.Confirm(ctx)
 				}
