@@ -275,10 +275,10 @@ func TestContextLoadsItsPathOnce(t *testing.T) {
 		add(t, e, s, say(fmt.Sprint("question ", i, long(1000)), long(1000)))
 	}
 	loads := func(get api.GetContext) int64 {
-		ctx, end := e.Loader.MeterRequest(t.Context())
+		ctx, end := e.Loader.Memory.Begin(t.Context())
 		defer end()
 		must(e.Contexts.Context(ctx, alice, s, get))(t)
-		return e.Loader.Loaded()
+		return e.Loader.Memory.Loaded()
 	}
 	if once, own := loads(api.GetContext{Budget: 100_000}), loads(api.GetContext{}); own != once {
 		t.Errorf("with the decision %d bytes are loaded, a view loads %d", own, once)

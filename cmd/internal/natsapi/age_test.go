@@ -14,7 +14,7 @@ import (
 	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/engine/paths"
 	"nexus/cmd/internal/engine/reader"
-	"nexus/cmd/internal/engine/writer"
+	"nexus/cmd/internal/engine/request"
 	"nexus/ledger"
 	"nexus/ledger/api/client"
 )
@@ -38,7 +38,7 @@ func TestARequestIsDecidedOnlyWhileItIsYoung(t *testing.T) {
 
 // headed is a request with headers.
 type headed struct {
-	request
+	arrived
 	headers micro.Headers
 }
 
@@ -63,12 +63,12 @@ func TestOldChangesAreUnavailable(t *testing.T) {
 		"no time":                       {within: "0", want: ledger.ErrMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Service{engine: &engine.Engine{Reader: new(reader.Reader), Loader: new(paths.Loader)}, base: t.Context()}
-			r := headed{request{subject: "nexus.v1.default.main.session.create"}, micro.Headers{}}
+			s := &Service{engine: &engine.Engine{Reader: new(reader.Reader), Loader: &paths.Loader{Memory: request.NewMemory()}}, base: t.Context()}
+			r := headed{arrived{subject: "nexus.v1.default.main.session.create"}, micro.Headers{}}
 			if c.within != "" {
 				r.headers[client.WithinHeader] = []string{c.within}
 			}
-			v := verb{name: "session.create", changes: !c.read, serve: func(ctx context.Context, _ *call) (any, error) { return nil, writer.MayDecide(ctx) }}
+			v := verb{name: "session.create", changes: !c.read, serve: func(ctx context.Context, _ *call) (any, error) { return nil, request.MayDecide(ctx) }}
 			now := time.Now()
 			if _, err := s.serve(inbound{Request: r}, v, User{}, arrival{read: now, sent: now.Add(-c.age)}, func() {}); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)

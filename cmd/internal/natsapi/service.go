@@ -21,7 +21,7 @@ import (
 
 	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/engine/reader"
-	"nexus/cmd/internal/engine/writer"
+	"nexus/cmd/internal/engine/request"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -393,14 +393,16 @@ func (s *Service) serve(r inbound, v verb, user User, when arrival, leave func()
 	if ctx.Err() != nil {
 		return nil, &api.Error{Code: api.Unavailable, Message: "it waited behind other requests: " + ctx.Err().Error()}
 	}
+	var decide func() error
 	if v.changes || v.stores {
 		limit, err := within(r, v)
 		if err != nil {
 			return nil, err
 		}
-		ctx = writer.WhileMay(ctx, func() error { return mayDecide(when.sent, time.Now(), limit) })
+		decide = func() error { return mayDecide(when.sent, time.Now(), limit) }
 	}
-	ctx, end := s.engine.Loader.MeterRequest(reader.WithPlace(ctx, leave))
+	ctx = request.With(ctx, func(r *request.Request) { r.Leave, r.MayDecide = leave, decide })
+	ctx, end := s.engine.Loader.Memory.Begin(ctx)
 	defer end()
 	for again := true; ; again = false {
 		if may = s.engine.Reader.AccessNow(); may.Reads != nil {

@@ -16,6 +16,7 @@ import (
 	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/engine/paths"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -69,15 +70,15 @@ func TestServiceEndsWithoutItsSubscriptions(t *testing.T) {
 	})
 }
 
-// request is one that came on a subject.
-type request struct {
+// arrived is a request that came on a subject.
+type arrived struct {
 	micro.Request
 	subject, reply string
 }
 
-func (r request) Subject() string { return r.subject }
-func (r request) Reply() string   { return r.reply }
-func (r request) Data() []byte    { return nil }
+func (r arrived) Subject() string { return r.subject }
+func (r arrived) Reply() string   { return r.reply }
+func (r arrived) Data() []byte    { return nil }
 
 // An internal error tells the caller nothing but an id; the log has the reason under
 // it.
@@ -96,12 +97,12 @@ func TestInternalErrorHasTheIDOfItsLogLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder
-			s := &Service{nc: nc, engine: &engine.Engine{Reader: new(reader.Reader), Loader: new(paths.Loader)}, logger: slog.New(slog.NewTextHandler(&log, nil)), base: t.Context()}
+			s := &Service{nc: nc, engine: &engine.Engine{Reader: new(reader.Reader), Loader: &paths.Loader{Memory: request.NewMemory()}}, logger: slog.New(slog.NewTextHandler(&log, nil)), base: t.Context()}
 			inbox, err := nc.SubscribeSync(nc.NewInbox())
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := request{subject: "nexus.v1.default.main.policy.list", reply: inbox.Subject}
+			r := arrived{subject: "nexus.v1.default.main.policy.list", reply: inbox.Subject}
 			v := verb{name: "policy.list", serve: c.serve}
 			_, err = s.serve(inbound{Request: r}, v, User{}, arrival{read: time.Now()}, func() {})
 			s.reply(inbound{Request: r}, v, nil, err)

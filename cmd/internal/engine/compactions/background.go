@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/compactor"
 	"nexus/compactor/policy"
@@ -75,16 +76,9 @@ func (cm *Compactions) lockQueue(ctx context.Context) (leave func()) {
 
 // countAppend counts a resource of the compactor that an append takes.
 func (cm *Compactions) countAppend(ctx context.Context) {
-	if ctx.Value(appendKey{}) != nil {
+	if request.Of(ctx).Append {
 		cm.writer.Metrics.HeldByAppend()
 	}
-}
-
-type appendKey struct{}
-
-// MarkAppend marks ctx as that of an append, for [metrics.Set.HeldByAppend].
-func MarkAppend(ctx context.Context) context.Context {
-	return context.WithValue(ctx, appendKey{}, true)
 }
 
 // Work makes compactions in the background, one at a time, until ctx ends. Several
@@ -117,7 +111,7 @@ func (cm *Compactions) Work(ctx context.Context) {
 func (cm *Compactions) runJob(daemon context.Context, j *job) {
 	ctx, cancel := context.WithTimeout(daemon, backgroundTimeout)
 	defer cancel()
-	ctx, end := cm.paths.MeterRequest(ctx)
+	ctx, end := cm.paths.Memory.Begin(ctx)
 	defer end()
 	head := turns.ID{}
 	if s, err := cm.reader.Projections.Session(j.session); err == nil {

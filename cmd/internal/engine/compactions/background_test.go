@@ -14,6 +14,7 @@ import (
 	"nexus/cmd/internal/engine/enginetest"
 	"nexus/cmd/internal/engine/metrics"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/compactor"
 	"nexus/compactor/summary"
 	"nexus/ledger/api"
@@ -153,7 +154,7 @@ func TestResourcesHeldByAnAppendAreCounted(t *testing.T) {
 		if n := heldByAppends(t, registry); n != was {
 			t.Errorf("%s: counted where no append is", name)
 		}
-		hold(compactions.MarkAppend(t.Context()))
+		hold(request.With(t.Context(), func(r *request.Request) { r.Append = true }))
 		if n := heldByAppends(t, registry); n <= was {
 			t.Errorf("%s: not counted", name)
 		}

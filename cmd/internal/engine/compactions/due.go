@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"nexus/cmd/internal/engine/paths"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/compactor"
 	"nexus/compactor/plan"
@@ -152,7 +152,7 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 			return ref, "background", nil
 		} else if j != nil {
 			d.Context, d.Path.Halves = nil, nil
-			paths.ReleaseLoaded(ctx)
+			request.Dropped(ctx)
 			if j.wait(ctx, wait) && j.err == nil && !j.ref.IsZero() {
 				return j.ref, "waited", nil
 			}

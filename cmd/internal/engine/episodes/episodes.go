@@ -196,7 +196,7 @@ func (ep *Episodes) store(ctx context.Context, s *ledger.Session, head lineage.N
 	} else if !errors.Is(err, ledger.ErrNotFound) {
 		return err
 	}
-	ctx, end := ep.paths.MeterRequest(ctx)
+	ctx, end := ep.paths.Memory.Begin(ctx)
 	defer end()
 	p, err := ep.paths.Load(ctx, s, &set, pol, head)
 	if err != nil {

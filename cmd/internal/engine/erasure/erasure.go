@@ -11,6 +11,7 @@ import (
 
 	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -126,7 +127,7 @@ func isGround(s string) bool {
 func (er *Erasure) store(ctx context.Context, c reader.Caller, s *ledger.Session) (*ledger.Session, error) {
 	as := c
 	as.Agent = s.Agent // the event is on its session's chain; Actor says who stored it
-	err := er.writer.Mutate(writer.Ending(ctx), as, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := er.writer.Mutate(request.Ending(ctx), as, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		if s.State == turns.Erased {
 			return nil, nil
 		}

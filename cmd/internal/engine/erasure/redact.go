@@ -8,6 +8,7 @@ import (
 	"nexus/cmd/internal/engine/erasure/mark"
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -177,7 +178,7 @@ func (r *redaction) event(s *ledger.Session, index uint64) error {
 	as := r.caller
 	as.Agent = s.Agent // the event is on its session's chain; Actor says who stored it
 	var report *api.RedactedEvent
-	err = r.writer.Mutate(writer.Ending(r.ctx), as, s.ID, func(_ *writer.Chain, now *ledger.Session) (*writer.Draft, error) {
+	err = r.writer.Mutate(request.Ending(r.ctx), as, s.ID, func(_ *writer.Chain, now *ledger.Session) (*writer.Draft, error) {
 		if now.State == turns.Erased {
 			return nil, writer.CheckOpen(now)
 		}

@@ -261,7 +261,7 @@ func (x *Extraction) plan(ctx context.Context, id turns.ID) (*extraction, error)
 // load returns the session's own turns that no model has summarized, the summary of what one
 // has, and what is on record already. What a fork inherits is its parent's to extract.
 func (x *Extraction) load(ctx context.Context, e *extraction) (halves []summary.HalfTurn, previous string, known []string, err error) {
-	ctx, end := x.paths.MeterRequest(ctx)
+	ctx, end := x.paths.Memory.Begin(ctx)
 	defer end()
 	head, err := x.reader.HeadNode(e.session)
 	if err != nil {

@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
-
-	"golang.org/x/sync/semaphore"
 
 	"nexus/cmd/internal/engine/content"
+	"nexus/cmd/internal/engine/request"
 	"nexus/compactor/summary"
 	"nexus/ledger"
-	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/turns"
 	"nexus/turns/tokens"
@@ -30,8 +27,6 @@ const (
 	// maxFrames bounds the memory of a path without its content, in bytes: its
 	// turns, messages and parts. It has room for about 170,000 turns.
 	maxFrames = 256 << 20
-	// defaultLoaded bounds the content of all requests together, in bytes.
-	defaultLoaded = 512 << 20
 
 	halfBytes = 256 // about what a half takes without its parts
 	partBytes = 256 // about what a part takes without its content
@@ -45,89 +40,6 @@ func (pl *Loader) contentLimit() int {
 		return defaultContent
 	}
 	return pl.MaxContent
-}
-
-// Loaded returns how many bytes of content all requests have loaded now.
-func (pl *Loader) Loaded() int64 { return pl.loaded.Load() }
-
-// loadedLimit returns the bound on the content of all requests together, in bytes.
-func (pl *Loader) loadedLimit() int64 {
-	if pl.MaxLoaded <= 0 {
-		return defaultLoaded
-	}
-	return pl.MaxLoaded
-}
-
-// meter counts the bytes that one request has loaded.
-type meter struct {
-	total *atomic.Int64 // bytes of all requests
-	max   int64         // bound on total
-	used  atomic.Int64
-
-	room     *semaphore.Weighted // of all requests, for Expand
-	expanded int64               // taken of room; of the request's goroutine
-}
-
-// maxExpanded bounds the bytes that all requests together make of content that is stored
-// already, of which they name a few bytes only.
-const maxExpanded = 64 << 20
-
-// Expand waits until there is room for a request to hold n bytes of stored content, or to
-// work on as many, and keeps the room until the request is answered. A request does it once;
-// another call does nothing. [api.Busy] if ctx ends first.
-func Expand(ctx context.Context, n int) error {
-	m := meterOf(ctx)
-	if m == nil || m.expanded > 0 || n <= 0 {
-		return nil
-	}
-	want := min(int64(n), maxExpanded)
-	if err := m.room.Acquire(ctx, want); err != nil {
-		return &api.Error{Code: api.Busy, Message: "the requests that put stored content together take all the memory that there is for them", Details: map[string]any{"retry_after_ms": 1000}}
-	}
-	m.expanded = want
-	return nil
-}
-
-type meterKey struct{}
-
-// MeterRequest returns a context whose loads count against the memory of all
-// requests together. A load past that bound fails as busy. The caller calls the
-// returned function when it has answered the request.
-func (pl *Loader) MeterRequest(ctx context.Context) (context.Context, func()) {
-	m := &meter{total: &pl.loaded, max: pl.loadedLimit(), room: pl.expanding}
-	return context.WithValue(ctx, meterKey{}, m), func() {
-		m.total.Add(-m.used.Swap(0))
-		if m.expanded > 0 {
-			m.room.Release(m.expanded)
-			m.expanded = 0
-		}
-	}
-}
-
-// meterOf returns the meter of a request, nil if it has none.
-func meterOf(ctx context.Context) *meter {
-	m, _ := ctx.Value(meterKey{}).(*meter)
-	return m
-}
-
-// ReleaseLoaded tells the meter that the request dropped everything it has loaded.
-func ReleaseLoaded(ctx context.Context) {
-	if m := meterOf(ctx); m != nil {
-		m.total.Add(-m.used.Swap(0))
-	}
-}
-
-// chargeLoaded adds n bytes to the meter of the request. n may be negative.
-func chargeLoaded(ctx context.Context, n int) error {
-	m := meterOf(ctx)
-	if m == nil {
-		return nil
-	}
-	m.used.Add(int64(n))
-	if m.total.Add(int64(n)) > m.max && n > 0 {
-		return &api.Error{Code: api.Busy, Message: "the histories that are being read take all the memory that there is for them", Details: map[string]any{"retry_after_ms": 500}}
-	}
-	return nil
 }
 
 // loading is a path while it is loaded, root first.
@@ -148,7 +60,7 @@ type loading struct {
 func (l *loading) resume(ctx context.Context, x *tip, head lineage.Node) error {
 	l.halves = append(make([]summary.HalfTurn, 0, len(x.halves)+int(min(2*(head.Depth-x.head.Depth), 1<<10))), x.halves...)
 	l.content, l.frames, l.keys = x.content, x.frames, slices.Clip(x.keys)
-	return chargeLoaded(ctx, x.content+x.frames)
+	return request.Charge(ctx, x.content+x.frames)
 }
 
 // addKeys notes under which keys a turn is sealed.
@@ -177,7 +89,7 @@ func (l *loading) expect(ranges []lineage.Range) {
 func (l *loading) add(ctx context.Context, h summary.HalfTurn, size, frame int) error {
 	l.halves = append(l.halves, h)
 	l.content, l.frames = l.content+size, l.frames+frame
-	if err := chargeLoaded(ctx, size+frame); err != nil {
+	if err := request.Charge(ctx, size+frame); err != nil {
 		return err
 	}
 	for ; l.content > l.loader.contentLimit() && l.clipped < len(l.halves); l.clipped++ {
@@ -189,7 +101,7 @@ func (l *loading) add(ctx context.Context, h summary.HalfTurn, size, frame int) 
 		}
 		clippedSize := content.MessagesSize(ms)
 		l.content, l.frames = l.content-was, l.frames+clippedSize
-		if err := chargeLoaded(ctx, clippedSize-was); err != nil {
+		if err := request.Charge(ctx, clippedSize-was); err != nil {
 			return err
 		}
 	}
@@ -262,7 +174,7 @@ func (l *loading) fillParts(ctx context.Context, tenant string, root turns.ID, p
 		}
 		n := content.PartSize(p) // the size in the ref may be wrong
 		l.content += n
-		if err := chargeLoaded(ctx, n); err != nil {
+		if err := request.Charge(ctx, n); err != nil {
 			return err
 		}
 	}

@@ -120,23 +120,23 @@ func TestLoadedBytesOfAllRequestsAreBounded(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
 	enginetest.Add(t, e, s.ID, enginetest.Say(strings.Repeat("x", 10_000), "ok"))
-	ctx, end := e.Loader.MeterRequest(t.Context())
+	ctx, end := e.Loader.Memory.Begin(t.Context())
 	enginetest.Must(e.Contexts.Context(ctx, enginetest.Alice, s.ID, api.GetContext{}))(t)
 	// The content, and 256 bytes each for two halves and their two parts.
-	if n := e.Loader.Loaded(); n < 10_000+4*256 {
+	if n := e.Loader.Memory.Loaded(); n < 10_000+4*256 {
 		t.Errorf("%d bytes are counted while the request goes on", n)
 	}
 	end()
-	if n := e.Loader.Loaded(); n != 0 {
+	if n := e.Loader.Memory.Loaded(); n != 0 {
 		t.Errorf("%d bytes are counted after it", n)
 	}
-	e.Loader.MaxLoaded = 1
-	ctx, end = e.Loader.MeterRequest(t.Context())
+	e.Loader.Memory.Max = 1
+	ctx, end = e.Loader.Memory.Begin(t.Context())
 	if _, err := e.Contexts.Context(ctx, enginetest.Alice, s.ID, api.GetContext{}); enginetest.Code(err) != api.Busy {
 		t.Errorf("without memory: %v, want busy", err)
 	}
 	end()
-	if n := e.Loader.Loaded(); n != 0 {
+	if n := e.Loader.Memory.Loaded(); n != 0 {
 		t.Errorf("a refused request left %d bytes", n)
 	}
 }

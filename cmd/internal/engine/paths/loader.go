@@ -1,14 +1,11 @@
 package paths
 
 import (
-	"sync/atomic"
-
-	"golang.org/x/sync/semaphore"
-
 	"nexus/cmd/internal/engine/cache"
 	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/compactor"
 	"nexus/turns"
 )
@@ -21,22 +18,19 @@ type Loader struct {
 	// MaxContent bounds the content that a request loads of a path, in bytes.
 	// 0 means 48 MiB.
 	MaxContent int
-	// MaxLoaded bounds the content that all requests together have loaded, in
-	// bytes. A load past it fails as busy. 0 means 512 MiB.
-	MaxLoaded int64
+	// Memory is what all requests together may have loaded.
+	Memory *request.Memory
 
-	content   *content.Store
-	reader    *reader.Reader
-	page      *page.Limits
-	loaded    atomic.Int64                 // bytes that all requests have loaded
-	expanding *semaphore.Weighted          // see Expand
-	sizes     *cache.Cache[turns.ID, Size] // by session
-	runs      *cache.Cache[runKey, *run]
-	tips      *cache.Cache[turns.ID, *tip] // by session
+	content *content.Store
+	reader  *reader.Reader
+	page    *page.Limits
+	sizes   *cache.Cache[turns.ID, Size] // by session
+	runs    *cache.Cache[runKey, *run]
+	tips    *cache.Cache[turns.ID, *tip] // by session
 }
 
 // New returns a loader of the paths that r finds.
 func New(tiers []compactor.Tier, maxContent int, cs *content.Store, r *reader.Reader, limits *page.Limits, budget *cache.Budget) *Loader {
-	return &Loader{expanding: semaphore.NewWeighted(maxExpanded), Tiers: tiers, MaxContent: maxContent, content: cs, reader: r, page: limits, sizes: cache.New[turns.ID, Size](budget, "measures"),
+	return &Loader{Memory: request.NewMemory(), Tiers: tiers, MaxContent: maxContent, content: cs, reader: r, page: limits, sizes: cache.New[turns.ID, Size](budget, "measures"),
 		runs: cache.New[runKey, *run](budget, "turns"), tips: cache.New[turns.ID, *tip](budget, "paths")}
 }

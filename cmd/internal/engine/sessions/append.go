@@ -6,10 +6,10 @@ import (
 	"math"
 	"time"
 
-	"nexus/cmd/internal/engine/compactions"
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/paths"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/compactor/plan"
 	"nexus/compactor/policy"
@@ -24,7 +24,7 @@ import (
 // Append is turn.append.
 func (ss *Sessions) Append(ctx context.Context, c reader.Caller, session turns.ID, req api.AppendTurn, canonical []byte) (*api.Appended, error) {
 	began := time.Now()
-	ctx = compactions.MarkAppend(ctx)
+	ctx = request.With(ctx, func(r *request.Request) { r.Append = true })
 	if err := validateAppend(&req); err != nil {
 		return nil, err
 	}

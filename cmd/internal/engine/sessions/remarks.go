@@ -7,6 +7,7 @@ import (
 
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -35,7 +36,7 @@ func (ss *Sessions) Hide(ctx context.Context, c reader.Caller, id turns.ID, hidd
 	if !hidden {
 		r.Verb = "session.unhide"
 	}
-	err := ss.writer.Mutate(writer.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := ss.writer.Mutate(request.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.beginRemark(s, r, turns.KindHidden)
 		if done || err != nil {
 			return nil, err
@@ -52,7 +53,7 @@ func (ss *Sessions) Hide(ctx context.Context, c reader.Caller, id turns.ID, hidd
 // Describe is session.describe. It changes what req names.
 func (ss *Sessions) Describe(ctx context.Context, c reader.Caller, id turns.ID, req api.DescribeSession, canonical []byte) (*api.Session, error) {
 	r := writer.Request{ID: req.ID, Verb: "session.describe", Canonical: canonical}
-	err := ss.writer.Mutate(writer.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := ss.writer.Mutate(request.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.beginRemark(s, r, turns.KindDescribed)
 		if done || err != nil {
 			return nil, err
@@ -97,7 +98,7 @@ func (ss *Sessions) Note(ctx context.Context, c reader.Caller, id turns.ID, req 
 		return nil, api.FieldErrorf("/turn", "missing: name a turn")
 	}
 	r, stored := writer.Request{ID: req.ID, Verb: "turn.note", Canonical: canonical}, api.Read{}
-	err := ss.writer.Mutate(writer.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := ss.writer.Mutate(request.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.beginRemark(s, r, turns.KindNoted)
 		if done || err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -28,7 +29,7 @@ func (ss *Sessions) Reset(ctx context.Context, c reader.Caller, id turns.ID, req
 	}
 	r := writer.Request{ID: req.ID, Verb: "session.reset", Canonical: canonical}
 	var committed bool
-	err := ss.writer.Mutate(writer.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := ss.writer.Mutate(request.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindState)
 		if done || err != nil {
 			return nil, err

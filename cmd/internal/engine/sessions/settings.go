@@ -7,6 +7,7 @@ import (
 
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/compactor/policy"
 	"nexus/ledger"
@@ -163,7 +164,7 @@ func (ss *Sessions) CloseSession(ctx context.Context, c reader.Caller, id turns.
 		return nil, err
 	}
 	r := writer.Request{ID: req.ID, Verb: "session.close", Canonical: canonical}
-	err := ss.writer.Mutate(writer.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := ss.writer.Mutate(request.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindState)
 		if s.State == turns.Closed && errors.Is(err, ledger.ErrClosed) {
 			return nil, nil // closed already

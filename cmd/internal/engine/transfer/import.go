@@ -10,6 +10,7 @@ import (
 	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/paths"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/compactor/policy"
 	"nexus/ledger"
@@ -174,7 +175,7 @@ func (tr *Transfer) storePolicy(ctx context.Context, c reader.Caller, ref turns.
 // joinPieces returns the content of a record, whole or from pieces that came before
 // it.
 func (tr *Transfer) joinPieces(ctx context.Context, c reader.Caller, field string, whole []byte, pieces []turns.Hash) ([]byte, error) {
-	if err := paths.Expand(ctx, len(pieces)*tr.page.PieceBytes()); err != nil {
+	if err := request.Expand(ctx, len(pieces)*tr.page.PieceBytes()); err != nil {
 		return nil, err
 	}
 	whole = slices.Clip(whole) // the append must not change the request

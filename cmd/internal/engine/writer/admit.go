@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -47,27 +47,9 @@ func (wr *Writer) Admit(ctx context.Context, h ledger.History, subject string, e
 	return nil, err
 }
 
-// mayDecide marks the context of a request with a function that says whether it may be
-// decided still.
-type mayDecide struct{}
-
-// WhileMay returns a context for a request that stores nothing on a decision after may
-// has returned an error; that is then the error of the append.
-func WhileMay(ctx context.Context, may func() error) context.Context {
-	return context.WithValue(ctx, mayDecide{}, may)
-}
-
-// MayDecide returns the error of the function of [WhileMay]; nil if ctx has none.
-func MayDecide(ctx context.Context) error {
-	if may, ok := ctx.Value(mayDecide{}).(func() error); ok {
-		return may()
-	}
-	return nil
-}
-
 // AppendAdmitted appends an admitted event. It is the only place where the engine
-// writes to the log. Errors: those of [ledger.Log.Append], and of the function of
-// [WhileMay].
+// writes to the log. Errors: those of [ledger.Log.Append], and that of
+// [request.MayDecide].
 //
 // Invariant: what is stored was decided on a tail that was read before a moment at which
 // the request could be decided still. The request is asked once more after that tail was
@@ -76,10 +58,10 @@ func MayDecide(ctx context.Context) error {
 // the request on a later one. If the tail has moved, the caller decides again, and comes
 // here again.
 func (wr *Writer) AppendAdmitted(ctx context.Context, a *Admitted) (seq uint64, err error) {
-	if err := MayDecide(ctx); err != nil {
+	if err := request.MayDecide(ctx); err != nil {
 		return 0, err
 	}
-	reader.LeavePlace(ctx)
+	request.LeavePlace(ctx)
 	wr.reader.Projections.Expect(a.hash, a.event)
 	if seq, err = wr.reader.Log.Append(ctx, a.subject, a.expect, a.payload); err == nil {
 		wr.Metrics.Appended(a.event.Kind)

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"nexus/cmd/internal/engine/content"
-	"nexus/cmd/internal/engine/paths"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -43,7 +43,7 @@ func (wr *Writer) PutBlob(ctx context.Context, c reader.Caller, req api.PutBlob)
 	case len(req.Pieces) == 0 && req.InPieces:
 		return nil, api.FieldErrorf("/in_pieces", "no pieces")
 	}
-	if err := paths.Expand(ctx, len(req.Pieces)*turns.MaxPiece); err != nil {
+	if err := request.Expand(ctx, len(req.Pieces)*turns.MaxPiece); err != nil {
 		return nil, err
 	}
 	if req.InPieces {
@@ -131,7 +131,7 @@ func (wr *Writer) InlineAttachments(ctx context.Context, c reader.Caller, sessio
 	for _, p := range inPieces { // read piece by piece: what they take is time
 		held += int(p.Ref.Size)
 	}
-	if err := paths.Expand(ctx, held); err != nil {
+	if err := request.Expand(ctx, held); err != nil {
 		return err
 	}
 	if err := wr.inlineWhole(ctx, s, k, field, whole); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/cmd/internal/engine/request"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -128,7 +129,7 @@ func (wr *Writer) checkSeal(s *ledger.Session) error {
 // resetFirst resets the session if its reset is due, so that no change lands in a session
 // that should have ended. It reports whether the session has another end than s now.
 func (wr *Writer) resetFirst(ctx context.Context, c reader.Caller, ch *Chain, s *ledger.Session) (bool, error) {
-	if wr.DueReset == nil || ctx.Value(anyEnd{}) != nil {
+	if wr.DueReset == nil || request.Of(ctx).Ends {
 		return false, nil
 	}
 	d, err := wr.DueReset(ctx, s)
@@ -142,13 +143,6 @@ func (wr *Writer) resetFirst(ctx context.Context, c reader.Caller, ch *Chain, s 
 	}
 	return true, err
 }
-
-// anyEnd marks the context of a request that ends the session itself.
-type anyEnd struct{}
-
-// Ending returns a context for a request that ends a session: Mutate leaves a reset that
-// is due to it.
-func Ending(ctx context.Context) context.Context { return context.WithValue(ctx, anyEnd{}, true) }
 
 // AfterCommit maps the error of a request of which something is on the log already.
 // An error that says that nothing was written becomes [ledger.ErrIndeterminate]. A

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/engine/enginetest"
+	"nexus/cmd/internal/engine/request"
 	"nexus/cmd/internal/engine/writer"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -61,12 +62,14 @@ func TestAnOldRequestIsNotDecidedAgain(t *testing.T) {
 	e, other := w.Engine(t), w.Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
 	asked, decided := 0, 0
-	ctx := writer.WhileMay(t.Context(), func() error {
-		if asked++; asked > 1 {
-			return &api.Error{Code: api.Unavailable, Message: "too old"}
+	ctx := request.With(t.Context(), func(r *request.Request) {
+		r.MayDecide = func() error {
+			if asked++; asked > 1 {
+				return &api.Error{Code: api.Unavailable, Message: "too old"}
+			}
+			enginetest.Add(t, other, s.ID, enginetest.Say("question", "answer"))
+			return nil
 		}
-		enginetest.Add(t, other, s.ID, enginetest.Say("question", "answer"))
-		return nil
 	})
 	err := e.Writer.Mutate(ctx, enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		decided++
