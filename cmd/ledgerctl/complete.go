@@ -44,7 +44,7 @@ var valueTypes = map[string]source{
 	"KIND":    listed(events, func(_ *completion, ev *api.Event) string { return ev.Kind }),
 	"MEMORY":  listed(memories, func(_ *completion, m *api.Memory) string { return m.ID.String() + "\t" + prose.Clip(m.Text, 50) }),
 	"PROJECT": listed(recent, func(_ *completion, s *api.Session) string { return s.Project }),
-	"GROUP":   ofProgram(costGroups(), nil), "part:N": nil, "N:FROM-TO": nil,
+	"GROUP":   ofProgram(costGroups(), nil), "part:N": nil, "only:N": nil, "N:FROM-TO": nil,
 	"BUILTIN": builtin, "POLICY": policies, "VERB": verbs,
 	"FORMAT": ofProgram(export.Forms, nil), "FILE": ofShell(cobra.ShellCompDirectiveDefault), "COMMAND": ofShell(cobra.ShellCompDirectiveDefault), "AGENT=DIR": ofShell(cobra.ShellCompDirectiveDefault), "DIR": ofShell(cobra.ShellCompDirectiveFilterDirs),
 	"TENANT": nil, "LABEL": nil, "NAME": nil, "TOOL": nil, "ID": nil, "VERSION": nil, "DIGEST": nil, "POSITION": nil, "KEY=VALUE": nil,

@@ -22,7 +22,7 @@ import (
 func proveCmd(e *env) *cobra.Command {
 	var disclose, out string
 	var key, checkpoint bool
-	cmd := verb("prove [TURN] [--disclose none|turn|session|part:N] -o FILE", "a proof that a turn is in the ledger, which anyone can check", 0, 1, func(cmd *cobra.Command, args []string) error {
+	cmd := verb("prove [TURN] [--disclose none|turn|session|part:N|only:N] -o FILE", "a proof that a turn is in the ledger, which anyone can check", 0, 1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.Client(api.Operator)
 		if err != nil {
 			return err
@@ -49,19 +49,15 @@ func proveCmd(e *env) *cobra.Command {
 			if out != "" {
 				return wholefile.Write(out, 0o644, wholefile.Bytes([]byte(p.Note)))
 			}
-			return e.Result(p, "%s", strings.TrimSuffix(p.Note, "\n"))
+			return e.Result(p, "%s", p.Note) // an empty line behind it, so that more notes can be appended to a file
 		case len(args) == 0:
 			return fault.Usage(errors.New("name a turn, or --key, or --checkpoint"))
-		case out == "":
-			return fault.Usage(errors.New("name the file of the proof with -o"))
+		case out == "" || out == "-":
+			return fault.Usage(errors.New("name the file of the proof with -o: it is two files, FILE and FILE.event"))
 		}
-		req := api.GetProof{Disclose: disclose}
-		if n, ok := strings.CutPrefix(disclose, "part:"); ok {
-			part, err := strconv.Atoi(n)
-			if err != nil || part < 1 {
-				return fault.Usage(fmt.Errorf("--disclose %s: parts are numbered from 1", disclose))
-			}
-			req.Disclose, req.Parts = api.DisclosePart, []int{part}
+		req, err := disclosure(disclose)
+		if err != nil {
+			return fault.Usage(err)
 		}
 		at, err := e.Turn(cmd.Context(), args[0])
 		if err != nil {
@@ -76,7 +72,8 @@ func proveCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := checkProof(p, req.Turn, known); err != nil { // the daemon is not believed
+		event, err := checkProof(p, req.Turn, known) // the daemon is not believed
+		if err != nil {
 			return err
 		}
 		if err := wholefile.Write(out, 0o644, wholefile.Bytes([]byte(p.Proof))); err != nil {
@@ -88,41 +85,71 @@ func proveCmd(e *env) *cobra.Command {
 		if err := e.Result(p, "%s, %s.event: event %d of %d, under the key %s", out, out, p.Index+1, p.Size, p.Key); err != nil {
 			return err
 		}
-		if disclose == "none" {
+		switch {
+		case req.Disclose == api.DiscloseNone:
 			e.Say("it shows that the turn is there, and nothing of what was said; --disclose turn shows that too")
+		case len(event.Leaves) == 0:
+			e.Say("it shows nothing of what was said: all of it was redacted")
+		case !event.Shows(0):
+			e.Say("it shows neither who said it nor where in the turn it stands")
 		}
 		e.Say("check it: python3 docs/examples/python/verify_proof.py KEY %s, with the key from elsewhere (ledgerctl prove --key)", out)
 		return nil
 	})
-	cmd.Flags().StringVar(&disclose, "disclose", "none", "what of the turn is shown: none, turn, part:N, or session (gives its key away)")
+	cmd.Flags().StringVar(&disclose, "disclose", "none", "what of the turn is shown: none, turn, part:N, only:N, or session (gives its key away)")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file of the proof; what is shown is in FILE.event")
 	cmd.Flags().BoolVar(&key, "key", false, "print the public key of the checkpoints")
 	cmd.Flags().BoolVar(&checkpoint, "checkpoint", false, "sign a checkpoint now, and print it")
 	return cmd
 }
 
+// disclosure reads --disclose: none, turn, session, part:N[,N…] (each with what holds the parts), only:N[,N…].
+func disclosure(s string) (api.GetProof, error) {
+	what, list, listed := strings.Cut(s, ":")
+	switch what {
+	case api.DiscloseNone, api.DiscloseTurn, api.DiscloseSession:
+		if !listed {
+			return api.GetProof{Disclose: what}, nil
+		}
+	case api.DisclosePart, "only":
+		req := api.GetProof{Disclose: api.DisclosePart}
+		for n := range strings.SplitSeq(list, ",") {
+			part, err := strconv.Atoi(n)
+			if err != nil || part < 1 || strconv.Itoa(part) != n {
+				return api.GetProof{}, fmt.Errorf("--disclose %.40q: %s:N, where N numbers the parts from 1; several as %[2]s:1,3", s, what)
+			}
+			req.Parts = append(req.Parts, part)
+		}
+		if what == api.DisclosePart {
+			req.Parts = append(req.Parts, 0)
+		}
+		return req, nil
+	}
+	return api.GetProof{}, fmt.Errorf("--disclose %.40q is not none, turn, part:N, only:N or session", s)
+}
+
 // checkProof checks the two files as who gets them does, and that they are of the turn, under the key of the log that
-// was compared with what is known of it.
-func checkProof(p *api.TurnProof, turn turns.ID, known *api.Consistency) error {
+// was compared with what is known of it. It returns the file of the event.
+func checkProof(p *api.TurnProof, turn turns.ID, known *api.Consistency) (*tlog.Event, error) {
 	proof, err := tlog.ParseProof([]byte(p.Proof))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	event, err := tlog.ParseEvent([]byte(p.Event))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := proof.Verify(event.Entry(), p.Key); err != nil {
-		return err
+		return nil, err
 	}
 	ev, err := event.Verify()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if ev.ID != turn || p.Key != known.Key {
-		return fmt.Errorf("%w: the proof is of another turn, or under another key than that of the log", turns.ErrCorrupt)
+		return nil, fmt.Errorf("%w: the proof is of another turn, or under another key than that of the log", turns.ErrCorrupt)
 	}
-	return nil
+	return event, nil
 }
 
 // checkKnown compares the ledger with the newest checkpoint that this user has of it, and keeps the newest.

@@ -40,7 +40,7 @@ type Consistency struct {
 type GetProof struct {
 	Turn     turns.ID `json:"turn"`
 	Disclose string   `json:"disclose,omitempty,omitzero"` // none (default), turn, part, session
-	Parts    []int    `json:"parts,omitempty,omitzero"`    // of part: from 1, in the order of messages, then response
+	Parts    []int    `json:"parts,omitempty,omitzero"`    // of part: from 1, in the order of messages, then response; 0: what holds them (who said each, model, meta), unless it was redacted
 }
 
 // Disclosures of a proof.

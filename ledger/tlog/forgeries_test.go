@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -239,6 +241,28 @@ func TestCheckersRefuseEachChangedBit(t *testing.T) {
 			if ok {
 				t.Errorf("%s: checker %d takes it", name, i)
 			}
+		}
+	}
+}
+
+// A part alone is not said to have a place: with another number it would be accepted as well.
+func TestAPartAloneHasNoPlace(t *testing.T) {
+	m, dir := newMade(t, 3), t.TempDir()
+	p, alone := m.proof(t, 0, 6)
+	write(t, dir, "alone", p.Encode(), alone)
+	_, placed := m.proof(t, 0, 0, 6)
+	write(t, dir, "placed", p.Encode(), placed)
+	script, err := filepath.Abs("../../docs/examples/go/verify")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, proven := range map[string]bool{"alone": false, "placed": true} {
+		b, err := exec.Command("go", "run", script, m.key.Public(), filepath.Join(dir, name)).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := string(b); strings.Contains(said, "not proven") == proven || strings.Contains(said, "part 6 of 6") != proven {
+			t.Errorf("%s: %s", name, said)
 		}
 	}
 }

@@ -140,6 +140,11 @@ func ParseEvent(b []byte) (*Event, error) {
 	return e, nil
 }
 
+// Shows reports whether a leaf of the body is shown.
+func (e *Event) Shows(leaf int) bool {
+	return slices.ContainsFunc(e.Leaves, func(l ShownLeaf) bool { return l.Leaf == leaf })
+}
+
 // Entry is the entry of the event in the tree.
 func (e *Event) Entry() turns.Hash { return turns.HashHeader(e.Header, turns.Hash(e.Body)) }
 

@@ -149,7 +149,7 @@ func (v *visit) proof() error {
 		if part, err = strconv.Atoi(q.Get("part")); err != nil || part < 1 {
 			return api.Errorf(api.Malformed, nil, "the address names no part: they are numbered from 1")
 		}
-		r.Parts = []int{part}
+		r.Parts = []int{part, 0} // with who said it, and where it stands
 	default:
 		return api.Errorf(api.Malformed, nil, "a proof from here shows none, turn or part")
 	}

@@ -226,18 +226,23 @@ func (p *Proofs) disclose(ctx context.Context, ev *turns.Event, req api.GetProof
 		}
 		seen, size := make(map[int]bool), 0
 		for _, n := range req.Parts {
-			if n < 1 || seen[n] {
-				return nil, nil, api.FieldErrorf("/parts", "parts are numbered from 1, each once")
+			if n < 0 || seen[n] {
+				return nil, nil, api.FieldErrorf("/parts", "parts are numbered from 1, each once; 0 is what holds them")
 			}
 			seen[n] = true
 			if err := ctx.Err(); err != nil {
 				return nil, nil, err
 			}
 			d, err := discloseOne(leaf, n, &size, p.page.Payload()/2)
-			if errors.Is(err, turns.ErrMalformed) {
+			taken := (*redactedError)(nil)
+			switch {
+			case errors.Is(err, turns.ErrMalformed):
 				return nil, nil, api.FieldErrorf("/parts", "the turn has no part %d", n)
-			}
-			if err != nil {
+			case errors.As(err, &taken) && n == 0: // the parts still prove, without their places
+				continue
+			case errors.As(err, &taken):
+				return nil, nil, fmt.Errorf("%w: part %d was redacted", turns.ErrErased, n)
+			case err != nil:
 				return nil, nil, err
 			}
 			shown = append(shown, d)
