@@ -13,6 +13,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // Scope says which calls are read. The zero value is all of them.
@@ -78,14 +79,43 @@ func Read(ctx context.Context, c *client.Client, scope Scope) (found *Found, cal
 	if scope.Now.IsZero() {
 		scope.Now = time.Now()
 	}
-	r := &reading{c: c, scope: scope, picked: make(map[turns.ID]*api.Session), origins: make(map[turns.ID]*api.Session), found: &Found{Sessions: make(map[turns.ID]*api.Session)}, trees: make(map[turns.ID]*api.TreeSession),
-		wanted: make(map[turns.ID]bool), contexts: make(map[turns.ID]turns.WorkContext), counted: make(map[turns.Ref]bool),
-		before: make(map[turns.ID]turns.ID), stated: make(map[stated]turns.ID)}
+	r := newReading(c, scope)
 	return r.found, func(yield func(Call, error) bool) {
 		if err := r.read(ctx, func(c Call) bool { return yield(c, nil) }); err != nil && !errors.Is(err, errStopped) {
 			yield(Call{}, err)
 		}
 	}
+}
+
+func newReading(c *client.Client, scope Scope) *reading {
+	return &reading{c: c, scope: scope, picked: make(map[turns.ID]*api.Session), origins: make(map[turns.ID]*api.Session), found: &Found{Sessions: make(map[turns.ID]*api.Session)}, trees: make(map[turns.ID]*api.TreeSession),
+		wanted: make(map[turns.ID]bool), contexts: make(map[turns.ID]turns.WorkContext), counted: make(map[turns.Ref]bool),
+		before: make(map[turns.ID]turns.ID), stated: make(map[stated]turns.ID)}
+}
+
+// OfSession is what the own turns of one session used and cost, without those that it spawned
+// and the extractions of its memories. Unlike [Read] it reads nothing of other sessions, so a turn
+// that is in two of them counts in each. It is a lower bound where turns can't be read.
+func OfSession(ctx context.Context, c *client.Client, s *api.Session, models tokens.Models) (Amount, error) {
+	r, sum := newReading(c, Scope{Sessions: []turns.ID{s.ID}, Now: time.Now()}), NewSum(Options{Models: models})
+	err := r.session(ctx, s, func(c Call) bool { sum.Add(c); return true })
+	a := sum.Total()
+	a.WithoutUsage += r.found.Unread
+	return a, err
+}
+
+// OfTurn is what the calls of one turn used and cost.
+func OfTurn(s *api.Session, t *api.Turn, models tokens.Models) Amount {
+	u, sum := *t, NewSum(Options{Models: models})
+	withLateUsage(&u, turns.LateUsages(s.Meta))
+	if c, ok := callOf(s, &u, turns.WorkContextOf(u.Meta).Or(turns.WorkContextOf(s.Meta))); ok {
+		further := furtherCalls(&c, u.Meta)
+		sum.Add(c)
+		for _, f := range further {
+			sum.Add(f)
+		}
+	}
+	return sum.Total()
 }
 
 // errStopped says that the caller wants no more calls.

@@ -74,6 +74,7 @@ func (v *visit) compare() error {
 		}
 		side := &p.Sides[i]
 		side.head, side.URL = v.head(s), "/ui/s/"+s.ID.String()
+		side.Cost = v.costOf(s)
 		side.Name = cmp.Or(side.Title, prose.Short(s.ID))
 		if !at[i].Turn.IsZero() {
 			if side.Turn, err = v.c.Turn(v.r.Context(), s.ID, at[i].Turn); err != nil {

@@ -38,13 +38,19 @@ type costRow struct {
 
 func costRowOf(name string, a *cost.Amount) costRow {
 	r := costRow{Name: name, Calls: a.Calls, Tokens: a.Tokens, Sure: !a.IsInferred(), picos: a.Picos()}
-	if a.IsKnown() {
-		r.Money = dollars(float64(a.Picos())/1e12, a.IsLowerBound())
-	}
+	r.Money = moneyOf(a)
 	if in := a.Tokens.Input + a.Tokens.CacheRead + a.Tokens.CacheWrite; in > 0 {
 		r.Hit = share(a.Tokens.CacheRead, in)
 	}
 	return r
+}
+
+// moneyOf is what calls cost, for people; "" if nothing of it is known.
+func moneyOf(a *cost.Amount) string {
+	if !a.IsKnown() {
+		return ""
+	}
+	return dollars(float64(a.Picos())/1e12, a.IsLowerBound())
 }
 
 // cost adds up what calls used and cost.

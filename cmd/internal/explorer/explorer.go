@@ -57,6 +57,7 @@ type Explorer struct {
 	views    *views
 	handler  http.Handler
 	live     *live
+	costs    costs
 	requests atomic.Uint64
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"nexus/cmd/internal/cost"
 	pages "nexus/cmd/internal/page"
 	"nexus/cmd/internal/prose"
 	"nexus/ledger/api"
@@ -112,6 +113,7 @@ func (v *visit) session() error {
 		return err
 	}
 	p := &sessionPage{head: v.head(s), Tags: strings.Join(s.Tags, ", ")}
+	p.Cost = v.costOf(s)
 	if p.MayChange {
 		if p.OwnTitle, err = v.ownTitle(s); err != nil {
 			return err
@@ -178,13 +180,16 @@ func (v *visit) parts(s *api.Session) (out []sessionRow, err error) {
 	if err != nil {
 		return nil, err
 	}
+	var shown []*api.Session
 	for i := range list.Sessions {
 		if by := list.Sessions[i].SpawnedBy; by != nil && by.Session == s.ID {
-			if out = append(out, v.row(&list.Sessions[i])); len(out) == partsShown {
+			out, shown = append(out, v.row(&list.Sessions[i])), append(shown, &list.Sessions[i])
+			if len(out) == partsShown {
 				break
 			}
 		}
 	}
+	v.addCosts(out, shown)
 	return out, nil
 }
 
@@ -240,7 +245,9 @@ func (v *visit) turnRow(s *api.Session, t *api.Turn, e *pages.Entry) turnRow {
 	r.Step = !slices.ContainsFunc(e.Asked, func(b *pages.Block) bool { return b.Kind == "person" })
 	if u := t.Usage; u != nil {
 		r.Used = pages.Count(u.InputTokens) + " in · " + pages.Count(u.OutputTokens) + " out"
-		r.Cost = costOf(v.Models, t.Model, *u, false)
+	}
+	if a := cost.OfTurn(s, t, v.Models); a.Calls > 0 {
+		r.Cost = moneyOf(&a)
 	}
 	if k := t.Compaction; k != nil {
 		r.Saved = k.TokensBefore - min(k.TokensBefore, k.TokensAfter)

@@ -13,7 +13,6 @@ import (
 	"nexus/cmd/internal/prose"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/tokens"
 )
 
 const (
@@ -82,6 +81,7 @@ func (v *visit) sessions() error {
 	}
 	p := &sessionsPage{Vanished: v.Vanished != nil && v.who.Agent == api.Operator, MayErase: v.who.MayExport(), Filter: f, First: q.Get("after") == "", Any: f != sessionFilter{since: f.since}}
 	agents, folders, projects := make(map[string]bool), make(map[string]bool), make(map[string]bool)
+	var shown []*api.Session // those of the rows
 	after := q.Get("after")
 	for len(p.Rows) < sessionsShown && p.Looked < sessionsRead {
 		list, err := v.c.SessionPage(v.r.Context(), api.ListSessions{About: api.About{About: true}, Order: "updated", Hidden: f.Hidden, Page: api.Page{After: after, Limit: sessionsShown}})
@@ -99,7 +99,7 @@ func (v *visit) sessions() error {
 				folders[w.Cwd] = true
 			}
 			if f.matches(s) {
-				p.Rows = append(p.Rows, v.row(s))
+				p.Rows, shown = append(p.Rows, v.row(s)), append(shown, s)
 			}
 		}
 		if after = list.Next; after == "" {
@@ -110,6 +110,7 @@ func (v *visit) sessions() error {
 		q.Set("after", after)
 		p.Next, p.Partial = "/ui/?"+q.Encode(), true
 	}
+	v.addCosts(p.Rows, shown)
 	// The service has them by their last change, and an import changes old ones.
 	slices.SortStableFunc(p.Rows, func(a, b sessionRow) int { return b.When.Compare(a.When) })
 	p.Rows = nested(p.Rows)
@@ -213,25 +214,7 @@ func (v *visit) row(s *api.Session) sessionRow {
 	if s.Error != "" {
 		r.Error = prose.Unreadable("session", s.Error, s.MissingKey)
 	}
-	r.Cost = costOf(v.Models, s.Model, s.Usage, s.Uncounted.Calls > 0)
 	return r
-}
-
-// costOf is what a usage costs by the price of a model; "" if either is not known. least: calls
-// are missing in it.
-func costOf(models tokens.Models, model string, u turns.Usage, least bool) string {
-	m, ok := models.Priced(model)
-	if !ok || u.InputTokens+u.OutputTokens == 0 {
-		return ""
-	}
-	return dollars(priceOf(m, u), least)
-}
-
-// priceOf is what the tokens of a usage cost, in dollars.
-func priceOf(m tokens.Model, u turns.Usage) float64 {
-	p := m.PriceOf(u)
-	plain := u.InputTokens - min(u.InputTokens, u.CacheRead+u.CacheCreation)
-	return (float64(plain)*float64(p.Input) + float64(u.CacheRead)*float64(p.CacheRead) + float64(u.CacheCreation)*float64(p.CacheWrite) + float64(u.OutputTokens)*float64(p.Output)) / 1e12
 }
 
 // dollars is an amount for people. Each is by list prices, so none is certain.
