@@ -21,6 +21,7 @@ type Joint struct {
 	first turns.ID // the session in the transcript
 	own   map[turns.ID]bool
 	turn  map[turns.ID]turns.ID // a turn of the transcript → that of the ledger
+	taken takenFrom
 }
 
 // NewJoint returns the joint of a transcript. It writes it again and reads that as an
@@ -31,7 +32,7 @@ func NewJoint(t *Transcript) (*Joint, error) {
 		return nil, err
 	}
 	format, _ := formats.Find(t.Format) // it was written in it
-	j := &Joint{fork: t.Session.ID, own: make(map[turns.ID]bool), turn: make(map[turns.ID]turns.ID)}
+	j := &Joint{fork: t.Session.ID, own: make(map[turns.ID]bool), turn: make(map[turns.ID]turns.ID), taken: newTakenFrom()}
 	var answered []turns.ID
 	var last turns.ID // the turn after the last answer; zero: none
 	for st, err := range format.Open(&text, transcript.Options{Final: true}).Steps() {
@@ -39,6 +40,7 @@ func NewJoint(t *Transcript) (*Joint, error) {
 			return nil, err
 		}
 		j.own[st.ID()] = true
+		j.taken.add(st)
 		switch {
 		case st.Open != nil && j.first.IsZero():
 			j.first = st.Open.ID
@@ -52,6 +54,7 @@ func NewJoint(t *Transcript) (*Joint, error) {
 	// the person says next.
 	if !t.isExport() {
 		delete(j.own, last)
+		j.taken.forget(last)
 	}
 	var stored []turns.ID
 	for _, x := range t.Path {
@@ -77,6 +80,13 @@ func (j *Joint) Onto(session turns.ID) { j.fork = session }
 // the step was written when the session was handed over, and is stored already.
 func (j *Joint) Step(st transcript.Step) (out transcript.Step, own bool, err error) {
 	if j.own[st.ID()] {
+		return st, true, nil
+	}
+	if id, ok := j.taken.find(st); ok {
+		j.own[st.ID()] = true
+		if at, ok := j.turn[id]; ok {
+			j.turn[st.ID()] = at
+		}
 		return st, true, nil
 	}
 	session := func(id turns.ID) turns.ID {
