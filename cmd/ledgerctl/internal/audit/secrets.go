@@ -38,7 +38,7 @@ type Secret struct {
 // descriptions of the sessions are now. It returns each once for each session.
 func FindSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client, ids []turns.ID) ([]Secret, error) {
 	if len(ids) == 0 {
-		for s, err := range c.Sessions(ctx) {
+		for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) { // those that lists leave out are stored all the same
 			if err != nil {
 				return nil, err
 			}
