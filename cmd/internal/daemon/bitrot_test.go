@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -130,7 +131,7 @@ func outcome(t *testing.T, dir string, want state) string {
 	d, err := open()
 	how := ""
 	if err != nil {
-		if _, rerr := Repair(t.Context(), RepairConfig{Data: dir}); rerr != nil {
+		if _, rerr := mend.Repair(t.Context(), mend.RepairConfig{Data: dir}); rerr != nil {
 			return fmt.Sprintf("refused, not repaired: %v", rerr)
 		}
 		if d, err = open(); err != nil {

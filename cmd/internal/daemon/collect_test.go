@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
@@ -173,11 +175,11 @@ func TestRepairAfterACollection(t *testing.T) {
 		}
 		change(t, largest(t, copied, jetstream.BlobsStream(1)), func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
 		if !marked {
-			if err := os.Remove(copied + "/" + markFile); err != nil {
+			if err := os.Remove(copied + "/" + folder.MarkFile); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if out, err := Repair(t.Context(), RepairConfig{Data: copied}); err != nil || len(out.Streams[1].Restored) == 0 {
+		if out, err := mend.Repair(t.Context(), mend.RepairConfig{Data: copied}); err != nil || len(out.Streams[1].Restored) == 0 {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		d, c := start(t, copied)

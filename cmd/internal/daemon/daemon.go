@@ -24,6 +24,7 @@ import (
 
 	"nexus/cmd/internal/checkpoint"
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/explorer"
 	"nexus/cmd/internal/files"
@@ -52,12 +53,12 @@ type Daemon struct {
 	service    *natsapi.Service
 	store      *projections.Store
 	log        *jetstream.Log
-	server     *embed.Server // nil on an external server
-	identity   identity      // of the data folder, with the embedded server
-	mark       *mark.Keeper  // of what was acknowledged; nil on an external server
-	scrubber   *scrubber     // nil on an external server
-	collector  *collector    // nil on an external server
-	collecting sync.Mutex    // held by a collection of blobs, and by what opens the streams again
+	server     *embed.Server   // nil on an external server
+	identity   folder.Identity // of the data folder, with the embedded server
+	mark       *mark.Keeper    // of what was acknowledged; nil on an external server
+	scrubber   *scrubber       // nil on an external server
+	collector  *collector      // nil on an external server
+	collecting sync.Mutex      // held by a collection of blobs, and by what opens the streams again
 	syncing    sync.Mutex
 	syncs      map[string]*groupsync.Stream // by stream; guarded by syncing; empty on an external server
 	fsyncs     uint64                       // of those that were replaced; guarded by syncing
@@ -234,19 +235,19 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 		return err
 	}
 	c := jetstream.Config{Replicas: d.cfg.Replicas, Create: d.cfg.Create}
-	var id identity
+	var id folder.Identity
 	if d.server != nil {
 		id = d.identity
 		c.Ledger, c.Create, c.Acked, c.CopyBlobs, c.GroupSync = id.Ledger, !id.Ready, d.mark.Acked, true, d.groupSync
 		c.BlobStream = d.mark.Mark().BlobStream
 	} else {
-		if err := refuseLoss(d.cfg.Data); err != nil {
+		if err := folder.RefuseLoss(d.cfg.Data); err != nil {
 			return err
 		}
 		if c.Create {
 			c.Ledger = uuid.NewString()
 		}
-		accepted, err := acceptedLosses(d.cfg.Data)
+		accepted, err := folder.AcceptedLosses(d.cfg.Data)
 		if err != nil {
 			return err
 		}
@@ -278,7 +279,7 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	d.mark.SetServer(embed.ServerVersion)
 	if !id.Ready || !id.Marked || id.Server != embed.ServerVersion {
 		id.Ready, id.Marked, id.Server = true, true, embed.ServerVersion
-		return saveIdentity(d.cfg.Data, id)
+		return folder.SaveIdentity(d.cfg.Data, id)
 	}
 	return nil
 }
@@ -410,7 +411,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		d.logger.Warn("seal is off, and the ledger has sealed events: their content, and the labels, memories and channels of that time, can't be found; start with --seal on")
 	}
 	if d.cfg.Search == "on" {
-		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, searchDir), Logger: d.logger, Linger: searchLinger, Rest: searchRest, Delay: searchDelay})
+		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, folder.SearchDir), Logger: d.logger, Linger: searchLinger, Rest: searchRest, Delay: searchDelay})
 	}
 	d.engine = engine.New(c)
 	d.opened(func(context.Context) error { return d.engine.Audit.Close() })

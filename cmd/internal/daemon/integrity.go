@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/blocks"
 	"nexus/ledger/jetstream/disk"
@@ -20,24 +21,17 @@ import (
 	"nexus/turns"
 )
 
-// Files and folders of the data folder.
-const (
-	markFile       = "mark"
-	projectionsDir = "projections"
-	searchDir      = "search"
-)
-
 // inspect compares the files of the streams with the mark of what was acknowledged,
 // before the server opens them: the server truncates a file at what it can't read, and
 // gives the positions behind it out again. inspect opens the mark.
 func (d *Daemon) inspect(ctx context.Context) (err error) {
-	if err := checkRestored(d.cfg.Data); err != nil {
+	if err := folder.CheckRestored(d.cfg.Data); err != nil {
 		return err
 	}
-	if d.identity, err = loadIdentity(d.cfg.Data); err != nil {
+	if d.identity, err = folder.LoadIdentity(d.cfg.Data); err != nil {
 		return err
 	}
-	path := filepath.Join(d.cfg.Data, markFile)
+	path := filepath.Join(d.cfg.Data, folder.MarkFile)
 	m, torn, err := mark.Load(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !d.identity.Marked:
@@ -52,12 +46,12 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 	if torn {
 		d.logger.Warn("a write of the mark was cut short, the one before it is used", "file", path)
 	}
-	handOver, err := checkServer(d.identity, m)
+	handOver, err := folder.CheckServer(d.identity, m)
 	if err != nil {
 		return err
 	}
 	if handOver {
-		d.logger.Info("another version of nats-server wrote the streams, and stopped cleanly: its files are left to this one", "was", writtenBy(d.identity, m), "now", embed.ServerVersion)
+		d.logger.Info("another version of nats-server wrote the streams, and stopped cleanly: its files are left to this one", "was", folder.WrittenBy(d.identity, m), "now", embed.ServerVersion)
 	} else if d.identity.Ready {
 		began := time.Now()
 		wentDown := m.WentDown()
@@ -75,7 +69,7 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 			}
 		}
 		if claims(m, found.Mark) {
-			if err := syncStreams(d.cfg.Data, m); err != nil {
+			if err := folder.SyncStreams(d.cfg.Data, m); err != nil {
 				return err
 			}
 		}
@@ -127,23 +121,8 @@ func (d *Daemon) removeUnfinished(found disk.Found, m mark.Mark, more bool) erro
 	if !more {
 		return nil
 	}
-	for _, stream := range streams(m) {
+	for _, stream := range folder.Streams(m) {
 		if err := disk.DropIndex(d.cfg.Data, stream); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// streams are those that a mark speaks of.
-func streams(m mark.Mark) []string {
-	return []string{jetstream.StreamName, jetstream.BlobsStream(m.BlobStream)}
-}
-
-// syncStreams makes the files of the streams durable as they are.
-func syncStreams(data string, m mark.Mark) error {
-	for _, stream := range streams(m) {
-		if err := groupsync.Tree(embed.StreamDir(data, stream), data); err != nil {
 			return err
 		}
 	}
@@ -183,7 +162,7 @@ func (d *Daemon) closeSyncs(context.Context) error {
 func (d *Daemon) reopenSyncs() error {
 	d.syncing.Lock()
 	defer d.syncing.Unlock()
-	for _, stream := range streams(d.mark.Mark()) {
+	for _, stream := range folder.Streams(d.mark.Mark()) {
 		if err := d.syncs[stream].Reopen(); err != nil {
 			return err
 		}
@@ -224,7 +203,7 @@ func (d *Daemon) openProjections(ctx context.Context) (*projections.Store, error
 	if err != nil {
 		return nil, err
 	}
-	c := projections.Config{Dir: filepath.Join(d.cfg.Data, projectionsDir), Logger: d.logger, Ledger: turns.ID(uid)}
+	c := projections.Config{Dir: filepath.Join(d.cfg.Data, folder.ProjectionsDir), Logger: d.logger, Ledger: turns.ID(uid)}
 	store, err := projections.Open(c)
 	if damaged := (*db.DamagedError)(nil); !errors.As(err, &damaged) {
 		return store, err
@@ -246,7 +225,7 @@ func (d *Daemon) setAside(ctx context.Context, damage error) error {
 			return fmt.Errorf("%w; and %w", broken, damage)
 		}
 	}
-	dir := filepath.Join(d.cfg.Data, projectionsDir)
+	dir := filepath.Join(d.cfg.Data, folder.ProjectionsDir)
 	aside := dir + ".damaged"
 	d.logger.Error("the projections are damaged; they are made again from the log", "err", damage, "aside", aside)
 	return errors.Join(os.RemoveAll(aside), os.Rename(dir, aside))
@@ -262,7 +241,7 @@ func (d *Daemon) closeMark() error {
 	}
 	sizes, err := disk.Sizes(d.cfg.Data, d.mark.Mark().BlobStream)
 	if err == nil {
-		err = syncStreams(d.cfg.Data, d.mark.Mark())
+		err = folder.SyncStreams(d.cfg.Data, d.mark.Mark())
 	}
 	if errors.Is(err, fs.ErrNotExist) && !d.identity.Ready { // a first start that failed before it made the streams
 		return d.mark.Close(nil)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
@@ -36,7 +37,7 @@ func killed(t *testing.T) string {
 	d, c := start(t, dir)
 	populate(t, c)
 	for last := d.mark.Mark(); ; { // all that was acknowledged is in the mark's file
-		b := must[[]byte](t)(os.ReadFile(filepath.Join(dir, markFile)))
+		b := must[[]byte](t)(os.ReadFile(filepath.Join(dir, folder.MarkFile)))
 		if strings.Contains(string(b), fmt.Sprintf(`"seq":%d,"sum":"%v"`, last.Log.Seq, last.Log.Sum)) {
 			break
 		}
@@ -164,7 +165,7 @@ func TestAnUnfinishedWriteIsRemoved(t *testing.T) {
 // rebooted makes the mark of a folder that of an earlier run of the machine.
 func rebooted(t *testing.T, dir string) {
 	t.Helper()
-	name := filepath.Join(dir, markFile)
+	name := filepath.Join(dir, folder.MarkFile)
 	m, _, err := mark.Load(name)
 	if err != nil {
 		t.Fatal(err)
@@ -243,10 +244,10 @@ func TestAMissingMarkRefusesTheStart(t *testing.T) {
 	d, c := start(t, dir)
 	extend(t, c, must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{})).ID, 2)
 	stop(t, d, c)
-	if err := os.Remove(filepath.Join(dir, markFile)); err != nil {
+	if err := os.Remove(filepath.Join(dir, folder.MarkFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), markFile) {
+	if _, err := Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), folder.MarkFile) {
 		t.Errorf("start without the mark: %v", err)
 	}
 }

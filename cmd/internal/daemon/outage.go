@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -28,14 +29,14 @@ type outage struct {
 	began  chan struct{}
 
 	mu       sync.Mutex
-	why      error            // why the disk takes no writes, without names of files; nil: it does
-	err      error            // what began it
-	failed   bool             // a write failed
-	failures uint64           // that were reported since the daemon began
-	closed   error            // why reads are refused, too; nil: they are not
-	lost     *LossError       // the log has lost records; nil: it has not. Then no outage ends
-	problems []reader.Problem // what verify says of it
-	since    time.Time        // when it began
+	why      error             // why the disk takes no writes, without names of files; nil: it does
+	err      error             // what began it
+	failed   bool              // a write failed
+	failures uint64            // that were reported since the daemon began
+	closed   error             // why reads are refused, too; nil: they are not
+	lost     *folder.LossError // the log has lost records; nil: it has not. Then no outage ends
+	problems []reader.Problem  // what verify says of it
+	since    time.Time         // when it began
 	sound    context.Context
 	cancel   context.CancelCauseFunc // of sound
 
@@ -94,13 +95,13 @@ func (o *outage) begin(err error, failed bool) {
 
 // halt notes that the log has lost records: an outage that does not end. The log itself
 // refuses appends by then, and is read to find what is lost.
-func (o *outage) halt(loss *LossError) {
+func (o *outage) halt(loss *folder.LossError) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.why == nil {
 		o.since = time.Now()
 	}
-	o.lost, o.why, o.err, o.problems = loss, loss, loss, loss.Loss.problems()
+	o.lost, o.why, o.err, o.problems = loss, loss, loss, problems(loss.Loss)
 	o.cancel(o.why)
 	select {
 	case o.began <- struct{}{}:
@@ -109,7 +110,7 @@ func (o *outage) halt(loss *LossError) {
 }
 
 // halted returns what the log has lost; nil: nothing.
-func (o *outage) halted() *LossError {
+func (o *outage) halted() *folder.LossError {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.lost

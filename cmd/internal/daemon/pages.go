@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/checkpoint"
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/cmd/internal/explorer"
 	"nexus/cmd/internal/explorer/login"
 	"nexus/cmd/internal/natsapi"
@@ -86,7 +87,7 @@ func (d *Daemon) checkpoints(ctx context.Context) (*explorer.Checkpoints, error)
 		}
 		out.Folders = append(out.Folders, row)
 	}
-	list, err := readErasures(filepath.Join(d.cfg.Data, erasuresFile))
+	list, err := folder.ReadErasures(filepath.Join(d.cfg.Data, folder.ErasuresFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
