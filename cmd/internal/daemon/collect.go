@@ -87,7 +87,7 @@ func (d *Daemon) collectBlobs(ctx context.Context, after time.Duration) {
 
 // collectOnce looks for blobs that no event names, and collects them as c says.
 func (d *Daemon) collectOnce(ctx context.Context, c collect.Config) (collect.Report, error) {
-	ctx, stop, err := d.outage.during(ctx)
+	ctx, stop, err := d.outage.During(ctx)
 	if err != nil {
 		return collect.Report{}, err
 	}

@@ -25,6 +25,7 @@ import (
 	"nexus/cmd/internal/checkpoint"
 	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/daemon/folder"
+	"nexus/cmd/internal/daemon/outage"
 	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/explorer"
 	"nexus/cmd/internal/files"
@@ -79,7 +80,7 @@ type Daemon struct {
 	peersRefused sync.Once
 	lossKnown    chan struct{} // closed once what the log has lost is named
 
-	outage *outage
+	outage *outage.Outage
 	signer *checkpoint.Signer // nil on an external server
 
 	watched atomic.Bool                   // an outage does not end the daemon
@@ -101,7 +102,7 @@ func Open(ctx context.Context, cfg config.Config) (_ *Daemon, err error) {
 	}
 	d := &Daemon{cfg: cfg.WithDefaults(), sync: syncAlways, syncs: make(map[string]*groupsync.Stream), failed: make(chan error, 4), lossKnown: make(chan struct{})}
 	d.logger = d.cfg.Logger
-	d.outage = newOutage(d.logger)
+	d.outage = outage.New(d.logger)
 	ctx, d.abandon = context.WithCancelCause(ctx)
 	defer d.abandon(nil)
 	defer func() {
@@ -258,7 +259,7 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	if d.log, err = jetstream.Open(ctx, stream, c); err != nil {
 		return err
 	}
-	d.outage.pauses(d.log)
+	d.outage.Pauses(d.log)
 	if d.server == nil {
 		d.log.Probe(ctx)
 		if err := permitted(ctx, ledgerRole, nc); err != nil {
@@ -360,7 +361,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	if d.server == nil {
 		registry.MustRegister(&clusterServers{d.log})
 	}
-	d.outage.register(registry)
+	d.outage.Register(registry)
 	if d.server != nil {
 		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "nexus_fsyncs_total", Help: "Fsyncs of the log and the blobs; appends that come together share one."},
 			func() float64 { return float64(d.Fsyncs()) }))
@@ -369,20 +370,22 @@ func (d *Daemon) serve(ctx context.Context) error {
 	}
 	counter := tokens.Approx{}
 	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true, Version: extractive.Version}
-	log := &guardedLog{Log: d.log, store: d.store, outage: d.outage}
+	var ends *outage.Ends // nil: others may append to the log, too
+	if d.server != nil {
+		applied := func() uint64 { return d.store.Applied().Seq }
+		ends = outage.NewEnds(applied, applied())
+	}
 	c := engine.Config{
-		Ledger: uid, Log: log, Blobs: &guardedBlobs{d.log.Blobs(), d.outage}, Projections: d.store, Counter: counter,
+		Ledger: uid, Log: d.outage.Log(d.log, d.store, ends), Blobs: d.outage.Blobs(d.log.Blobs()), Projections: d.store, Counter: counter,
 		Tiers: append(slices.Clip(d.cfg.Models), extract), ModelTiers: d.cfg.ModelTiers,
 		Now: time.Now, Rand: rand.Reader, Logger: d.logger, Registry: registry, Notify: d.notify,
-		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.ModelTable(), Access: d.outage.access, MayOpenMain: d.cfg.MayOpenMain,
+		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.ModelTable(), Access: d.outage.Access, MayOpenMain: d.cfg.MayOpenMain,
 	}
 	if d.server != nil {
 		source := &backupSource{daemon: d}
 		d.opened(source.close)
 		c.Backup = source
-		applied := func() uint64 { return d.store.Applied().Seq }
-		log.ends = newChainEnds(applied, applied())
-		c.Acknowledged = log.ends.end
+		c.Acknowledged = ends.End
 		if err := d.startSigner(ctx, registry); err != nil {
 			return err
 		}
@@ -404,7 +407,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 			return err
 		}
 		d.startKeyCheck(keys, c.Ledger)
-		c.Keys = &guardedKeys{keys, d.outage}
+		c.Keys = d.outage.Keys(keys)
 	} else if sealed, err := isSealed(ctx, copies{d.log, d.store}); err != nil {
 		return err
 	} else if sealed {
@@ -579,10 +582,10 @@ func (d *Daemon) ready() error {
 	if err := errors.Join(connected(ledgerRole, d.ledgerConn), connected(serviceRole, d.client)); err != nil {
 		return err
 	}
-	if lost := d.outage.halted(); lost != nil {
+	if lost := d.outage.Halted(); lost != nil {
 		return lost
 	}
-	if why := d.outage.active(); why != nil {
+	if why := d.outage.Active(); why != nil {
 		return why
 	}
 	if d.scrubber != nil {

@@ -236,7 +236,7 @@ func (d *Daemon) closeMark() error {
 	if d.mark == nil {
 		return nil
 	}
-	if d.outage.active() != nil {
+	if d.outage.Active() != nil {
 		return d.mark.Close(nil)
 	}
 	sizes, err := disk.Sizes(d.cfg.Data, d.mark.Mark().BlobStream)

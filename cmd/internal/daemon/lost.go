@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon/folder"
-	"nexus/cmd/internal/engine/reader"
 	"nexus/ledger"
-	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
@@ -25,26 +23,15 @@ const lostTime = 10 * time.Minute
 // lostLines is how many lost records are lines of the daemon's log; the file has all.
 const lostLines = 100
 
-// problems are what verify says of a loss.
-func problems(l *folder.Loss) (out []reader.Problem) {
-	for _, r := range l.Records {
-		out = append(out, reader.Problem{Tenant: r.Tenant, Problem: api.Problem{Code: api.Corrupt, Session: r.Session, Event: r.Event, Seq: r.Seq, Message: r.String()}})
-	}
-	if len(out) == 0 {
-		out = append(out, reader.Problem{Problem: api.Problem{Code: api.Corrupt, Message: (&folder.LossError{Loss: l}).Error()}})
-	}
-	return out
-}
-
 // cameBackShorter halts the daemon, or ends its start. It is called once.
 func (d *Daemon) cameBackShorter(why *jetstream.ShorterError) {
 	defer close(d.lossKnown)
 	loss := &folder.Loss{Ledger: d.log.Ledger(), Time: time.Now().UTC(), Why: why.Why}
-	d.outage.halt(&folder.LossError{Loss: loss})
+	d.outage.Halt(&folder.LossError{Loss: loss})
 	ctx, cancel := context.WithTimeout(context.Background(), lostTime)
 	defer cancel()
 	loss = d.findLost(ctx, loss, why.Place)
-	d.outage.halt(&folder.LossError{Loss: loss})
+	d.outage.Halt(&folder.LossError{Loss: loss})
 	for _, r := range loss.Records {
 		if r.Hash != (turns.Hash{}) {
 			d.peers.tellLost(mark.Place{Seq: r.Seq, Sum: r.Hash})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -63,7 +62,7 @@ func raw(t *testing.T, c *client.Client, verb, body string) string {
 func TestAnOutageRefusesChangesAndServesReads(t *testing.T) {
 	for name, begin := range map[string]func(*Daemon){
 		"failed":  func(d *Daemon) { d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.ENOSPC)) },
-		"stalled": func(d *Daemon) { d.outage.stall(errors.New("a write hangs")) },
+		"stalled": func(d *Daemon) { d.outage.Stall(errors.New("a write hangs")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -110,7 +109,7 @@ func TestAnOutageRefusesChangesAndServesReads(t *testing.T) {
 			if err := d.ready(); !errors.Is(err, ledger.ErrUnavailable) {
 				t.Errorf("ready in the outage: %v, want why not", err)
 			}
-			if _, err := (&guardedLog{Log: d.log, store: d.store, outage: d.outage}).Append(t.Context(), "nexus.log.00.default.s.x", 0, nil); !errors.Is(err, ledger.ErrUnavailable) {
+			if _, err := d.outage.Log(d.log, d.store, nil).Append(t.Context(), "nexus.log.00.default.s.x", 0, nil); !errors.Is(err, ledger.ErrUnavailable) {
 				t.Errorf("append of the engine's own: %v, want unavailable", err)
 			}
 			unblock()
@@ -174,7 +173,7 @@ func TestOutagesUnderWritersLoseNothing(t *testing.T) {
 			}
 		}
 		d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
-		for d.outage.active() != nil {
+		for d.outage.Active() != nil {
 			runtime.Gosched()
 		}
 	}
@@ -246,40 +245,6 @@ func TestCloseDuringAnOutage(t *testing.T) {
 	}
 }
 
-func TestHangsTellsAWriteThatHangs(t *testing.T) {
-	o := newOutage(slog.New(slog.DiscardHandler))
-	if o.hangs(0) {
-		t.Error("nothing is written")
-	}
-	end := o.writing()
-	if o.hangs(time.Hour) {
-		t.Error("it began just now")
-	}
-	o.settled.Add(-int64(time.Minute))
-	if !o.hangs(time.Second) {
-		t.Error("nothing has ended for a minute")
-	}
-	o.writing()()
-	if o.hangs(time.Second) {
-		t.Error("another write ended just now: the disk takes writes")
-	}
-	if end(); o.hangs(0) {
-		t.Error("nothing is written any more")
-	}
-}
-
-// The cause of an outage that clients see names no file.
-func TestTheCauseOfAnOutageNamesNoFile(t *testing.T) {
-	for _, err := range []error{
-		&os.PathError{Op: "write", Path: "/secret/1.blk", Err: syscall.ENOSPC},
-		errors.New("the stream's disk failed: write /secret/1.blk: no space left on device"),
-	} {
-		if got := cause(err); got != "no space left on device" {
-			t.Errorf("%q", got)
-		}
-	}
-}
-
 // A collection has put another stream in the place of the first one, whose files are gone.
 // An outage after it ends.
 func TestAnOutageAfterACollectionEnds(t *testing.T) {
@@ -296,7 +261,7 @@ func TestAnOutageAfterACollectionEnds(t *testing.T) {
 	id := api.NewID()
 	first := must[*api.Appended](t)(c.Append(t.Context(), s.ID, api.AppendTurn{ID: id, Messages: []turns.Message{turns.TextMessage(turns.User, "meanwhile")}}))
 	must[*api.BlobInfo](t)(c.PutBlob(t.Context(), api.PutBlob{Session: s.ID, Data: []byte(words(2, 300_000))}))
-	if d.outage.active() != nil {
+	if d.outage.Active() != nil {
 		t.Error("an append was acknowledged in an outage")
 	}
 	stop(t, d, c)
@@ -339,7 +304,7 @@ func TestNothingIsAcknowledgedBetweenTriesToReopen(t *testing.T) {
 	if err := os.WriteFile(kept, nil, 0o600); err != nil { // in the way of the last step that opens the streams
 		t.Fatal(err)
 	}
-	_, failures := d.outage.state()
+	_, failures := d.outage.State()
 	if ended, err := d.reopen(t.Context(), failures); ended || err == nil {
 		t.Fatalf("reopen: %v, %v; want an error", ended, err)
 	}
@@ -361,22 +326,6 @@ func TestNothingIsAcknowledgedBetweenTriesToReopen(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	verified(t, c)
-}
-
-// What a read of the log brought is not taken for the log's if an outage began meanwhile, also
-// if it is over.
-func TestAReadUnderAnOutageIsStale(t *testing.T) {
-	o := newOutage(slog.New(slog.DiscardHandler))
-	read := func(context.Context) (string, error) {
-		o.fail(errors.New("write x: disk failed"))
-		if _, failures := o.state(); !o.end(failures) {
-			t.Error("the outage goes on")
-		}
-		return "record", nil
-	}
-	if got, err := guarded(t.Context(), o, read, func() (string, error) { return "stale", nil }); got != "stale" || err != nil {
-		t.Errorf("%q, %v; want what the projections have", got, err)
-	}
 }
 
 // What is not found in an outage may have been acknowledged, where the projections lack it:
@@ -410,7 +359,7 @@ func TestAnOutageDeniesNothingThatWasAcknowledged(t *testing.T) {
 	if got, err := c.Turn(ctx, s.ID, late); err != nil || got.ID != late { // the client asks until the outage ends
 		t.Errorf("%+v, %v", got, err)
 	}
-	for d.outage.active() != nil {
+	for d.outage.Active() != nil {
 		runtime.Gosched()
 	}
 	if got := raw(t, c, "turn.get."+s.ID.String(), `{"id":"`+api.NewID().String()+`"}`); !strings.Contains(got, `"code":"not_found"`) {

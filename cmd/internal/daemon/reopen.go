@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"nexus/cmd/internal/daemon/outage"
 	"nexus/ledger/jetstream/disk"
 	"nexus/projections"
 	"nexus/projections/db"
@@ -54,22 +55,22 @@ func (d *Daemon) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.outage.began:
+		case <-d.outage.Began():
 		case <-t.C:
-			if d.outage.active() == nil && d.outage.hangs(stallTime) {
+			if d.outage.Active() == nil && d.outage.Hangs(stallTime) {
 				if answered, err := p.probe(ctx, probeTime); !answered && ctx.Err() == nil {
-					d.outage.stall(fmt.Errorf("a write takes more than %v", stallTime))
-				} else if isDiskError(err) {
-					d.outage.fail(err)
+					d.outage.Stall(fmt.Errorf("a write takes more than %v", stallTime))
+				} else if outage.IsDiskError(err) {
+					d.outage.Fail(err)
 				}
 			}
 		}
-		if lost := d.outage.halted(); lost != nil { // for good
+		if lost := d.outage.Halted(); lost != nil { // for good
 			d.store.Hold(lost)
 			return
 		}
-		if why := d.outage.active(); why != nil {
-			d.logger.Error("appends are refused until the disk takes writes again; reads go on, and may be stale", "err", d.outage.reason())
+		if why := d.outage.Active(); why != nil {
+			d.logger.Error("appends are refused until the disk takes writes again; reads go on, and may be stale", "err", d.outage.Reason())
 			d.store.Hold(why)
 			d.endure(ctx, &p)
 			d.store.Hold(nil)
@@ -90,21 +91,21 @@ func (d *Daemon) endure(ctx context.Context, p *prober) {
 		if !answered {
 			continue
 		}
-		if d.outage.halted() != nil {
+		if d.outage.Halted() != nil {
 			return
 		}
 		ended := false
-		failed, failures := d.outage.state()
+		failed, failures := d.outage.State()
 		switch {
-		case isDiskError(err):
-			d.outage.fail(err)
+		case outage.IsDiskError(err):
+			d.outage.Fail(err)
 			continue
 		case err == nil && failed:
 			began := time.Now()
 			ended, err = d.reopen(ctx, failures)
 			pause = max(pause, time.Since(began)) // it reads the streams: at most half of the time
 		case err == nil:
-			ended = d.outage.end(failures)
+			ended = d.outage.End(failures)
 		}
 		if ended {
 			return
@@ -140,7 +141,7 @@ func (d *Daemon) reopen(ctx context.Context, failures uint64) (ended bool, err e
 		if ended {
 			return
 		}
-		why := d.outage.active()
+		why := d.outage.Active()
 		d.store.Hold(why)
 		d.stopRun()
 		d.log.Pause(why)
@@ -167,7 +168,7 @@ func (d *Daemon) reopen(ctx context.Context, failures uint64) (ended bool, err e
 		return false, err
 	}
 	d.engine.Writer.Forget()
-	return d.outage.end(failures), nil
+	return d.outage.End(failures), nil
 }
 
 // reopenStreams closes the streams, compares their files with what was acknowledged, and
@@ -219,7 +220,7 @@ func (d *Daemon) reopenStreams(ctx context.Context) error {
 func (d *Daemon) reopenProjections(ctx context.Context) error {
 	err := d.store.Reopen()
 	if damaged := (*db.DamagedError)(nil); errors.As(err, &damaged) {
-		d.outage.closeReads(fmt.Errorf("%w: the projections are made again from the log", errStale))
+		d.outage.CloseReads(fmt.Errorf("%w: the projections are made again from the log", outage.ErrStale))
 		if err = d.setAside(ctx, err); err == nil {
 			err = d.store.Reopen()
 		}
@@ -229,7 +230,7 @@ func (d *Daemon) reopenProjections(ctx context.Context) error {
 	}
 	err = d.store.Check(ctx, d.log)
 	if diverged := (*projections.DivergedError)(nil); errors.As(err, &diverged) && d.server != nil && diverged.Log.Identity == diverged.Have.Identity {
-		d.outage.closeReads(fmt.Errorf("%w: the projections are made again from the log", errStale))
+		d.outage.CloseReads(fmt.Errorf("%w: the projections are made again from the log", outage.ErrStale))
 		d.logger.Warn("the projections have applied records that were not acknowledged and are gone; they are made again from the log", "err", err)
 		err = d.store.Clear()
 	}
@@ -248,8 +249,8 @@ func (d *Daemon) startRun(ctx context.Context) {
 		switch {
 		case err == nil:
 		case d.log.Lost() != nil: // the daemon is halted, or its start ends
-		case d.watched.Load() && (d.store.Fault() != nil || d.outage.active() != nil) && !errors.As(err, &damaged):
-			d.outage.fail(err) // its own, or the log failed under it: reopen starts it again
+		case d.watched.Load() && (d.store.Fault() != nil || d.outage.Active() != nil) && !errors.As(err, &damaged):
+			d.outage.Fail(err) // its own, or the log failed under it: reopen starts it again
 		default:
 			d.logger.Error("projections stopped", "err", err)
 			d.fail(err)
@@ -259,7 +260,7 @@ func (d *Daemon) startRun(ctx context.Context) {
 
 // diskFailed begins an outage. Before the daemon serves it ends the start.
 func (d *Daemon) diskFailed(err error) {
-	d.outage.fail(err)
+	d.outage.Fail(err)
 	if !d.watched.Load() {
 		d.fail(fmt.Errorf("%w; what was acknowledged is stored: make room, and start again", err))
 	}

@@ -50,7 +50,7 @@ func (d *Daemon) startSigner(ctx context.Context, registry *prometheus.Registry)
 	d.opened(func(ctx context.Context) error {
 		cancel()
 		<-done
-		if d.signer.Inconsistent() != nil || d.outage.active() != nil {
+		if d.signer.Inconsistent() != nil || d.outage.Active() != nil {
 			return nil
 		}
 		n, err := last(ctx)
