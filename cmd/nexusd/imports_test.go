@@ -110,9 +110,10 @@ var allowed = map[string][]string{
 	room("enginetest"):                    slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "projections/search", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
 	room("search"):                        slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections/rows", "projections/db", "projections/search", "turns", "turns/seal", "turns/secrets"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/internal/daemon/config":          {"ledger/jetstream/mark", "ledger/jetstream/embed", "cmd/internal/wholefile", "cmd/internal/natsapi", "cmd/internal/web", "turns/tokens", "ledger/jetstream", "ledger/api/client", "compactor", "cmd/internal/provider", "cmd/internal/engine/cache", "turns"},
-	"cmd/internal/daemon/folder":          slices.Concat([]string{"cmd/internal/checkpoint", "cmd/internal/wholefile", "ledger", "ledger/jetstream", "ledger/jetstream/backup", "ledger/jetstream/embed", "ledger/jetstream/groupsync", "ledger/jetstream/mark", "turns"}, rooms("erasure")),
+	"cmd/internal/daemon/folder":          slices.Concat([]string{"cmd/internal/checkpoint", "cmd/internal/wholefile", "ledger", "ledger/jetstream", "ledger/jetstream/embed", "ledger/jetstream/groupsync", "ledger/jetstream/mark", "turns"}, rooms("erasure")),
 	"cmd/internal/daemon/mend":            slices.Concat([]string{"cmd/internal/checkpoint", "cmd/internal/daemon/config", "cmd/internal/daemon/folder", "cmd/internal/wholefile", "ledger", "ledger/jetstream", "ledger/jetstream/backup", "ledger/jetstream/blocks", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/mark", "ledger/tlog", "projections", "turns", "turns/seal"}, rooms("erasure")),
 	"cmd/internal/daemon/outage":          slices.Concat([]string{"cmd/internal/daemon/folder", "ledger", "ledger/api", "ledger/jetstream", "projections", "turns", "turns/seal"}, rooms("content", "reader")),
+	"cmd/internal/daemon/storage":         slices.Concat([]string{"cmd/internal/daemon/config", "cmd/internal/daemon/folder", "cmd/internal/daemon/outage", "ledger", "ledger/api", "ledger/jetstream", "ledger/jetstream/backup", "ledger/jetstream/blocks", "ledger/jetstream/collect", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/groupsync", "ledger/jetstream/mark", "projections", "projections/db", "turns", "turns/seal"}, rooms("content")),
 	"cmd/internal/daemon":                 nil, // the wiring: everything
 	"docs/examples/go/verify":             {},
 	"docs/examples/go":                    {}, // what any client may use
@@ -189,8 +190,8 @@ var only = map[string][]string{
 	"github.com/blevesearch":              {"projections/search"},
 	"github.com/fsnotify/fsnotify":        {"cmd/internal/watch"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
-	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/daemon/mend", "cmd/internal/explorer", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go", "docs/examples/go/core"},
-	"github.com/prometheus/client_golang": {"cmd/internal/daemon", "cmd/internal/daemon/outage", "cmd/internal/engine", "cmd/internal/engine/metrics", "cmd/internal/files"},
+	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/daemon/mend", "cmd/internal/daemon/storage", "cmd/internal/explorer", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go", "docs/examples/go/core"},
+	"github.com/prometheus/client_golang": {"cmd/internal/daemon", "cmd/internal/daemon/outage", "cmd/internal/daemon/storage", "cmd/internal/engine", "cmd/internal/engine/metrics", "cmd/internal/files"},
 	"github.com/modelcontextprotocol":     {"ledger/api/mcp"},
 	"github.com/google/jsonschema-go":     {"ledger/api/mcp"},
 	"github.com/yuin/goldmark":            {"cmd/internal/page"},

@@ -170,7 +170,7 @@ func isServed(t *testing.T, d *Daemon, want state) (wrong string, err error) {
 	if err := readAll(t, c.As(api.Operator)); err != nil {
 		return "", err
 	}
-	before := d.mark.Mark().Log.Seq
+	before := d.storage.Mark.Mark().Log.Seq
 	if diff := cmp.Diff(want, observe(t, c, want.Contexts)); diff != "" {
 		return diff, nil
 	}
@@ -188,7 +188,7 @@ func isServed(t *testing.T, d *Daemon, want state) (wrong string, err error) {
 		return "", err
 	}
 	extend(t, c, s.ID, 1)
-	if after := d.mark.Mark().Log.Seq; after <= before {
+	if after := d.storage.Mark.Mark().Log.Seq; after <= before {
 		return fmt.Sprintf("the log reached %d, now %d", before, after), nil
 	}
 	return "", nil

@@ -19,7 +19,7 @@ func (d *Daemon) reachErasures(x *files.Exporter) {
 		er.Why = "on a NATS server of others each daemon keeps its own keys: a session can't be erased for all of them yet"
 		return
 	}
-	list := folder.NewErasures(d.cfg.Data, d.log.Ledger(), d.signer, d.cfg.Checkpoint.Out, d.logger)
+	list := folder.NewErasures(d.cfg.Data, d.storage.Log.Ledger(), d.signer, d.cfg.Checkpoint.Out, d.logger)
 	er.Publish, er.Listed = list.Publish, list.Listed
 	files := erasure.Store{Name: "files", Note: "beside the ledger, of the designs; a file that a person changed is left as it is"}
 	files.Erase = func(_ context.Context, s *ledger.Session) (uint64, bool, error) {
@@ -52,7 +52,7 @@ func (d *Daemon) eraseAnswers() error {
 		return answers.Erase(ctx, s)
 	}
 	d.engine.Erasure.Add(answers)
-	for s, err := range d.store.Erased() {
+	for s, err := range d.storage.Projections.Erased() {
 		if err == nil {
 			_, _, err = d.door.Erase(s.ID)
 		}

@@ -42,7 +42,7 @@ func TestAnErasureIsListed(t *testing.T) {
 	if len(list.Rows) != 1 || list.Rows[0].Session != s.ID || list.Rows[0].Ground != "request-7" || list.Key != d.signer.Public() || list.Key == "" {
 		t.Errorf("the list: %+v", list)
 	}
-	if other := listWithin(t, filepath.Join(out, "nexus-"+d.log.Ledger()+".erasures")); len(other.Rows) != 1 {
+	if other := listWithin(t, filepath.Join(out, "nexus-"+d.storage.Log.Ledger()+".erasures")); len(other.Rows) != 1 {
 		t.Errorf("elsewhere: %+v", other)
 	}
 	if err := d.Close(t.Context()); err != nil {
@@ -73,7 +73,7 @@ func TestADamagedListOfErasuresIsMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, c = startWith(t, cfg)
-	for _, name := range []string{filepath.Join(dir, folder.ErasuresFile), filepath.Join(out, "nexus-"+d.log.Ledger()+".erasures")} {
+	for _, name := range []string{filepath.Join(dir, folder.ErasuresFile), filepath.Join(out, "nexus-"+d.storage.Log.Ledger()+".erasures")} {
 		if list := listWithin(t, name); len(list.Rows) != 1 || list.Rows[0].Session != s.ID {
 			t.Errorf("%s: %+v", name, list)
 		}

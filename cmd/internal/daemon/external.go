@@ -11,6 +11,7 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/storage"
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
 )
@@ -57,10 +58,10 @@ func (d *Daemon) dial(role, url string, more ...nats.Option) (*nats.Conn, error)
 			log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted())
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), peersPrefix) {
+			if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), storage.PeersPrefix) {
 				d.peersRefused.Do(func() {
 					log.Warn("the daemons of this ledger don't hear of each other: one that did not read what another acknowledged can't tell that the log lost it",
-						"do", "permit the ledger's user to publish and subscribe to "+peersPrefix+">")
+						"do", "permit the ledger's user to publish and subscribe to "+storage.PeersPrefix+">")
 				})
 				return
 			}

@@ -19,6 +19,7 @@ import (
 	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/daemon/folder"
 	"nexus/cmd/internal/daemon/mend"
+	"nexus/cmd/internal/daemon/storage"
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -77,7 +78,7 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 			}
 		}
 	}
-	<-d.lossKnown
+	d.storage.AwaitLoss()
 	// Reads go on, and give the lost turns too.
 	if got := must[*api.Turn](t)(c.Turn(t.Context(), session, last.ID)); got.ID != last.ID {
 		t.Errorf("the lost turn reads %+v", got)
@@ -103,7 +104,7 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 	}
 	end := must[uint64](t)(page.ParsePosition(kept.Position))
 	want := []string{fmt.Sprint(end+1, "opened", other), fmt.Sprint(end+2, "turn", session), fmt.Sprint(end+3, "turn", session)}
-	if !slices.Equal(named, want) || loss.Ledger != d.log.Ledger() {
+	if !slices.Equal(named, want) || loss.Ledger != d.storage.Log.Ledger() {
 		t.Errorf("%s names %q, want %q", folder.LostFile, named, want)
 	}
 	if err := d.Close(t.Context()); err != nil {
@@ -151,10 +152,11 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 	}
 	// Who misses what was given up halts nobody.
 	for _, r := range loss.Records {
-		d.peers.hear(&nats.Msg{Data: must[[]byte](t)(turns.EncodeJSON(peerMessage{Daemon: "other", Seq: r.Seq, Hash: r.Hash, Lost: true}))})
+		says := fmt.Sprintf(`{"daemon":"other","seq":"%d","hash":"%v","lost":true}`, r.Seq, r.Hash)
+		must[*nats.Msg](t)(nc.Request(storage.PeersPrefix+d.storage.Log.Ledger(), []byte(says), untilTheTestEnds(t))) // it answers once it has heard
 	}
 	extend(t, c, session, 1)
-	if err := d.log.Confirm(t.Context()); err != nil {
+	if err := d.storage.Log.Confirm(t.Context()); err != nil {
 		t.Errorf("a loss that was given up counts again: %v", err)
 	}
 	if v := must[*api.Verified](t)(c.As(api.Operator).Verify(t.Context())); !v.OK {

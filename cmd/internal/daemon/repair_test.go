@@ -140,7 +140,7 @@ func TestADamagedCopyOfTheBlobsIsMadeAgain(t *testing.T) {
 	d, c := start(t, dir)
 	for { // until the server has filled the mirror
 		info := must[js.Stream](t)(must[js.JetStream](t)(js.New(d.ledgerConn)).Stream(t.Context(), jetstream.CopyName)).CachedInfo()
-		if info.State.LastSeq == d.mark.Mark().Blobs.Seq {
+		if info.State.LastSeq == d.storage.Mark.Mark().Blobs.Seq {
 			break
 		}
 	}

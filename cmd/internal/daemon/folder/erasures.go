@@ -10,16 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
-
-	"github.com/google/uuid"
 
 	"nexus/cmd/internal/checkpoint"
 	"nexus/cmd/internal/engine/erasure"
 	"nexus/cmd/internal/wholefile"
 	"nexus/ledger"
-	"nexus/ledger/jetstream/backup"
-	"nexus/turns"
 )
 
 // ErasuresFile is the list of erasures in the data folder. It is what a restored folder begins with, too.
@@ -173,59 +168,4 @@ func (l *Erasures) copyTo(c *erasuresCopy) {
 		c.has = b
 		l.mu.Unlock()
 	}
-}
-
-// FoundErasures is the erasures of a ledger that lie in folders: in lists, and in files of keys, which say what was
-// destroyed. from is the file that has the newest one, "" if there is none.
-func FoundErasures(id string, folders ...string) (list erasure.List, from string, err error) {
-	list.Ledger = id
-	ledgerKey, err := uuid.Parse(id)
-	if err != nil {
-		return list, "", err
-	}
-	newest := time.Time{}
-	for _, dir := range folders {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return list, "", err
-		}
-		for _, e := range entries {
-			name := filepath.Join(dir, e.Name())
-			if !e.Type().IsRegular() {
-				continue
-			}
-			for _, r := range erasuresIn(name, id) {
-				if r.Session.IsReserved() || r.Session == turns.ID(ledgerKey) { // no session has such a key, and others need it
-					continue
-				}
-				if list.Merge([]erasure.Erased{r}) && from == "" || r.Time.After(newest) {
-					from = name
-				}
-				if r.Time.After(newest) {
-					newest = r.Time
-				}
-			}
-		}
-	}
-	return list, from, nil
-}
-
-// erasuresIn returns the erasures that a file says, none if it is of another kind or ledger, or damaged.
-func erasuresIn(name, id string) (rows []erasure.Erased) {
-	if list, err := ReadErasures(name); err == nil && list.Ledger == id {
-		return list.Rows
-	}
-	if !backup.IsKeys(name) {
-		return nil
-	}
-	keys, err := backup.ReadKeys(name)
-	if err != nil || keys.Ledger != id {
-		return nil
-	}
-	for _, r := range keys.Rows {
-		if r.Erased {
-			rows = append(rows, erasure.Erased{Session: r.ID})
-		}
-	}
-	return rows
 }

@@ -19,6 +19,8 @@ const (
 	MarkFile       = "mark"
 	ProjectionsDir = "projections"
 	SearchDir      = "search"
+	// ProbeFile is written and synced to learn whether the disk takes writes.
+	ProbeFile = "probe.tmp"
 	// RestoringFile is in a folder from the first step of a restore to the last one. No
 	// daemon starts there.
 	RestoringFile = "restoring"

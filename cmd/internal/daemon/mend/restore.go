@@ -156,7 +156,7 @@ func (c RestoreConfig) erase(id string, keys *backup.Keys, out *Restored) (erasu
 	if dir := filepath.Dir(c.File); dir != folders[0] {
 		folders = append(folders, dir)
 	}
-	list, from, err := folder.FoundErasures(id, folders...)
+	list, from, err := foundErasures(id, folders...)
 	if err != nil {
 		return list, err
 	}

@@ -1,4 +1,4 @@
-package daemon
+package storage
 
 import (
 	"context"
@@ -24,47 +24,47 @@ const lostTime = 10 * time.Minute
 const lostLines = 100
 
 // cameBackShorter halts the daemon, or ends its start. It is called once.
-func (d *Daemon) cameBackShorter(why *jetstream.ShorterError) {
-	defer close(d.lossKnown)
-	loss := &folder.Loss{Ledger: d.log.Ledger(), Time: time.Now().UTC(), Why: why.Why}
-	d.outage.Halt(&folder.LossError{Loss: loss})
+func (s *Storage) cameBackShorter(why *jetstream.ShorterError) {
+	defer close(s.lossKnown)
+	loss := &folder.Loss{Ledger: s.Log.Ledger(), Time: time.Now().UTC(), Why: why.Why}
+	s.Outage.Halt(&folder.LossError{Loss: loss})
 	ctx, cancel := context.WithTimeout(context.Background(), lostTime)
 	defer cancel()
-	loss = d.findLost(ctx, loss, why.Place)
-	d.outage.Halt(&folder.LossError{Loss: loss})
+	loss = s.findLost(ctx, loss, why.Place)
+	s.Outage.Halt(&folder.LossError{Loss: loss})
 	for _, r := range loss.Records {
 		if r.Hash != (turns.Hash{}) {
-			d.peers.tellLost(mark.Place{Seq: r.Seq, Sum: r.Hash})
+			s.peers.tellLost(mark.Place{Seq: r.Seq, Sum: r.Hash})
 			break
 		}
 	}
 	for i, r := range loss.Records {
 		if i == lostLines {
-			d.logger.Error("and more, which the file names", "more", len(loss.Records)-i)
+			s.logger.Error("and more, which the file names", "more", len(loss.Records)-i)
 			break
 		}
-		d.logger.Error("lost", "position", r.Seq, "event", r.Event, "of", r.Chain, "tenant", r.Tenant, "hash", r.Hash, "replaced", r.Replaced)
+		s.logger.Error("lost", "position", r.Seq, "event", r.Event, "of", r.Chain, "tenant", r.Tenant, "hash", r.Hash, "replaced", r.Replaced)
 	}
-	file := filepath.Join(d.cfg.Data, folder.LostFile)
-	d.logger.Error("the log came back without records that it had: appends are refused for good, reads go on from the projections", "why", why.Why, "lost", len(loss.Records), "file", file,
+	file := filepath.Join(s.cfg.Data, folder.LostFile)
+	s.logger.Error("the log came back without records that it had: appends are refused for good, reads go on from the projections", "why", why.Why, "lost", len(loss.Records), "file", file,
 		"do", "ledgerctl export the sessions that lost turns, then stop all daemons of this ledger and run nexusd repair --nats URL --data DIR")
-	if err := loss.Save(d.cfg.Data); err != nil {
-		d.logger.Error("what is lost could not be written to its file", "err", err)
+	if err := loss.Save(s.cfg.Data); err != nil {
+		s.logger.Error("what is lost could not be written to its file", "err", err)
 	}
-	if !d.watched.Load() {
-		d.fail(folder.WithLossRemedy(&folder.LossError{Loss: loss}))
+	if !s.watched.Load() {
+		s.fail(folder.WithLossRemedy(&folder.LossError{Loss: loss}))
 	}
 }
 
 // findLost compares what this process knows with the log, from the position of a record that is
 // lost: down to one that the log has, and up to the newest.
-func (d *Daemon) findLost(ctx context.Context, loss *folder.Loss, at mark.Place) *folder.Loss {
+func (s *Storage) findLost(ctx context.Context, loss *folder.Loss, at mark.Place) *folder.Loss {
 	out := *loss
 	out.Records = nil
 	look := func(seq uint64) (has, known bool) {
-		r, ok := d.log.Held(seq)
-		if !ok && d.store != nil {
-			stored, err := d.store.Record(seq)
+		r, ok := s.Log.Held(seq)
+		if !ok && s.Projections != nil {
+			stored, err := s.Projections.Record(seq)
 			if r, ok = stored, err == nil; ok {
 				r.Hash = turns.HashEvent(r.Payload)
 			}
@@ -75,7 +75,7 @@ func (d *Daemon) findLost(ctx context.Context, loss *folder.Loss, at mark.Place)
 		if !ok {
 			return false, false
 		}
-		place, err := d.log.Find(ctx, seq)
+		place, err := s.Log.Find(ctx, seq)
 		if err != nil {
 			out.Unread++
 			return false, true
@@ -88,9 +88,9 @@ func (d *Daemon) findLost(ctx context.Context, loss *folder.Loss, at mark.Place)
 		out.Records = append(out.Records, lost)
 		return false, true
 	}
-	reached := d.log.End()
-	if d.store != nil {
-		reached = max(reached, d.store.Applied().Seq)
+	reached := s.Log.End()
+	if s.Projections != nil {
+		reached = max(reached, s.Projections.Applied().Seq)
 	}
 	from := at.Seq
 	if from > reached { // another daemon names it, and nothing else is known up there
@@ -115,4 +115,11 @@ func (d *Daemon) findLost(ctx context.Context, loss *folder.Loss, at mark.Place)
 	}
 	out.Sort()
 	return &out
+}
+
+// AwaitLoss returns once what the log has lost is named; at once if it has lost nothing.
+func (s *Storage) AwaitLoss() {
+	if s.Log != nil && s.Log.Lost() != nil {
+		<-s.lossKnown
+	}
 }
