@@ -130,7 +130,8 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/internal/codetree":     {"ledger/api/client", "turns", "turns/secrets", "ledger/api"},
 	"cmd/internal/page":                   {"turns", "turns/secrets", "ledger/api", "compactor/summary", "cmd/internal/prose"},
 	"cmd/internal/repository":             {"turns"},
-	"cmd/internal/transcripts":            {"cmd/internal/repository", "ledger/api/client", "turns", "turns/transcript", "turns/transcript/formats", "turns/transcript/claude", "turns/transcript/gemini", "ledger/api", "ledger/jetstream/backup", "cmd/internal/handover"},
+	"cmd/internal/transcripts/alike":      {"ledger/api", "turns", "turns/transcript"},
+	"cmd/internal/transcripts":            {"cmd/internal/transcripts/alike", "cmd/internal/repository", "ledger/api/client", "turns", "turns/transcript", "turns/transcript/formats", "turns/transcript/claude", "turns/transcript/gemini", "ledger/api", "ledger/jetstream/backup", "cmd/internal/handover"},
 	"cmd/internal/watch":                  {"cmd/internal/repository", "ledger/api/client", "cmd/internal/agents", "turns", "turns/transcript", "ledger/api", "cmd/internal/transcripts", "cmd/internal/wholefile"},
 	"cmd/ledgerctl/internal/hooks":        {"cmd/internal/wholefile"},
 	"cmd/ledgerctl/internal/pi":           {"ledger/api/client", "turns", "turns/transcript", "turns/transcript/pi", "ledger/api", "cmd/internal/wholefile"},
@@ -204,7 +205,7 @@ var only = map[string][]string{
 }
 
 // pure packages touch no network, disk or clock.
-var pure = []string{"turns", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows",
+var pure = []string{"cmd/internal/transcripts/alike", "turns", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows",
 	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/evidence", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
 
 func TestImports(t *testing.T) {
