@@ -80,7 +80,7 @@ func Open(ctx context.Context, cfg config.Config) (_ *Daemon, err error) {
 	}
 	d := &Daemon{cfg: cfg.WithDefaults(), sync: syncAlways, failed: make(chan error, 4)}
 	d.logger = d.cfg.Logger
-	d.storage = storage.New(storage.Config{Config: d.cfg, Opened: d.opened, Fail: d.fail})
+	d.storage = storage.New(storage.Config{Config: d.cfg, Opened: d.opened, Run: d.run, Fail: d.fail})
 	ctx, d.abandon = context.WithCancelCause(ctx)
 	defer d.abandon(nil)
 	defer func() {
@@ -382,10 +382,7 @@ const searchRest = 30
 func (d *Daemon) startSearch(registry prometheus.Registerer) {
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_search_behind", Help: "Events that the search index has not seen yet."},
 		func() float64 { return float64(d.engine.Search.Behind()) }))
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { d.engine.Search.Run(ctx); close(done) }()
-	d.opened(func(context.Context) error { cancel(); <-done; return nil })
+	d.run(d.engine.Search.Run)
 }
 
 // startFiles begins to write the files that policies ask for, unless the
@@ -398,10 +395,8 @@ func (d *Daemon) startFiles(registry prometheus.Registerer) (*files.Exporter, er
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { x.Run(ctx); close(done) }()
-	d.opened(func(context.Context) error { cancel(); <-done; return x.Close() })
+	d.opened(func(context.Context) error { return x.Close() })
+	d.run(x.Run)
 	return x, nil
 }
 
@@ -493,6 +488,14 @@ func (d *Daemon) Fsyncs() uint64 { return d.storage.Fsyncs() }
 func (d *Daemon) Failed() <-chan error { return d.failed }
 
 func (d *Daemon) opened(f func(context.Context) error) { d.closers = append(d.closers, f) }
+
+// run runs f beside requests. What it opened before is closed after f has ended.
+func (d *Daemon) run(f func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { f(ctx); close(done) }()
+	d.opened(func(context.Context) error { cancel(); <-done; return nil })
+}
 
 // Close stops serving, lets requests end as long as ctx lets them, and closes
 // everything in reverse order of opening. It can be called twice.

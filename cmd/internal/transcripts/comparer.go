@@ -295,7 +295,8 @@ func (c *comparer) turn(ctx context.Context, a *transcript.Append) error {
 		if c.format == "otel" && !a.Branch.IsZero() { // spans come in any order: it begins a branch there, and a successor would lack the usage of other files
 			return nil
 		}
-		return c.missing(x, parent)
+		x.missing(parent)
+		return nil
 	}
 	t.named = true
 	same := x.above(t.parent) == x.above(parent) && t.sum == alike.TurnSum(a.Messages, a.Response, a.Model, a.Usage, alike.StoredTime(a.Time), a.Meta)
@@ -393,13 +394,10 @@ func (c *comparer) settle(x *comparison, id turns.ID, same bool) {
 
 // missing notes a turn or compaction that the ledger has not. What follows the end of the
 // session is what the file got since.
-func (c *comparer) missing(x *comparison, parent turns.ID) error {
-	up := x.turns[parent]
-	switch {
-	case up != nil && up.child, up == nil && parent == x.line.at.Turn && len(x.turns) > 0:
+func (x *comparison) missing(parent turns.ID) {
+	if up := x.turns[parent]; up != nil && up.child || up == nil && parent == x.line.at.Turn && len(x.turns) > 0 {
 		x.differs = true
 	}
-	return nil
 }
 
 // inPieces reports whether the ledger holds a turn in several: see grown.go.

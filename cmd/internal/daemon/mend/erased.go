@@ -13,6 +13,36 @@ import (
 	"nexus/turns"
 )
 
+// erase takes the keys out of what is restored that were destroyed since, as far as files beside the backup and
+// its keys say so.
+func (c RestoreConfig) erase(id string, keys *backup.Keys, out *Restored) (erasure.List, error) {
+	if c.Keys == "" {
+		return erasure.List{}, nil
+	}
+	folders := []string{filepath.Dir(c.Keys)}
+	if dir := filepath.Dir(c.File); dir != folders[0] {
+		folders = append(folders, dir)
+	}
+	list, from, err := foundErasures(id, folders...)
+	if err != nil {
+		return list, err
+	}
+	out.ErasuresFrom = from
+	gone := make(map[turns.ID]bool, len(list.Rows))
+	for _, r := range list.Rows {
+		if r.Event.IsZero() { // what was redacted the first start takes out, which needs the key
+			gone[r.Session] = true
+		}
+	}
+	for i := range keys.Rows {
+		if r := &keys.Rows[i]; gone[r.ID] && len(r.Key)+len(r.Remains) > 0 {
+			r.Key, r.Remains, r.Erased = nil, nil, true
+			out.Erased++
+		}
+	}
+	return list, nil
+}
+
 // foundErasures is the erasures of a ledger that lie in folders: in lists, and in files of keys, which say what was
 // destroyed. from is the file that has the newest one, "" if there is none.
 func foundErasures(id string, folders ...string) (list erasure.List, from string, err error) {

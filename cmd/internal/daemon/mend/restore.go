@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"nexus/cmd/internal/daemon/folder"
-	"nexus/cmd/internal/engine/erasure"
 	"nexus/cmd/internal/wholefile"
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
@@ -144,36 +143,6 @@ func Restore(ctx context.Context, c RestoreConfig) (out Restored, err error) {
 		}
 	}
 	return out, c.finish(ctx, begin, &out)
-}
-
-// erase takes the keys out of what is restored that were destroyed since, as far as files beside the backup and
-// its keys say so.
-func (c RestoreConfig) erase(id string, keys *backup.Keys, out *Restored) (erasure.List, error) {
-	if c.Keys == "" {
-		return erasure.List{}, nil
-	}
-	folders := []string{filepath.Dir(c.Keys)}
-	if dir := filepath.Dir(c.File); dir != folders[0] {
-		folders = append(folders, dir)
-	}
-	list, from, err := foundErasures(id, folders...)
-	if err != nil {
-		return list, err
-	}
-	out.ErasuresFrom = from
-	gone := make(map[turns.ID]bool, len(list.Rows))
-	for _, r := range list.Rows {
-		if r.Event.IsZero() { // what was redacted the first start takes out, which needs the key
-			gone[r.Session] = true
-		}
-	}
-	for i := range keys.Rows {
-		if r := &keys.Rows[i]; gone[r.ID] && len(r.Key)+len(r.Remains) > 0 {
-			r.Key, r.Remains, r.Erased = nil, nil, true
-			out.Erased++
-		}
-	}
-	return list, nil
 }
 
 // prepare returns how the backup begins, and what can be restored of one that is not

@@ -59,10 +59,7 @@ func (s *Storage) StartCollector() {
 	if s.collector == nil || err != nil || after == 0 {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { s.collectBlobs(ctx, after); close(done) }()
-	s.opened(func(context.Context) error { cancel(); <-done; return nil })
+	s.run(func(ctx context.Context) { s.collectBlobs(ctx, after) })
 }
 
 // collectBlobs collects until ctx ends, four times within the grace time, and at most once

@@ -37,7 +37,7 @@ func (s *Storage) OpenKeys(ctx context.Context, own [16]byte) (content.Keys, err
 	if err := checkEmptyKeys(s.Projections, keys, own); err != nil {
 		return nil, err
 	}
-	s.startKeyCheck(keys, own)
+	s.run(func(ctx context.Context) { s.warnOfMissingKeys(ctx, keys, own) }) // beside the first requests
 	return s.Outage.Keys(keys), nil
 }
 
@@ -198,12 +198,4 @@ func (s *Storage) warnOfMissingKeys(ctx context.Context, keys seal.Keyring, own 
 	if n > 0 {
 		s.logger.Warn("keys of sessions are missing or damaged: these sessions can't be read; put the keys back with nexusd keys", "sessions", n, "first", strings.Join(first, " "))
 	}
-}
-
-// startKeyCheck looks for sessions without keys, beside the first requests.
-func (s *Storage) startKeyCheck(keys seal.Keyring, own [16]byte) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { s.warnOfMissingKeys(ctx, keys, own); close(done) }()
-	s.opened(func(context.Context) error { cancel(); <-done; return nil })
 }

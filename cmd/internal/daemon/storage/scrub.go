@@ -48,10 +48,7 @@ func (s *Storage) StartScrub() {
 	if s.scrubber == nil || err != nil || interval == 0 {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { s.scrub(ctx, interval); close(done) }()
-	s.opened(func(context.Context) error { cancel(); <-done; return nil })
+	s.run(func(ctx context.Context) { s.scrub(ctx, interval) })
 }
 
 // scrub runs until ctx ends. Damage stops appends, is logged, and makes the daemon not

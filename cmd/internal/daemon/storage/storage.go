@@ -27,13 +27,15 @@ type Config struct {
 	config.Config
 	// Opened takes what is to be done at the end, in the order of opening.
 	Opened func(func(context.Context) error)
+	// Run runs a function beside requests, until what was opened before it is closed.
+	Run func(func(context.Context))
 	// Fail ends the daemon, or its start.
 	Fail func(error)
 }
 
 // Storage is the ledger of a data folder while a daemon has it open. The steps of a start are
 // methods, in this order: StartServer (not with a server of others), OpenLog, OpenProjections,
-// OpenKeys, StartScrub and StartCollector, StartWatch.
+// Register, OpenKeys, StartScrub and StartCollector, StartWatch.
 type Storage struct {
 	Log         *jetstream.Log     // nil before OpenLog
 	Projections *projections.Store // nil before OpenProjections
@@ -43,6 +45,7 @@ type Storage struct {
 	cfg        config.Config
 	logger     *slog.Logger
 	opened     func(func(context.Context) error)
+	run        func(func(context.Context))
 	fail       func(error)
 	server     *embed.Server   // nil on an external server
 	identity   folder.Identity // of the data folder, with the embedded server
@@ -61,7 +64,7 @@ type Storage struct {
 
 // New returns a storage that has opened nothing yet.
 func New(c Config) *Storage {
-	return &Storage{cfg: c.Config, logger: c.Logger, opened: c.Opened, fail: c.Fail, Outage: outage.New(c.Logger),
+	return &Storage{cfg: c.Config, logger: c.Logger, opened: c.Opened, run: c.Run, fail: c.Fail, Outage: outage.New(c.Logger),
 		syncs: make(map[string]*groupsync.Stream), lossKnown: make(chan struct{})}
 }
 
