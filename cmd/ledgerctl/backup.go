@@ -10,7 +10,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/audit"
 	"nexus/cmd/ledgerctl/internal/fault"
@@ -120,7 +120,7 @@ func backupVerifyCmd(e *env) *cobra.Command {
 }
 
 func restoreCmd(e *env) *cobra.Command {
-	var c daemon.RestoreConfig
+	var c mend.RestoreConfig
 	cmd := verb("restore FILE --data DIR", "create a data folder from a backup", 1, 1, func(cmd *cobra.Command, args []string) error {
 		if c.Data == "" {
 			return fault.Usage(errors.New("--data DIR is missing: the folder to make"))
@@ -132,7 +132,7 @@ func restoreCmd(e *env) *cobra.Command {
 		bar := e.Progress(size, "restoring", progressbar.OptionShowBytes(true))
 		c.File, c.Logger = args[0], slog.New(slog.NewTextHandler(e.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		c.Progress = func(n int) { _ = bar.Add(n) }
-		out, err := daemon.Restore(cmd.Context(), c)
+		out, err := mend.Restore(cmd.Context(), c)
 		_ = bar.Finish()
 		if err != nil {
 			return audit.BackupError("restore", err)

@@ -72,7 +72,7 @@ var allowed = map[string][]string{
 	"cmd/internal/build":                  {},
 	"cmd/internal/localserver":            {"cmd/internal/wholefile", "ledger/jetstream/embed"},
 	"cmd/ledgerctl/internal/serve":        {"cmd/internal/daemon", "cmd/internal/daemon/config", "cmd/internal/localserver", "ledger/api", "ledger/api/client", "ledger/jetstream/embed"},
-	"cmd/nexusd":                          {"cmd/internal/daemon/config", "cmd/internal/localserver", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/build", "cmd/internal/provider", "turns", "ledger/api", "ledger/jetstream/disk", "cmd/internal/daemon", "cmd/internal/agents", "cmd/internal/watch", "cmd/nexusd/internal/summaries"},
+	"cmd/nexusd":                          {"cmd/internal/daemon/config", "cmd/internal/localserver", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/build", "cmd/internal/provider", "turns", "ledger/api", "ledger/jetstream/disk", "cmd/internal/daemon", "cmd/internal/daemon/folder", "cmd/internal/daemon/mend", "cmd/internal/agents", "cmd/internal/watch", "cmd/nexusd/internal/summaries"},
 	"cmd/nexusd/internal/summaries":       {"turns", "turns/tokens", "compactor", "compactor/llm", "compactor/overflow", "cmd/internal/provider"},
 	"cmd/internal/web":                    {"turns"},
 	"cmd/internal/provider":               {"turns", "turns/render", "compactor/overflow"},
@@ -111,6 +111,10 @@ var allowed = map[string][]string{
 	room("enginetest"):                    slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "projections/search", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
 	room("search"):                        slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections/rows", "projections/db", "projections/search", "turns", "turns/seal", "turns/secrets"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/internal/daemon/config":          {"ledger/jetstream/mark", "ledger/jetstream/embed", "cmd/internal/wholefile", "cmd/internal/natsapi", "cmd/internal/web", "turns/tokens", "ledger/jetstream", "ledger/api/client", "compactor", "cmd/internal/provider", "cmd/internal/engine/cache", "turns"},
+	"cmd/internal/daemon/folder":          slices.Concat([]string{"cmd/internal/checkpoint", "cmd/internal/wholefile", "ledger", "ledger/jetstream", "ledger/jetstream/embed", "ledger/jetstream/groupsync", "ledger/jetstream/mark", "turns"}, rooms("erasure")),
+	"cmd/internal/daemon/mend":            slices.Concat([]string{"cmd/internal/checkpoint", "cmd/internal/daemon/config", "cmd/internal/daemon/folder", "cmd/internal/wholefile", "ledger", "ledger/jetstream", "ledger/jetstream/backup", "ledger/jetstream/blocks", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/mark", "ledger/tlog", "projections", "turns", "turns/seal"}, rooms("erasure")),
+	"cmd/internal/daemon/outage":          slices.Concat([]string{"cmd/internal/daemon/folder", "ledger", "ledger/api", "ledger/jetstream", "projections", "turns", "turns/seal"}, rooms("content", "reader")),
+	"cmd/internal/daemon/storage":         slices.Concat([]string{"cmd/internal/daemon/config", "cmd/internal/daemon/folder", "cmd/internal/daemon/outage", "ledger", "ledger/api", "ledger/jetstream", "ledger/jetstream/backup", "ledger/jetstream/blocks", "ledger/jetstream/collect", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/groupsync", "ledger/jetstream/mark", "projections", "projections/db", "turns", "turns/seal"}, rooms("content")),
 	"cmd/internal/daemon":                 nil, // the wiring: everything
 	"docs/examples/go/verify":             {},
 	"docs/examples/go":                    {}, // what any client may use
@@ -127,7 +131,8 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/internal/codetree":     {"ledger/api/client", "turns", "turns/secrets", "ledger/api"},
 	"cmd/internal/page":                   {"turns", "turns/secrets", "ledger/api", "compactor/summary", "cmd/internal/prose"},
 	"cmd/internal/repository":             {"turns"},
-	"cmd/internal/transcripts":            {"cmd/internal/repository", "ledger/api/client", "turns", "turns/transcript", "turns/transcript/formats", "turns/transcript/claude", "turns/transcript/gemini", "ledger/api", "ledger/jetstream/backup", "cmd/internal/handover"},
+	"cmd/internal/transcripts/alike":      {"ledger/api", "turns", "turns/transcript"},
+	"cmd/internal/transcripts":            {"cmd/internal/transcripts/alike", "cmd/internal/repository", "ledger/api/client", "turns", "turns/transcript", "turns/transcript/formats", "turns/transcript/claude", "turns/transcript/gemini", "ledger/api", "ledger/jetstream/backup", "cmd/internal/handover"},
 	"cmd/internal/watch":                  {"cmd/internal/repository", "ledger/api/client", "cmd/internal/agents", "turns", "turns/transcript", "ledger/api", "cmd/internal/transcripts", "cmd/internal/wholefile"},
 	"cmd/ledgerctl/internal/hooks":        {"cmd/internal/wholefile"},
 	"cmd/ledgerctl/internal/pi":           {"ledger/api/client", "turns", "turns/transcript", "turns/transcript/pi", "ledger/api", "cmd/internal/wholefile"},
@@ -159,7 +164,7 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/internal/costview":     {"cmd/internal/cost", "cmd/internal/prose", "cmd/ledgerctl/internal/sessionview", "cmd/ledgerctl/internal/terminal", "ledger/api", "turns", "turns/tokens"},
 	"cmd/ledgerctl/internal/memoryview":   {"cmd/ledgerctl/internal/fault", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "ledger/api", "turns"},
 	"cmd/ledgerctl": {"cmd/internal/repository", "cmd/internal/localserver", "cmd/ledgerctl/internal/serve", "cmd/internal/daemon/config", "ledger/api/client", "cmd/internal/build", "compactor/compare", "compactor/extractive", "compactor/policy", "compactor/summary", "compactor", "ledger/api/mcp", "ledger/api", "ledger/tlog", "lineage", "turns/transcript", "turns/transcript/formats", "turns/tokens", "turns/secrets", "turns", "cmd/internal/wholefile", "cmd/internal/page", "cmd/internal/agents", "cmd/ledgerctl/internal/archive", "cmd/ledgerctl/internal/audit", "cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/bisect", "cmd/ledgerctl/internal/codetree", "cmd/ledgerctl/internal/comparison", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/contextview", "cmd/internal/cost", "cmd/ledgerctl/internal/costview", "cmd/ledgerctl/internal/doctor", "cmd/ledgerctl/internal/eventview", "cmd/ledgerctl/internal/expansion", "cmd/ledgerctl/internal/export", "cmd/ledgerctl/internal/fault", "cmd/internal/handover", "cmd/ledgerctl/internal/help", "cmd/ledgerctl/internal/hooks", "cmd/ledgerctl/internal/importreport", "cmd/ledgerctl/internal/memoryview", "cmd/ledgerctl/internal/names", "cmd/ledgerctl/internal/pi", "cmd/ledgerctl/internal/picker", "cmd/ledgerctl/internal/plot", "cmd/internal/prose", "cmd/ledgerctl/internal/quickstart", "cmd/ledgerctl/internal/searchview", "cmd/internal/service", "cmd/ledgerctl/internal/sessionview", "cmd/ledgerctl/internal/terminal", "cmd/ledgerctl/internal/textdiff", "cmd/internal/transcripts", "cmd/ledgerctl/internal/turnview", "cmd/internal/watch",
-		"cmd/internal/daemon", "compactor/policy", "ledger/api", "ledger/api/mcp", "ledger/jetstream/backup", "turns", "turns/tokens"},
+		"cmd/internal/daemon/mend", "compactor/policy", "ledger/api", "ledger/api/mcp", "ledger/jetstream/backup", "turns", "turns/tokens"},
 
 	"cmd/internal/provider/providertest": {"turns/render/strict"},
 	"cmd/internal/responses/wire":        {"turns", "ledger/api", "cmd/internal/provider"},
@@ -187,8 +192,8 @@ var only = map[string][]string{
 	"github.com/blevesearch":              {"projections/search"},
 	"github.com/fsnotify/fsnotify":        {"cmd/internal/watch"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
-	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/explorer", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go", "docs/examples/go/core"},
-	"github.com/prometheus/client_golang": {"cmd/internal/daemon", "cmd/internal/engine", "cmd/internal/engine/metrics", "cmd/internal/files"},
+	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/daemon/mend", "cmd/internal/daemon/storage", "cmd/internal/explorer", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go", "docs/examples/go/core"},
+	"github.com/prometheus/client_golang": {"cmd/internal/daemon", "cmd/internal/daemon/outage", "cmd/internal/daemon/storage", "cmd/internal/engine", "cmd/internal/engine/metrics", "cmd/internal/files"},
 	"github.com/modelcontextprotocol":     {"ledger/api/mcp"},
 	"github.com/google/jsonschema-go":     {"ledger/api/mcp"},
 	"github.com/yuin/goldmark":            {"cmd/internal/page"},
@@ -201,7 +206,7 @@ var only = map[string][]string{
 }
 
 // pure packages touch no network, disk or clock.
-var pure = []string{"turns", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows",
+var pure = []string{"cmd/internal/transcripts/alike", "turns", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows",
 	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/evidence", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
 
 func TestImports(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger/api"
 )
 
@@ -45,7 +45,7 @@ func addKeys(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nexusd keys --help lists the flags\n", err)
 		return 2
 	}
-	out, err := daemon.AddKeys(*data, from[0])
+	out, err := mend.AddKeys(*data, from[0])
 	if err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return max(1, api.Exit(err))

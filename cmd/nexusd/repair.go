@@ -7,7 +7,8 @@ import (
 	"io"
 	"slices"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/folder"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/cmd/internal/localserver"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/disk"
@@ -47,7 +48,7 @@ Examples:
 // repair is the command nexusd repair.
 func repair(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	accept := "--accept-loss"
-	c := daemon.RepairConfig{AcceptLoss: slices.Contains(args, accept)}
+	c := mend.RepairConfig{AcceptLoss: slices.Contains(args, accept)}
 	cfg, err := parse(slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == accept }), environ)
 	switch {
 	case errors.Is(err, errHelp):
@@ -60,9 +61,9 @@ func repair(ctx context.Context, args, environ []string, stdout, stderr io.Write
 	}
 	c.Data = localserver.Folder(cfg.Data)
 	if cfg.NATS != "" {
-		return compareLog(ctx, daemon.CompareConfig{Data: c.Data, NATS: cfg.NATS, AcceptLoss: c.AcceptLoss}, stdout, stderr)
+		return compareLog(ctx, mend.CompareConfig{Data: c.Data, NATS: cfg.NATS, AcceptLoss: c.AcceptLoss}, stdout, stderr)
 	}
-	out, err := daemon.Repair(ctx, c)
+	out, err := mend.Repair(ctx, c)
 	report(stdout, out)
 	if loss := (*disk.LossError)(nil); errors.As(err, &loss) {
 		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nothing was changed. Restore a backup of %s, or run nexusd repair --accept-loss to give up what is named above\n", err, c.Data)
@@ -90,14 +91,14 @@ func repair(ctx context.Context, args, environ []string, stdout, stderr io.Write
 }
 
 // compareLog is the command with --nats.
-func compareLog(ctx context.Context, c daemon.CompareConfig, stdout, stderr io.Writer) int {
-	out, err := daemon.CompareLog(ctx, c)
+func compareLog(ctx context.Context, c mend.CompareConfig, stdout, stderr io.Writer) int {
+	out, err := mend.CompareLog(ctx, c)
 	if out.Loss != nil {
 		for _, r := range out.Loss.Records {
 			fmt.Fprintln(stdout, r)
 		}
 	}
-	if loss := (*daemon.LossError)(nil); errors.As(err, &loss) {
+	if loss := (*folder.LossError)(nil); errors.As(err, &loss) {
 		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nothing was changed. Export the sessions that lost turns from a daemon that still runs (ledgerctl export), or run nexusd repair --accept-loss to give up what is named above\n", err)
 		return max(1, api.Exit(err))
 	}
@@ -119,7 +120,7 @@ func compareLog(ctx context.Context, c daemon.CompareConfig, stdout, stderr io.W
 }
 
 // report prints what was found and done.
-func report(w io.Writer, out daemon.Repaired) {
+func report(w io.Writer, out mend.Repaired) {
 	for _, s := range out.Streams {
 		for _, d := range s.Damage {
 			fmt.Fprintf(w, "damaged: %s %s\n", s.Stream, d)

@@ -8,7 +8,7 @@ import (
 	"io"
 	"log/slog"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger/api"
 )
 
@@ -41,7 +41,7 @@ Example:
 
 // restore is the command nexusd restore.
 func restore(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	c := daemon.RestoreConfig{Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	c := mend.RestoreConfig{Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	f := flag.NewFlagSet("restore", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&c.Keys, "keys", "", "")
@@ -68,7 +68,7 @@ func restore(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	c.File = files[0]
-	out, err := daemon.Restore(ctx, c)
+	out, err := mend.Restore(ctx, c)
 	if err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return max(1, api.Exit(err))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/embed"
@@ -26,7 +27,7 @@ func TestLostKeysArePutBack(t *testing.T) {
 			extend(t, c, must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{})).ID, 1)
 			cfg, _ := backUp(t, c.As(api.Operator), t.TempDir())
 			from := cfg.Keys
-			if _, err := AddKeys(dir, from); !errors.Is(err, embed.ErrLocked) {
+			if _, err := mend.AddKeys(dir, from); !errors.Is(err, embed.ErrLocked) {
 				t.Errorf("while a daemon runs: %v", err)
 			}
 			stop(t, d, c)
@@ -44,7 +45,7 @@ func TestLostKeysArePutBack(t *testing.T) {
 				t.Errorf("without its key: %v, want corrupt, and what to do", err)
 			}
 			stop(t, d, c)
-			if out, err := AddKeys(dir, from); err != nil || out.Added != 1 || out.Known != all-1 || len(out.Refused) > 0 {
+			if out, err := mend.AddKeys(dir, from); err != nil || out.Added != 1 || out.Known != all-1 || len(out.Refused) > 0 {
 				t.Errorf("%+v, %v; want 1 added of %d", out, err, all)
 			}
 			_, c = start(t, dir)
@@ -72,7 +73,7 @@ func TestAKeyThatWasDestroyedElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	sealtest.Forget(t, keys, b.ID)
-	out, err := AddKeys(dir, from)
+	out, err := mend.AddKeys(dir, from)
 	if err != nil || out.Erased != 1 || len(out.Refused) != 1 || !strings.Contains(out.Refused[0], a.ID.String()) {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -105,7 +106,7 @@ func TestAKeyFromWhichAnEventWasTakenStaysSo(t *testing.T) {
 	if err := errors.Join(store.Puncture(a.ID, 4, 2), store.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := AddKeys(dir, old.Keys); err != nil || out.Added != 0 || len(out.Refused) != 1 || !strings.Contains(out.Refused[0], a.ID.String()) {
+	if out, err := mend.AddKeys(dir, old.Keys); err != nil || out.Added != 0 || len(out.Refused) != 1 || !strings.Contains(out.Refused[0], a.ID.String()) {
 		t.Errorf("an older whole key: %+v, %v", out, err)
 	}
 	d, c = start(t, dir)
@@ -114,7 +115,7 @@ func TestAKeyFromWhichAnEventWasTakenStaysSo(t *testing.T) {
 	stop(t, d, c)
 	sealtest.Forget(t, keys, a.ID)
 	for _, added := range []int{1, 0} {
-		if out, err := AddKeys(dir, now.Keys); err != nil || out.Added != added || len(out.Refused) > 0 {
+		if out, err := mend.AddKeys(dir, now.Keys); err != nil || out.Added != added || len(out.Refused) > 0 {
 			t.Errorf("what is left of the key: %+v, %v", out, err)
 		}
 	}
@@ -135,21 +136,21 @@ func TestKeysOfAnotherLedgerAreNotAdded(t *testing.T) {
 	stop(t, d, c)
 	d, c = start(t, dir)
 	stop(t, d, c)
-	if _, err := AddKeys(dir, cfg.Keys); !errors.Is(err, ledger.ErrConflict) {
+	if _, err := mend.AddKeys(dir, cfg.Keys); !errors.Is(err, ledger.ErrConflict) {
 		t.Errorf("keys of another ledger: %v", err)
 	}
 	for name, from := range map[string]string{"nothing": filepath.Join(dir, "none"), "another folder": t.TempDir()} {
-		if _, err := AddKeys(dir, from); !errors.Is(err, ledger.ErrNotFound) {
+		if _, err := mend.AddKeys(dir, from); !errors.Is(err, ledger.ErrNotFound) {
 			t.Errorf("from %s: %v", name, err)
 		}
 	}
-	if _, err := AddKeys(filepath.Join(dir, "none"), cfg.Keys); !errors.Is(err, ledger.ErrNotFound) {
+	if _, err := mend.AddKeys(filepath.Join(dir, "none"), cfg.Keys); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("into no ledger: %v", err)
 	}
 	if err := os.WriteFile(cfg.Keys, []byte("no keys"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := AddKeys(dir, cfg.Keys); !errors.Is(err, turns.ErrCorrupt) {
+	if _, err := mend.AddKeys(dir, cfg.Keys); !errors.Is(err, turns.ErrCorrupt) {
 		t.Errorf("from a damaged file: %v", err)
 	}
 }

@@ -32,16 +32,16 @@ func TestAChainSetAsideDoesNotStopTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	subject := ledger.SessionSubject("default", s.ID, s.ID)
-	last, err := d.log.Last(t.Context(), subject)
+	last, err := d.storage.Log.Last(t.Context(), subject)
 	if err != nil {
 		t.Fatal(err)
 	}
-	seq, err := d.log.Append(t.Context(), subject, last.Seq, payload)
+	seq, err := d.storage.Log.Append(t.Context(), subject, last.Seq, payload)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := d.store.WaitFor(t.Context(), seq); err != nil {
+		if err := d.storage.Projections.WaitFor(t.Context(), seq); err != nil {
 			t.Fatal(err)
 		}
 		for path, want := range map[string]string{"/readyz": "ok", "/metrics": "nexus_chains_set_aside 1"} {

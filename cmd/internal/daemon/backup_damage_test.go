@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/backup"
 	"nexus/turns"
@@ -47,7 +48,7 @@ func TestADamagedBackupIsNotRestored(t *testing.T) {
 		if err := os.WriteFile(bad, changed, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Restore(t.Context(), RestoreConfig{File: bad, Keys: cfg.Keys, Data: where}); codeOf(err) != api.Corrupt && codeOf(err) != api.Unsupported {
+		if _, err := mend.Restore(t.Context(), mend.RestoreConfig{File: bad, Keys: cfg.Keys, Data: where}); codeOf(err) != api.Corrupt && codeOf(err) != api.Unsupported {
 			t.Fatalf("byte %d of %d: %v", at, len(sound), err)
 		}
 		if entries, err := os.ReadDir(where); err == nil && len(entries) > 0 {
@@ -56,7 +57,7 @@ func TestADamagedBackupIsNotRestored(t *testing.T) {
 			}
 		}
 	}
-	must[Restored](t)(Restore(t.Context(), RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where}))
+	must[mend.Restored](t)(mend.Restore(t.Context(), mend.RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where}))
 	r, rc := start(t, where)
 	verified(t, rc)
 	stop(t, r, rc)
@@ -74,7 +75,7 @@ func TestAnInterruptedRestoreIsBegunAgain(t *testing.T) {
 	for _, share := range []int64{0, 3, 1} { // of the file, in thirds
 		ctx, cancel := context.WithCancel(t.Context())
 		read := int64(0)
-		_, err := Restore(ctx, RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where, Progress: func(n int) {
+		_, err := mend.Restore(ctx, mend.RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where, Progress: func(n int) {
 			if read += int64(n); read >= result.Bytes*share/3 {
 				cancel()
 			}
@@ -87,7 +88,7 @@ func TestAnInterruptedRestoreIsBegunAgain(t *testing.T) {
 			t.Fatalf("a daemon starts after %d of %d bytes: %v", read, result.Bytes, err)
 		}
 	}
-	must[Restored](t)(Restore(t.Context(), RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where}))
+	must[mend.Restored](t)(mend.Restore(t.Context(), mend.RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where}))
 	r, rc := start(t, where)
 	verified(t, rc)
 	stop(t, r, rc)
@@ -158,7 +159,7 @@ func TestBackupThroughput(t *testing.T) {
 				}
 			},
 			3: func() {
-				must[Restored](t)(Restore(t.Context(), RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: filepath.Join(out, "restored")}))
+				must[mend.Restored](t)(mend.Restore(t.Context(), mend.RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: filepath.Join(out, "restored")}))
 			},
 		} {
 			began := time.Now()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/backup"
 	"nexus/turns/seal/sealtest"
@@ -77,16 +79,16 @@ func TestARestoreAsksForTheKeysOfEveryRun(t *testing.T) {
 	stop(t, d, c)
 
 	where := filepath.Join(t.TempDir(), "restored")
-	if _, err := Restore(t.Context(), RestoreConfig{File: cfg.File, Data: where}); codeOf(err) != api.Malformed {
+	if _, err := mend.Restore(t.Context(), mend.RestoreConfig{File: cfg.File, Data: where}); codeOf(err) != api.Malformed {
 		t.Errorf("without keys: %v, want malformed", err)
 	}
-	if _, err := Restore(t.Context(), RestoreConfig{File: cfg.File, Keys: older, Data: where}); codeOf(err) != api.Conflict || !strings.Contains(err.Error(), "1 key missing") {
+	if _, err := mend.Restore(t.Context(), mend.RestoreConfig{File: cfg.File, Keys: older, Data: where}); codeOf(err) != api.Conflict || !strings.Contains(err.Error(), "1 key missing") {
 		t.Errorf("with older keys: %v, want conflict", err)
 	}
-	if err := checkRestored(where); codeOf(err) != api.Corrupt {
+	if err := folder.CheckRestored(where); codeOf(err) != api.Corrupt {
 		t.Errorf("the folder of a refused restore: %v", err)
 	}
-	got := must[Restored](t)(Restore(t.Context(), RestoreConfig{File: cfg.File, Keys: older, Data: where, AcceptMissingKeys: true}))
+	got := must[mend.Restored](t)(mend.Restore(t.Context(), mend.RestoreConfig{File: cfg.File, Keys: older, Data: where, AcceptMissingKeys: true}))
 	if got.KeysMissing != 1 || !strings.Contains(got.Text(), "that are missing: 1") {
 		t.Errorf("%+v", got)
 	}

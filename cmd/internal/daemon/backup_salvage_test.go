@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/backup"
 	"nexus/turns"
@@ -101,19 +102,19 @@ func (l *damagedLedger) find(t *testing.T, kind byte, run int, session string, n
 }
 
 // restoreDamaged restores a damaged copy, and says so in each way that a user meets.
-func (l *damagedLedger) restore(t *testing.T, changed []byte) (string, Restored) {
+func (l *damagedLedger) restore(t *testing.T, changed []byte) (string, mend.Restored) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "damaged")
 	if err := os.WriteFile(file, changed, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := RestoreConfig{File: file, Keys: l.cfg.Keys, Data: filepath.Join(dir, "restored")}
-	if _, err := Restore(t.Context(), c); codeOf(err) != api.Corrupt && codeOf(err) != api.Unsupported {
+	c := mend.RestoreConfig{File: file, Keys: l.cfg.Keys, Data: filepath.Join(dir, "restored")}
+	if _, err := mend.Restore(t.Context(), c); codeOf(err) != api.Corrupt && codeOf(err) != api.Unsupported {
 		t.Fatalf("without --accept-incomplete: %v", err)
 	}
 	c.AcceptIncomplete = true
-	return c.Data, must[Restored](t)(Restore(t.Context(), c))
+	return c.Data, must[mend.Restored](t)(mend.Restore(t.Context(), c))
 }
 
 // Each frame of a backup of three runs is flipped. All sessions but the one whose event is

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -33,10 +34,10 @@ func backUp(t *testing.T, c backup.Source, dir string) (backup.Config, backup.Re
 }
 
 // restoreTo restores the files in from into a new folder.
-func restoreTo(t *testing.T, cfg backup.Config) (string, Restored) {
+func restoreTo(t *testing.T, cfg backup.Config) (string, mend.Restored) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "restored")
-	return dir, must[Restored](t)(Restore(t.Context(), RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: dir}))
+	return dir, must[mend.Restored](t)(mend.Restore(t.Context(), mend.RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: dir}))
 }
 
 // logRecords returns what the log of a folder holds up to a position, and its blobs by subject.
@@ -360,7 +361,7 @@ func TestAnInterruptedBackupGoesOn(t *testing.T) {
 	if r := check(partial); r.State != backup.Incomplete || r.Totals.Log.Seq != 0 {
 		t.Errorf("%+v", r)
 	}
-	if _, err := Restore(t.Context(), RestoreConfig{File: partial, Data: filepath.Join(t.TempDir(), "x"), Keys: ""}); codeOf(err) != api.Malformed {
+	if _, err := mend.Restore(t.Context(), mend.RestoreConfig{File: partial, Data: filepath.Join(t.TempDir(), "x"), Keys: ""}); codeOf(err) != api.Malformed {
 		t.Errorf("a sealed ledger without its keys: %v", err)
 	}
 	f := must[*os.File](t)(os.OpenFile(partial, os.O_WRONLY|os.O_APPEND, 0)) // a torn write
@@ -382,23 +383,23 @@ func TestAnInterruptedBackupGoesOn(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	where := filepath.Join(t.TempDir(), "x")
-	if _, err := Restore(t.Context(), RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where}); codeOf(err) != api.Corrupt || !strings.Contains(err.Error(), backup.Incomplete) {
+	if _, err := mend.Restore(t.Context(), mend.RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where}); codeOf(err) != api.Corrupt || !strings.Contains(err.Error(), backup.Incomplete) {
 		t.Errorf("an incomplete backup: %v", err)
 	}
 	if _, err := Open(t.Context(), config.Config{Data: where, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); codeOf(err) != api.Corrupt {
 		t.Errorf("a start in the folder of a restore that failed: %v", err)
 	}
-	if _, err := Repair(t.Context(), RepairConfig{Data: where}); codeOf(err) != api.Corrupt {
+	if _, err := mend.Repair(t.Context(), mend.RepairConfig{Data: where}); codeOf(err) != api.Corrupt {
 		t.Errorf("a repair there: %v", err)
 	}
-	if got := must[Restored](t)(Restore(t.Context(), RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where, AcceptIncomplete: true})); got.Totals.Log != first.Totals.Log {
+	if got := must[mend.Restored](t)(mend.Restore(t.Context(), mend.RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where, AcceptIncomplete: true})); got.Totals.Log != first.Totals.Log {
 		t.Errorf("%+v", got)
 	}
 	second := must[backup.Result](t)(backup.Run(t.Context(), op, cfg))
 	if r := check(cfg.File); second.Run != 2 || r.State != backup.Complete || r.Totals != second.Totals {
 		t.Errorf("%+v, %+v", second, r)
 	}
-	if _, err := Restore(t.Context(), RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where}); codeOf(err) != api.Conflict {
+	if _, err := mend.Restore(t.Context(), mend.RestoreConfig{File: cfg.File, Keys: cfg.Keys, Data: where}); codeOf(err) != api.Conflict {
 		t.Errorf("a restore into a folder with a ledger: %v", err)
 	}
 	stop(t, d, c)

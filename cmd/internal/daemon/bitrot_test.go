@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -130,7 +131,7 @@ func outcome(t *testing.T, dir string, want state) string {
 	d, err := open()
 	how := ""
 	if err != nil {
-		if _, rerr := Repair(t.Context(), RepairConfig{Data: dir}); rerr != nil {
+		if _, rerr := mend.Repair(t.Context(), mend.RepairConfig{Data: dir}); rerr != nil {
 			return fmt.Sprintf("refused, not repaired: %v", rerr)
 		}
 		if d, err = open(); err != nil {
@@ -169,7 +170,7 @@ func isServed(t *testing.T, d *Daemon, want state) (wrong string, err error) {
 	if err := readAll(t, c.As(api.Operator)); err != nil {
 		return "", err
 	}
-	before := d.mark.Mark().Log.Seq
+	before := d.storage.Mark.Mark().Log.Seq
 	if diff := cmp.Diff(want, observe(t, c, want.Contexts)); diff != "" {
 		return diff, nil
 	}
@@ -187,7 +188,7 @@ func isServed(t *testing.T, d *Daemon, want state) (wrong string, err error) {
 		return "", err
 	}
 	extend(t, c, s.ID, 1)
-	if after := d.mark.Mark().Log.Seq; after <= before {
+	if after := d.storage.Mark.Mark().Log.Seq; after <= before {
 		return fmt.Sprintf("the log reached %d, now %d", before, after), nil
 	}
 	return "", nil

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
@@ -31,7 +33,7 @@ const week = 7 * 24 * time.Hour
 // collectLater collects as if the grace time were over, whatever the share.
 func collectLater(t *testing.T, d *Daemon, step func(string)) collect.Report {
 	t.Helper()
-	return must[collect.Report](t)(d.collectOnce(t.Context(), collect.Config{After: week, Now: time.Now().Add(2 * week), Step: step}))
+	return must[collect.Report](t)(d.storage.Collect(t.Context(), collect.Config{After: week, Now: time.Now().Add(2 * week), Step: step}))
 }
 
 func refPart(info *api.BlobInfo) turns.Message {
@@ -111,7 +113,7 @@ func TestVerifyFindsAReferencedBlobThatIsGone(t *testing.T) {
 	d, c = start(t, dir)
 	ref := must[*api.Turn](t)(c.Turn(t.Context(), s.ID, a.ID)).Messages[0].Parts[0].Ref
 	must[[]byte](t)(c.Content(t.Context(), s.ID, ref)) // the cache of contents has the blob
-	out, err := collect.Run(t.Context(), collect.Config{Data: dir, Log: new(memlog.Log), Blobs: d.log.Blobs(), Mark: d.mark, After: week, Now: time.Now().Add(2 * week)})
+	out, err := collect.Run(t.Context(), collect.Config{Data: dir, Log: new(memlog.Log), Blobs: d.storage.Log.Blobs(), Mark: d.storage.Mark, After: week, Now: time.Now().Add(2 * week)})
 	if err != nil || out.Collected == 0 {
 		t.Fatalf("%+v, %v", out, err)
 	}
@@ -132,7 +134,7 @@ func TestAScrubBesideACollectionReportsNothing(t *testing.T) {
 	}
 	stop(t, d, c)
 	d, _ = start(t, dir)
-	old := d.mark.Mark()
+	old := d.storage.Mark.Mark()
 	if out := collectLater(t, d, nil); out.Collected == 0 {
 		t.Fatalf("%+v", out)
 	}
@@ -140,10 +142,10 @@ func TestAScrubBesideACollectionReportsNothing(t *testing.T) {
 	if damaged == nil && err == nil {
 		t.Fatal("the old stream is still there")
 	}
-	if err := d.scrubMarked(t.Context(), old, time.Minute); err != nil || d.ready() != nil {
+	if err := d.storage.Scrub(t.Context(), old, time.Minute); err != nil || d.ready() != nil {
 		t.Errorf("a scrub that began before: %v, ready: %v", err, d.ready())
 	}
-	if err := d.scrubOnce(t.Context(), time.Minute); err != nil {
+	if err := d.storage.Scrub(t.Context(), d.storage.Mark.Mark(), time.Minute); err != nil {
 		t.Error(err)
 	}
 }
@@ -173,11 +175,11 @@ func TestRepairAfterACollection(t *testing.T) {
 		}
 		change(t, largest(t, copied, jetstream.BlobsStream(1)), func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
 		if !marked {
-			if err := os.Remove(copied + "/" + markFile); err != nil {
+			if err := os.Remove(copied + "/" + folder.MarkFile); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if out, err := Repair(t.Context(), RepairConfig{Data: copied}); err != nil || len(out.Streams[1].Restored) == 0 {
+		if out, err := mend.Repair(t.Context(), mend.RepairConfig{Data: copied}); err != nil || len(out.Streams[1].Restored) == 0 {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		d, c := start(t, copied)
@@ -340,15 +342,15 @@ func TestCollectionsInARandomLife(t *testing.T) {
 		}
 	}
 	l.restart()
-	before := must[mark.Sizes](t)(disk.Sizes(l.dir, l.d.mark.Mark().BlobStream)).Blobs
+	before := must[mark.Sizes](t)(disk.Sizes(l.dir, l.d.storage.Mark.Mark().BlobStream)).Blobs
 	out := collectLater(t, l.d, nil)
 	l.restart()
 	l.check()
-	after := must[mark.Sizes](t)(disk.Sizes(l.dir, l.d.mark.Mark().BlobStream)).Blobs
+	after := must[mark.Sizes](t)(disk.Sizes(l.dir, l.d.storage.Mark.Mark().BlobStream)).Blobs
 	if left := collectLater(t, l.d, nil); left.Unreferenced != 0 || after > before-out.Collected/2 {
 		t.Errorf("%+v; the files had %d bytes, then %d", left, before, after)
 	}
-	t.Logf("%d sessions, collected %d bytes, the stream is number %d", len(l.heads), freed, l.d.mark.Mark().BlobStream)
+	t.Logf("%d sessions, collected %d bytes, the stream is number %d", len(l.heads), freed, l.d.storage.Mark.Mark().BlobStream)
 	if freed+out.Collected == 0 {
 		t.Error("nothing was collected")
 	}

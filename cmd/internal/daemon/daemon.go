@@ -16,14 +16,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
-	js "github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"nexus/cmd/internal/checkpoint"
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
+	"nexus/cmd/internal/daemon/outage"
+	"nexus/cmd/internal/daemon/storage"
 	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/explorer"
 	"nexus/cmd/internal/files"
@@ -33,14 +34,9 @@ import (
 	"nexus/compactor/extractive"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
-	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
-	"nexus/ledger/jetstream/groupsync"
-	"nexus/ledger/jetstream/mark"
-	"nexus/projections"
 	"nexus/projections/search"
 	"nexus/turns"
-	"nexus/turns/seal"
 	"nexus/turns/tokens"
 )
 
@@ -48,19 +44,10 @@ import (
 type Daemon struct {
 	cfg        config.Config
 	logger     *slog.Logger
+	storage    *storage.Storage
 	engine     *engine.Engine
 	service    *natsapi.Service
-	store      *projections.Store
-	log        *jetstream.Log
 	server     *embed.Server // nil on an external server
-	identity   identity      // of the data folder, with the embedded server
-	mark       *mark.Keeper  // of what was acknowledged; nil on an external server
-	scrubber   *scrubber     // nil on an external server
-	collector  *collector    // nil on an external server
-	collecting sync.Mutex    // held by a collection of blobs, and by what opens the streams again
-	syncing    sync.Mutex
-	syncs      map[string]*groupsync.Stream // by stream; guarded by syncing; empty on an external server
-	fsyncs     uint64                       // of those that were replaced; guarded by syncing
 	url        string
 	sync       string // what is known of the server's fsync
 	web        *webServer
@@ -71,18 +58,11 @@ type Daemon struct {
 	ledgerConn *nats.Conn         // where the streams are
 	client     *nats.Conn         // where the service lives
 
-	credentials config.Credentials
-	users       natsapi.Users // nil on an external server
-
-	peers        *peers // the other daemons of the ledger; nil with the embedded server
+	credentials  config.Credentials
+	users        natsapi.Users // nil on an external server
 	peersRefused sync.Once
-	lossKnown    chan struct{} // closed once what the log has lost is named
+	signer       *checkpoint.Signer // nil on an external server
 
-	outage *outage
-	signer *checkpoint.Signer // nil on an external server
-
-	watched atomic.Bool                   // an outage does not end the daemon
-	stopRun func()                        // ends the projections' Run; used by Open, the watch and Close, one after the other
 	failed  chan error                    // why parts ended by themselves
 	abandon context.CancelCauseFunc       // ends a start that can't succeed
 	closing atomic.Bool                   // Close was called
@@ -98,18 +78,16 @@ func Open(ctx context.Context, cfg config.Config) (_ *Daemon, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: configuration: %w", turns.ErrMalformed, err)
 	}
-	d := &Daemon{cfg: cfg.WithDefaults(), sync: syncAlways, syncs: make(map[string]*groupsync.Stream), failed: make(chan error, 4), lossKnown: make(chan struct{})}
+	d := &Daemon{cfg: cfg.WithDefaults(), sync: syncAlways, failed: make(chan error, 4)}
 	d.logger = d.cfg.Logger
-	d.outage = newOutage(d.logger)
+	d.storage = storage.New(storage.Config{Config: d.cfg, Opened: d.opened, Run: d.run, Fail: d.fail})
 	ctx, d.abandon = context.WithCancelCause(ctx)
 	defer d.abandon(nil)
 	defer func() {
 		if err == nil {
 			return
 		}
-		if d.log != nil && d.log.Lost() != nil {
-			<-d.lossKnown // it ends the start, with what is lost
-		}
+		d.storage.AwaitLoss() // it ends the start, with what is lost
 		if cause := (*failure)(nil); errors.As(context.Cause(ctx), &cause) {
 			err = cause.error // err is what followed from it
 		}
@@ -127,16 +105,22 @@ func Open(ctx context.Context, cfg config.Config) (_ *Daemon, err error) {
 	if d.ledgerConn, err = d.connect(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.openLog(ctx, d.ledgerConn); err != nil {
+	if err := d.storage.OpenLog(ctx, d.ledgerConn); err != nil {
 		return nil, err
 	}
-	if err := d.openStore(ctx); err != nil {
+	if d.server == nil {
+		if err := permitted(ctx, ledgerRole, d.ledgerConn); err != nil {
+			return nil, err
+		}
+		d.warnAboutSync()
+	}
+	if err := d.storage.OpenProjections(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.serve(ctx); err != nil {
 		return nil, err
 	}
-	d.logger.Info("serving", "version", d.cfg.Version, "ledger", d.log.Ledger(), "position", d.store.Applied().Seq, "nats", d.ClientURL())
+	d.logger.Info("serving", "version", d.cfg.Version, "ledger", d.storage.Log.Ledger(), "position", d.storage.Projections.Applied().Seq, "nats", d.ClientURL())
 	return d, nil
 }
 
@@ -167,9 +151,7 @@ func (d *Daemon) connect(ctx context.Context) (*nats.Conn, error) {
 // startServer starts the embedded server with its users.
 func (d *Daemon) startServer(ctx context.Context) (*embed.Server, error) {
 	var byName map[string]natsapi.User
-	c := embed.Config{DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, NoSync: true, Logger: d.logger, Failed: d.diskFailed,
-		BeforeStart: func() error { return d.inspect(ctx) }, AfterStop: d.closeMark,
-		Services: natsapi.Subjects(), Streams: []string{natsapi.Notifications("*", "*")}}
+	c := embed.Config{Listen: d.cfg.Listen, Services: natsapi.Subjects(), Streams: []string{natsapi.Notifications("*", "*")}}
 	c.Users = func() (rows []embed.User, err error) {
 		var users []natsapi.User
 		if users, d.credentials, err = d.cfg.Users(); err != nil {
@@ -202,7 +184,7 @@ func (d *Daemon) startServer(ctx context.Context) (*embed.Server, error) {
 	if d.cfg.Auth == "off" {
 		d.logger.Warn("auth is off: every program on this machine may act as any agent and as the operator")
 	}
-	server, err := embed.Start(c)
+	server, err := d.storage.StartServer(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -228,196 +210,50 @@ func (d *Daemon) fail(err error) {
 	}
 }
 
-func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
-	stream, err := js.New(nc)
-	if err != nil {
-		return err
-	}
-	c := jetstream.Config{Replicas: d.cfg.Replicas, Create: d.cfg.Create}
-	var id identity
-	if d.server != nil {
-		id = d.identity
-		c.Ledger, c.Create, c.Acked, c.CopyBlobs, c.GroupSync = id.Ledger, !id.Ready, d.mark.Acked, true, d.groupSync
-		c.BlobStream = d.mark.Mark().BlobStream
-	} else {
-		if err := refuseLoss(d.cfg.Data); err != nil {
-			return err
-		}
-		if c.Create {
-			c.Ledger = uuid.NewString()
-		}
-		accepted, err := acceptedLosses(d.cfg.Data)
-		if err != nil {
-			return err
-		}
-		d.peers = newPeers(nc, accepted)
-		c.Confirm, c.Others, c.Lost = true, d.peers.ask, d.cameBackShorter
-	}
-	d.opened(d.closeSyncs)
-	if d.log, err = jetstream.Open(ctx, stream, c); err != nil {
-		return err
-	}
-	d.outage.pauses(d.log)
-	if d.server == nil {
-		d.log.Probe(ctx)
-		if err := permitted(ctx, ledgerRole, nc); err != nil {
-			return err
-		}
-		d.warnAboutSync()
-		d.peers.of(d.log)
-	}
-	if d.server != nil && d.log.Ledger() != id.Ledger {
-		return fmt.Errorf("%w: the stream belongs to ledger %s, the data folder to %s", turns.ErrCorrupt, d.log.Ledger(), id.Ledger)
-	}
-	if d.server == nil {
-		return nil
-	}
-	if err := d.reaches(ctx); err != nil {
-		return err
-	}
-	d.mark.SetServer(embed.ServerVersion)
-	if !id.Ready || !id.Marked || id.Server != embed.ServerVersion {
-		id.Ready, id.Marked, id.Server = true, true, embed.ServerVersion
-		return saveIdentity(d.cfg.Data, id)
-	}
-	return nil
-}
-
-// openStore opens the projections and replays what they lack, before the daemon
-// serves or appends anything.
-func (d *Daemon) openStore(ctx context.Context) (err error) {
-	if d.store, err = d.openProjections(ctx); err != nil {
-		return err
-	}
-	d.opened(func(context.Context) error { return d.store.Close() })
-	if err := d.confirmApplied(ctx); err != nil {
-		return err
-	}
-	if err := d.store.Check(ctx, d.log); err != nil {
-		return err
-	}
-	st, err := d.log.State(ctx)
-	if err != nil {
-		return err
-	}
-	d.startRun(ctx)
-	d.opened(func(context.Context) error { d.stopRun(); return nil })
-	if n := st.Last - d.store.Applied().Seq; n > 10_000 {
-		d.logger.Info("replaying the log into the projections", "records", n)
-	}
-	if err := d.store.WaitFor(ctx, st.Last); err != nil || d.server != nil {
-		return err
-	}
-	stop, err := d.peers.start()
-	if err != nil {
-		return err
-	}
-	d.opened(stop)
-	return nil
-}
-
-// startCompared is how many of the newest records that the projections applied are compared at a
-// start with the log of a server of others.
-const startCompared = 1024
-
-// confirmApplied returns once the log is found to have the newest records that the projections
-// have applied.
-func (d *Daemon) confirmApplied(ctx context.Context) error {
-	last := d.store.Applied().Seq
-	d.log.Reached(last)
-	if d.server != nil {
-		return nil // its mark says more
-	}
-	for seq := max(last, startCompared) - startCompared + 1; seq <= last; seq++ {
-		r, err := d.store.Record(seq)
-		if err != nil {
-			return err
-		}
-		d.log.Knows(mark.Place{Seq: seq, Sum: turns.HashEvent(r.Payload)})
-	}
-	return d.log.Confirm(ctx)
-}
-
-// ledgerID returns the id of the ledger that the stream belongs to.
-func (d *Daemon) ledgerID() (uuid.UUID, error) {
-	uid, err := uuid.Parse(d.log.Ledger())
-	if err != nil {
-		return uid, fmt.Errorf("%w: the stream names no ledger: %w", turns.ErrCorrupt, err)
-	}
-	return uid, nil
-}
-
 func (d *Daemon) serve(ctx context.Context) error {
-	uid, err := d.ledgerID()
+	uid, err := d.storage.LedgerID()
 	if err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
 	d.countConnections(registry)
 	d.countFacts(registry)
-	registry.MustRegister(&logEnd{d.log})
-	if d.server == nil {
-		registry.MustRegister(&clusterServers{d.log})
-	}
-	d.outage.register(registry)
-	if d.server != nil {
-		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "nexus_fsyncs_total", Help: "Fsyncs of the log and the blobs; appends that come together share one."},
-			func() float64 { return float64(d.Fsyncs()) }))
-		d.scrubber = newScrubber(registry)
-		d.collector = d.newCollector(registry)
-	}
+	d.storage.Register(registry)
 	counter := tokens.Approx{}
 	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true, Version: extractive.Version}
-	log := &guardedLog{Log: d.log, store: d.store, outage: d.outage}
+	var ends *outage.Ends // nil: others may append to the log, too
+	if d.server != nil {
+		applied := func() uint64 { return d.storage.Projections.Applied().Seq }
+		ends = outage.NewEnds(applied, applied())
+	}
 	c := engine.Config{
-		Ledger: uid, Log: log, Blobs: &guardedBlobs{d.log.Blobs(), d.outage}, Projections: d.store, Counter: counter,
+		Ledger: uid, Log: d.storage.Outage.Log(d.storage.Log, d.storage.Projections, ends), Blobs: d.storage.Outage.Blobs(d.storage.Log.Blobs()), Projections: d.storage.Projections, Counter: counter,
 		Tiers: append(slices.Clip(d.cfg.Models), extract), ModelTiers: d.cfg.ModelTiers,
 		Now: time.Now, Rand: rand.Reader, Logger: d.logger, Registry: registry, Notify: d.notify,
-		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.ModelTable(), Access: d.outage.access, MayOpenMain: d.cfg.MayOpenMain,
+		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.ModelTable(), Access: d.storage.Outage.Access, MayOpenMain: d.cfg.MayOpenMain,
 	}
 	if d.server != nil {
-		source := &backupSource{daemon: d}
-		d.opened(source.close)
-		c.Backup = source
-		applied := func() uint64 { return d.store.Applied().Seq }
-		log.ends = newChainEnds(applied, applied())
-		c.Acknowledged = log.ends.end
+		c.Backup = d.storage.Backup()
+		c.Acknowledged = ends.End
 		if err := d.startSigner(ctx, registry); err != nil {
 			return err
 		}
 		c.Checkpoints = d.signer
 	} else {
-		c.Confirm = d.log.Confirm
+		c.Confirm = d.storage.Log.Confirm
 	}
-	if d.cfg.Seal == "on" {
-		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"))
-		if err != nil {
-			return err
-		}
-		keys.Warn = d.warnOfKeys
-		d.opened(func(context.Context) error { return keys.Close() })
-		if err := checkKeys(ctx, copies{d.log, d.store}, keys, c.Ledger); err != nil {
-			return err
-		}
-		if err := checkEmptyKeys(d.store, keys, c.Ledger); err != nil {
-			return err
-		}
-		d.startKeyCheck(keys, c.Ledger)
-		c.Keys = &guardedKeys{keys, d.outage}
-	} else if sealed, err := isSealed(ctx, copies{d.log, d.store}); err != nil {
+	if c.Keys, err = d.storage.OpenKeys(ctx, c.Ledger); err != nil {
 		return err
-	} else if sealed {
-		d.logger.Warn("seal is off, and the ledger has sealed events: their content, and the labels, memories and channels of that time, can't be found; start with --seal on")
 	}
 	if d.cfg.Search == "on" {
-		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, searchDir), Logger: d.logger, Linger: searchLinger, Rest: searchRest, Delay: searchDelay})
+		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, folder.SearchDir), Logger: d.logger, Linger: searchLinger, Rest: searchRest, Delay: searchDelay})
 	}
 	d.engine = engine.New(c)
 	d.opened(func(context.Context) error { return d.engine.Audit.Close() })
 	d.work()
 	d.startSearch(registry)
-	d.startScrub()
-	d.startCollector()
+	d.storage.StartScrub()
+	d.storage.StartCollector()
 	x, err := d.startFiles(registry)
 	if err != nil {
 		return err
@@ -426,7 +262,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	if err := d.finishErasures(ctx); err != nil {
 		return err
 	}
-	d.startWatch()
+	d.storage.StartWatch(d.engine.Writer.Forget)
 	if d.service, err = natsapi.Start(d.client, d.engine, d.users, d.cfg.Version, d.logger); err != nil {
 		return err
 	}
@@ -546,10 +382,7 @@ const searchRest = 30
 func (d *Daemon) startSearch(registry prometheus.Registerer) {
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_search_behind", Help: "Events that the search index has not seen yet."},
 		func() float64 { return float64(d.engine.Search.Behind()) }))
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { d.engine.Search.Run(ctx); close(done) }()
-	d.opened(func(context.Context) error { cancel(); <-done; return nil })
+	d.run(d.engine.Search.Run)
 }
 
 // startFiles begins to write the files that policies ask for, unless the
@@ -562,10 +395,8 @@ func (d *Daemon) startFiles(registry prometheus.Registerer) (*files.Exporter, er
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { x.Run(ctx); close(done) }()
-	d.opened(func(context.Context) error { cancel(); <-done; return x.Close() })
+	d.opened(func(context.Context) error { return x.Close() })
+	d.run(x.Run)
 	return x, nil
 }
 
@@ -578,30 +409,32 @@ func (d *Daemon) ready() error {
 	if err := errors.Join(connected(ledgerRole, d.ledgerConn), connected(serviceRole, d.client)); err != nil {
 		return err
 	}
-	if lost := d.outage.halted(); lost != nil {
-		return lost
-	}
-	if why := d.outage.active(); why != nil {
-		return why
-	}
-	if d.scrubber != nil {
-		if damaged := d.scrubber.damaged.Load(); damaged != nil {
-			return damaged
-		}
+	if err := d.storage.Sound(); err != nil {
+		return err
 	}
 	if d.signer != nil {
 		if err := d.signer.Inconsistent(); err != nil {
 			return err
 		}
 	}
-	st, err := d.log.State(ctx)
+	st, err := d.storage.Log.State(ctx)
 	if err != nil {
 		return err
 	}
 	if err := st.Sound(); err != nil {
 		return err
 	}
-	return d.store.WaitFor(ctx, st.Last)
+	return d.storage.Projections.WaitFor(ctx, st.Last)
+}
+
+// notes are what an operator of a ledger that serves should know.
+func (d *Daemon) notes() (out []string) {
+	if d.signer != nil {
+		if _, err := d.signer.Elsewhere(); err != nil {
+			out = append(out, "checkpoints are not written elsewhere: "+err.Error())
+		}
+	}
+	return append(out, d.storage.Notes()...)
 }
 
 func (d *Daemon) notify(tenant, agent string, n api.Notification) {
@@ -648,10 +481,21 @@ func (d *Daemon) HTTPURL() string {
 	return d.web.url
 }
 
+// Fsyncs counts the fsyncs of the log and the blobs since the start; 0 on an external server.
+func (d *Daemon) Fsyncs() uint64 { return d.storage.Fsyncs() }
+
 // Failed yields the error of a part that failed. The caller then closes the daemon.
 func (d *Daemon) Failed() <-chan error { return d.failed }
 
 func (d *Daemon) opened(f func(context.Context) error) { d.closers = append(d.closers, f) }
+
+// run runs f beside requests. What it opened before is closed after f has ended.
+func (d *Daemon) run(f func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { f(ctx); close(done) }()
+	d.opened(func(context.Context) error { cancel(); <-done; return nil })
+}
 
 // Close stops serving, lets requests end as long as ctx lets them, and closes
 // everything in reverse order of opening. It can be called twice.

@@ -84,7 +84,7 @@ func TestTheServiceCanLiveInAnotherAccountThanTheStreams(t *testing.T) {
 			t.Errorf("%s: %v, %+v; want nobody to answer", subject, err, m)
 		}
 	}
-	if st, err := d.log.State(t.Context()); err != nil || st.Last != 2 {
+	if st, err := d.storage.Log.State(t.Context()); err != nil || st.Last != 2 {
 		t.Errorf("the log: %+v, %v; want a policy and a session", st, err)
 	}
 }

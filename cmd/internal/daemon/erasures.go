@@ -1,181 +1,16 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
-	"nexus/cmd/internal/checkpoint"
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/cmd/internal/engine/erasure"
 	"nexus/cmd/internal/files"
-	"nexus/cmd/internal/wholefile"
 	"nexus/ledger"
-	"nexus/ledger/jetstream/backup"
-	"nexus/turns"
 )
-
-// erasuresFile is the list of erasures in the data folder. It is what a restored folder begins with, too.
-const erasuresFile = "erasures"
-
-// maxErasures bounds a list of erasures, in bytes: some million sessions.
-const maxErasures = 256 << 20
-
-// erasures keeps the list of erasures in the data folder, and a copy in each folder of [checkpoint] out.
-type erasures struct {
-	dir    string
-	ledger string
-	signer *checkpoint.Signer
-	logger *slog.Logger
-
-	mu     sync.Mutex
-	newest []byte
-	copies []*erasuresCopy
-}
-
-// erasuresCopy is the list in a folder elsewhere. What may change is guarded by the list's mutex.
-type erasuresCopy struct {
-	name   string
-	has    []byte // as it was written last; nil: not since the start
-	busy   bool   // it is being written: a disk of the network may hang
-	failed bool   // and that was said
-}
-
-func newErasures(dir, ledger string, signer *checkpoint.Signer, out []string, logger *slog.Logger) *erasures {
-	l := &erasures{dir: dir, ledger: ledger, signer: signer, logger: logger}
-	for _, folder := range out {
-		l.copies = append(l.copies, &erasuresCopy{name: filepath.Join(folder, "nexus-"+ledger+".erasures")})
-	}
-	return l
-}
-
-// read returns the list; an empty one where there is no file. One that is damaged, or another ledger's, is set aside: what the
-// log knows of it is put on a new one.
-func (l *erasures) read() (erasure.List, error) {
-	name := filepath.Join(l.dir, erasuresFile)
-	list, err := readErasures(name)
-	if err == nil && list.Ledger != l.ledger {
-		err = fmt.Errorf("%w: it is of ledger %.40q", ledger.ErrMalformed, list.Ledger)
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case errors.Is(err, ledger.ErrMalformed):
-		l.logger.Error("the list of erasures is damaged: it is set aside, and made anew from the log", "file", name, "as", name+".damaged", "err", err)
-		if err := os.Rename(name, name+".damaged"); err != nil {
-			return erasure.List{}, err
-		}
-	default:
-		return list, err
-	}
-	return erasure.List{Ledger: l.ledger}, nil
-}
-
-// readErasures reads a file. One that is no list is not read as a whole.
-func readErasures(name string) (erasure.List, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return erasure.List{}, err
-	}
-	defer f.Close()
-	b := make([]byte, 64)
-	n, err := io.ReadFull(f, b)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) || !erasure.IsList(b[:n]) {
-		return erasure.List{}, errors.Join(err, fmt.Errorf("%w: %s is no list of erasures", ledger.ErrMalformed, name))
-	}
-	rest, err := io.ReadAll(io.LimitReader(f, maxErasures))
-	if err != nil {
-		return erasure.List{}, err
-	}
-	return erasure.ParseList(append(b[:n], rest...))
-}
-
-// listed is what the folder's list has, and what the copies elsewhere have that this ledger's own key signed: the
-// folder may be a copy of an earlier day.
-func (l *erasures) listed() ([]erasure.Erased, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	list, err := l.read()
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range l.copies {
-		other, err := readErasures(c.name)
-		if err == nil && other.Ledger == l.ledger && other.Key != "" && other.Key == l.signer.Public() {
-			list.Merge(other.Rows)
-		}
-	}
-	return list.Rows, nil
-}
-
-// publish adds rows to the list. It is durable in the data folder on return; a folder elsewhere that does not answer
-// holds nobody up, and gets the newest list when it does, or at the next call.
-func (l *erasures) publish(rows []erasure.Erased) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	list, err := l.read()
-	if err != nil {
-		return err
-	}
-	if list.Merge(rows); len(list.Rows) == 0 {
-		return nil
-	}
-	sign := l.signer.SignText
-	if list.Key = l.signer.Public(); list.Key == "" {
-		sign = nil
-	}
-	b, err := list.Encode(sign)
-	if err != nil {
-		return err
-	}
-	name := filepath.Join(l.dir, erasuresFile)
-	if was, err := os.ReadFile(name); err != nil || !bytes.Equal(was, b) {
-		if err := wholefile.Write(name, 0o600, wholefile.Bytes(b)); err != nil {
-			return err
-		}
-	}
-	l.newest = b
-	for _, c := range l.copies {
-		if !c.busy {
-			c.busy = true
-			go l.copyTo(c)
-		}
-	}
-	return nil
-}
-
-// copyTo writes the newest list to a folder elsewhere, and again if a newer one came meanwhile.
-func (l *erasures) copyTo(c *erasuresCopy) {
-	for {
-		l.mu.Lock()
-		b := l.newest
-		if c.busy = !bytes.Equal(c.has, b); !c.busy {
-			l.mu.Unlock()
-			return
-		}
-		l.mu.Unlock()
-		err := wholefile.Write(c.name, 0o600, wholefile.Bytes(b))
-		l.mu.Lock()
-		if err != nil && !c.failed {
-			l.logger.Error("the list of erasures is not written elsewhere", "file", c.name, "err", err)
-		}
-		if c.failed = err != nil; c.failed {
-			c.busy = false
-			l.mu.Unlock()
-			return
-		}
-		c.has = b
-		l.mu.Unlock()
-	}
-}
 
 // reachErasures connects the erasure of sessions with the stores beside the log. x writes the files; nil: nobody does.
 func (d *Daemon) reachErasures(x *files.Exporter) {
@@ -184,8 +19,8 @@ func (d *Daemon) reachErasures(x *files.Exporter) {
 		er.Why = "on a NATS server of others each daemon keeps its own keys: a session can't be erased for all of them yet"
 		return
 	}
-	list := newErasures(d.cfg.Data, d.log.Ledger(), d.signer, d.cfg.Checkpoint.Out, d.logger)
-	er.Publish, er.Listed = list.publish, list.listed
+	list := folder.NewErasures(d.cfg.Data, d.storage.Log.Ledger(), d.signer, d.cfg.Checkpoint.Out, d.logger)
+	er.Publish, er.Listed = list.Publish, list.Listed
 	files := erasure.Store{Name: "files", Note: "beside the ledger, of the designs; a file that a person changed is left as it is"}
 	files.Erase = func(_ context.Context, s *ledger.Session) (uint64, bool, error) {
 		return 0, x != nil && x.Reached(s.ID, s.Tail.Seq), nil
@@ -217,7 +52,7 @@ func (d *Daemon) eraseAnswers() error {
 		return answers.Erase(ctx, s)
 	}
 	d.engine.Erasure.Add(answers)
-	for s, err := range d.store.Erased() {
+	for s, err := range d.storage.Projections.Erased() {
 		if err == nil {
 			_, _, err = d.door.Erase(s.ID)
 		}
@@ -233,59 +68,4 @@ func (d *Daemon) finishErasures(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	return d.engine.Erasure.Finish(ctx)
-}
-
-// foundErasures is the erasures of a ledger that lie in folders: in lists, and in files of keys, which say what was
-// destroyed. from is the file that has the newest one, "" if there is none.
-func foundErasures(id string, folders ...string) (list erasure.List, from string, err error) {
-	list.Ledger = id
-	ledgerKey, err := uuid.Parse(id)
-	if err != nil {
-		return list, "", err
-	}
-	newest := time.Time{}
-	for _, dir := range folders {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return list, "", err
-		}
-		for _, e := range entries {
-			name := filepath.Join(dir, e.Name())
-			if !e.Type().IsRegular() {
-				continue
-			}
-			for _, r := range erasuresIn(name, id) {
-				if r.Session.IsReserved() || r.Session == turns.ID(ledgerKey) { // no session has such a key, and others need it
-					continue
-				}
-				if list.Merge([]erasure.Erased{r}) && from == "" || r.Time.After(newest) {
-					from = name
-				}
-				if r.Time.After(newest) {
-					newest = r.Time
-				}
-			}
-		}
-	}
-	return list, from, nil
-}
-
-// erasuresIn returns the erasures that a file says, none if it is of another kind or ledger, or damaged.
-func erasuresIn(name, id string) (rows []erasure.Erased) {
-	if list, err := readErasures(name); err == nil && list.Ledger == id {
-		return list.Rows
-	}
-	if !backup.IsKeys(name) {
-		return nil
-	}
-	keys, err := backup.ReadKeys(name)
-	if err != nil || keys.Ledger != id {
-		return nil
-	}
-	for _, r := range keys.Rows {
-		if r.Erased {
-			rows = append(rows, erasure.Erased{Session: r.ID})
-		}
-	}
-	return rows
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/cmd/internal/engine/erasure"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -37,11 +38,11 @@ func TestAnErasureIsListed(t *testing.T) {
 	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
 	must[*api.Appended](t)(c.Append(t.Context(), s.ID, says("saffron")))
 	eraseSession(t, c, s.ID)
-	list := must[erasure.List](t)(readErasures(filepath.Join(dir, erasuresFile)))
+	list := must[erasure.List](t)(folder.ReadErasures(filepath.Join(dir, folder.ErasuresFile)))
 	if len(list.Rows) != 1 || list.Rows[0].Session != s.ID || list.Rows[0].Ground != "request-7" || list.Key != d.signer.Public() || list.Key == "" {
 		t.Errorf("the list: %+v", list)
 	}
-	if other := listWithin(t, filepath.Join(out, "nexus-"+d.log.Ledger()+".erasures")); len(other.Rows) != 1 {
+	if other := listWithin(t, filepath.Join(out, "nexus-"+d.storage.Log.Ledger()+".erasures")); len(other.Rows) != 1 {
 		t.Errorf("elsewhere: %+v", other)
 	}
 	if err := d.Close(t.Context()); err != nil {
@@ -67,17 +68,17 @@ func TestADamagedListOfErasuresIsMadeAnew(t *testing.T) {
 	extend(t, c, s.ID, 1)
 	eraseSession(t, c, s.ID)
 	stop(t, d, c)
-	change(t, filepath.Join(dir, erasuresFile), func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
+	change(t, filepath.Join(dir, folder.ErasuresFile), func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
 	if err := os.Mkdir(out, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	d, c = startWith(t, cfg)
-	for _, name := range []string{filepath.Join(dir, erasuresFile), filepath.Join(out, "nexus-"+d.log.Ledger()+".erasures")} {
+	for _, name := range []string{filepath.Join(dir, folder.ErasuresFile), filepath.Join(out, "nexus-"+d.storage.Log.Ledger()+".erasures")} {
 		if list := listWithin(t, name); len(list.Rows) != 1 || list.Rows[0].Session != s.ID {
 			t.Errorf("%s: %+v", name, list)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, erasuresFile+".damaged")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, folder.ErasuresFile+".damaged")); err != nil {
 		t.Error(err)
 	}
 	verified(t, c)
@@ -88,7 +89,7 @@ func listWithin(t *testing.T, name string) (list erasure.List) {
 	t.Helper()
 	for range 4000 {
 		var err error
-		if list, err = readErasures(name); err == nil && len(list.Rows) > 0 {
+		if list, err = folder.ReadErasures(name); err == nil && len(list.Rows) > 0 {
 			return list
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -115,7 +116,7 @@ func TestARestoreKeepsErasures(t *testing.T) {
 	if without.ErasuresFrom != "" || without.Erased != 0 || !strings.Contains(without.Text(), "can be read again") {
 		t.Errorf("without a list: %+v", without)
 	}
-	for name, from := range map[string]string{"erasures": filepath.Join(dir, erasuresFile), "newer.keys": newer.Keys} {
+	for name, from := range map[string]string{"erasures": filepath.Join(dir, folder.ErasuresFile), "newer.keys": newer.Keys} {
 		beside := filepath.Join(older, name)
 		if err := os.WriteFile(beside, must[[]byte](t)(os.ReadFile(from)), 0o600); err != nil {
 			t.Fatal(err)
@@ -152,7 +153,7 @@ func TestARestoreKeepsRedactions(t *testing.T) {
 	cfg, _ := backUp(t, c.As(api.Operator), older)
 	must[*api.Redacted](t)(c.As(api.Operator).Redact(ctx, s.ID, api.RedactTurn{Text: "saffron-word", Ground: "leak-1"}))
 	newer, _ := backUp(t, c.As(api.Operator), t.TempDir())
-	if b := string(must[[]byte](t)(os.ReadFile(filepath.Join(dir, erasuresFile)))); !strings.Contains(b, s.ID.String()+"/"+leaked.ID.String()+" ") || !strings.Contains(b, " leak-1\n") {
+	if b := string(must[[]byte](t)(os.ReadFile(filepath.Join(dir, folder.ErasuresFile)))); !strings.Contains(b, s.ID.String()+"/"+leaked.ID.String()+" ") || !strings.Contains(b, " leak-1\n") {
 		t.Errorf("the list: %s", b)
 	}
 
@@ -161,7 +162,7 @@ func TestARestoreKeepsRedactions(t *testing.T) {
 	if got := must[*api.Turn](t)(r.Turn(ctx, s.ID, leaked.ID)); got.Messages[0].Parts[0].Content != "the [redacted] is dear" {
 		t.Errorf("a backup from behind it: %+v", got)
 	}
-	if err := os.WriteFile(filepath.Join(older, erasuresFile), must[[]byte](t)(os.ReadFile(filepath.Join(dir, erasuresFile))), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(older, folder.ErasuresFile), must[[]byte](t)(os.ReadFile(filepath.Join(dir, folder.ErasuresFile))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	restored, out := restoreTo(t, cfg)

@@ -11,6 +11,7 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/storage"
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
 )
@@ -33,7 +34,7 @@ func (d *Daemon) connectExternal() (ledgerConn *nats.Conn, err error) {
 	if service == "" {
 		service = d.cfg.NATS
 	}
-	d.url = withoutUser(service)
+	d.url = config.WithoutUser(service)
 	// An append is sent now or is refused: nothing is kept to be sent later.
 	if ledgerConn, err = d.dial(ledgerRole, d.cfg.NATS, nats.ReconnectBufSize(-1)); err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (d *Daemon) connectExternal() (ledgerConn *nats.Conn, err error) {
 }
 
 func (d *Daemon) dial(role, url string, more ...nats.Option) (*nats.Conn, error) {
-	log := d.logger.With("connection", role, "nats", withoutUser(url))
+	log := d.logger.With("connection", role, "nats", config.WithoutUser(url))
 	nc, err := nats.Connect(url, append(more,
 		nats.Name("nexusd "+role),
 		nats.MaxReconnects(-1),
@@ -57,10 +58,10 @@ func (d *Daemon) dial(role, url string, more ...nats.Option) (*nats.Conn, error)
 			log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted())
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), peersPrefix) {
+			if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), storage.PeersPrefix) {
 				d.peersRefused.Do(func() {
 					log.Warn("the daemons of this ledger don't hear of each other: one that did not read what another acknowledged can't tell that the log lost it",
-						"do", "permit the ledger's user to publish and subscribe to "+peersPrefix+">")
+						"do", "permit the ledger's user to publish and subscribe to "+storage.PeersPrefix+">")
 				})
 				return
 			}
@@ -75,7 +76,7 @@ func (d *Daemon) dial(role, url string, more ...nats.Option) (*nats.Conn, error)
 			}
 		}))...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s for the %s: %w", withoutUser(url), role, err)
+		return nil, fmt.Errorf("connect to %s for the %s: %w", config.WithoutUser(url), role, err)
 	}
 	d.opened(func(context.Context) error { nc.Close(); return nil })
 	return nc, nil
@@ -147,18 +148,3 @@ const (
 	codeNoPeers              js.ErrorCode = 10005
 	codeReplicasNotSupported js.ErrorCode = 10074
 )
-
-// withoutUser returns the URLs of list without user, password and token, as it may be
-// shown.
-func withoutUser(list string) string {
-	us, err := config.Servers(list)
-	if err != nil {
-		return "?"
-	}
-	var out []string
-	for _, u := range us {
-		u.User = nil
-		out = append(out, u.String())
-	}
-	return strings.Join(out, ",")
-}

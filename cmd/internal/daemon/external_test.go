@@ -107,10 +107,10 @@ func TestAForeignMessageStopsNoDaemon(t *testing.T) {
 	rounds := func(d *Daemon, aside int) {
 		t.Helper()
 		seq := must[uint64](t)(page.ParsePosition(extend(t, c, other.ID, 1).Position))
-		if err := d.store.WaitFor(t.Context(), seq); err != nil {
+		if err := d.storage.Projections.WaitFor(t.Context(), seq); err != nil {
 			t.Fatal(err)
 		}
-		if n := d.store.SetAside(); n != aside || d.ready() != nil {
+		if n := d.storage.Projections.SetAside(); n != aside || d.ready() != nil {
 			t.Errorf("%d chains are set aside, ready: %v; want %d", n, d.ready(), aside)
 		}
 		if _, err := c.Append(t.Context(), hit.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "go on")}}); !errors.Is(err, ledger.ErrCorrupt) {

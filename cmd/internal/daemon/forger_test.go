@@ -21,6 +21,7 @@ import (
 
 	"nexus/cmd/internal/checkpoint"
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -129,7 +130,7 @@ func (f *forger) write(stream string, records []blocks.Record) {
 	if err := b.Close(); err != nil {
 		f.Fatal(err)
 	}
-	f.remove("projections", "search", markFile)
+	f.remove("projections", "search", folder.MarkFile)
 }
 
 func (f *forger) remove(names ...string) {
@@ -149,13 +150,15 @@ func (f *forger) markAll() {
 	if all := f.records(jetstream.BlobsName); len(all) > 0 {
 		m.Blobs = mark.Place{Seq: uint64(len(all)), Sum: sha256.Sum256(all[len(all)-1].Payload)}
 	}
-	k := must[*mark.Keeper](f.T)(mark.Open(filepath.Join(f.dir, markFile), m, func(err error) { f.Error(err) }))
+	k := must[*mark.Keeper](f.T)(mark.Open(filepath.Join(f.dir, folder.MarkFile), m, func(err error) { f.Error(err) }))
 	if err := k.Close(nil); err != nil {
 		f.Fatal(err)
 	}
 }
 
-func (f *forger) identity() identity { return must[identity](f.T)(loadIdentity(f.dir)) }
+func (f *forger) identity() folder.Identity {
+	return must[folder.Identity](f.T)(folder.LoadIdentity(f.dir))
+}
 
 // event decodes a record.
 func (f *forger) event(r blocks.Record) *turns.Event {
@@ -252,7 +255,7 @@ func (f *forger) sign(how signing) {
 	case begin:
 		id := f.identity()
 		id.Began++
-		if err := saveIdentity(f.dir, id); err != nil {
+		if err := folder.SaveIdentity(f.dir, id); err != nil {
 			f.Fatal(err)
 		}
 		f.remove(checkpoint.KeyFile, checkpoint.NoteFile)
@@ -333,7 +336,7 @@ func (f *forger) blobs(edit func(all []blocks.Record) []blocks.Record) {
 
 // row changes a row of the projections, with checksums that fit.
 func (f *forger) row(kind rows.Prefix) {
-	folder, opened, err := db.Open(db.Config{Dir: filepath.Join(f.dir, projectionsDir), Logger: slog.New(slog.DiscardHandler)})
+	folder, opened, err := db.Open(db.Config{Dir: filepath.Join(f.dir, folder.ProjectionsDir), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func TestAnImportByAnAttacker(t *testing.T) {
 		t.Errorf("an event whose meta is no JSON: %v", err)
 	}
 
-	origin = uuid.MustParse(d.log.Ledger())
+	origin = uuid.MustParse(d.storage.Log.Ledger())
 	_, moved := opened("{}")
 	if _, err := client.New(c.Conn(), "elsewhere", api.Operator).Import(t.Context(), moved); !hasCode(err, api.Denied) {
 		t.Errorf("a session of this ledger and of another tenant: %v", err)
@@ -96,7 +96,7 @@ func TestAnImportByAnAttacker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledger, err := d.ledgerID()
+	ledger, err := d.storage.LedgerID()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
@@ -35,8 +36,8 @@ func killed(t *testing.T) string {
 	dir, copied := t.TempDir(), t.TempDir()
 	d, c := start(t, dir)
 	populate(t, c)
-	for last := d.mark.Mark(); ; { // all that was acknowledged is in the mark's file
-		b := must[[]byte](t)(os.ReadFile(filepath.Join(dir, markFile)))
+	for last := d.storage.Mark.Mark(); ; { // all that was acknowledged is in the mark's file
+		b := must[[]byte](t)(os.ReadFile(filepath.Join(dir, folder.MarkFile)))
 		if strings.Contains(string(b), fmt.Sprintf(`"seq":%d,"sum":"%v"`, last.Log.Seq, last.Log.Sum)) {
 			break
 		}
@@ -164,7 +165,7 @@ func TestAnUnfinishedWriteIsRemoved(t *testing.T) {
 // rebooted makes the mark of a folder that of an earlier run of the machine.
 func rebooted(t *testing.T, dir string) {
 	t.Helper()
-	name := filepath.Join(dir, markFile)
+	name := filepath.Join(dir, folder.MarkFile)
 	m, _, err := mark.Load(name)
 	if err != nil {
 		t.Fatal(err)
@@ -243,10 +244,10 @@ func TestAMissingMarkRefusesTheStart(t *testing.T) {
 	d, c := start(t, dir)
 	extend(t, c, must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{})).ID, 2)
 	stop(t, d, c)
-	if err := os.Remove(filepath.Join(dir, markFile)); err != nil {
+	if err := os.Remove(filepath.Join(dir, folder.MarkFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), markFile) {
+	if _, err := Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), folder.MarkFile) {
 		t.Errorf("start without the mark: %v", err)
 	}
 }
@@ -314,11 +315,11 @@ func TestTheScrubFindsWhatNobodyReads(t *testing.T) {
 			populate(t, c)
 			s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
 			extend(t, c, s.ID, 2)
-			if err := d.scrubOnce(t.Context(), time.Minute); err != nil || d.ready() != nil {
+			if err := d.storage.Scrub(t.Context(), d.storage.Mark.Mark(), time.Minute); err != nil || d.ready() != nil {
 				t.Fatalf("a scrub of a sound ledger: %v, ready: %v", err, d.ready())
 			}
 			change(t, largest(t, dir, stream), func(b []byte) []byte { b[len(b)/2] ^= 8; return b })
-			err := d.scrubOnce(t.Context(), time.Minute)
+			err := d.storage.Scrub(t.Context(), d.storage.Mark.Mark(), time.Minute)
 			if damaged := (*disk.DamagedError)(nil); !errors.As(err, &damaged) || damaged.Stream != stream {
 				t.Fatalf("the scrub says %v", err)
 			}
@@ -351,32 +352,13 @@ func TestTheScrubReadsBesideAppends(t *testing.T) {
 		}
 	}()
 	for rounds := 0; ; rounds++ {
-		if err := d.scrubOnce(t.Context(), time.Minute); err != nil {
+		if err := d.storage.Scrub(t.Context(), d.storage.Mark.Mark(), time.Minute); err != nil {
 			t.Fatalf("round %d: %v", rounds, err)
 		}
 		select {
 		case <-done:
 			return
 		default:
-		}
-	}
-}
-
-// A start says of nothing that it is on the disk before it has synced it: only what a clean stop
-// has synced, and nothing else, is not synced again before the mark is written.
-func TestOnlyWhatACleanStopSyncedIsNotSyncedAgain(t *testing.T) {
-	closed := mark.Mark{Log: mark.Place{Seq: 7}, Blobs: mark.Place{Seq: 3}, Closed: &mark.Sizes{Log: 100}}
-	killed, more, moreBlobs := closed, closed, closed
-	killed.Closed, more.Log.Seq, moreBlobs.Blobs.Seq = nil, 8, 4
-	for name, tc := range map[string]struct {
-		m, found mark.Mark
-		want     bool
-	}{
-		"a clean stop": {closed, closed, false}, "a kill": {killed, killed, true},
-		"records that came after a clean stop": {closed, more, true}, "blobs that came after it": {closed, moreBlobs, true},
-	} {
-		if got := claims(tc.m, tc.found); got != tc.want {
-			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,11 +9,9 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/daemon/config"
-	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
-	"nexus/turns/seal"
 	"nexus/turns/seal/sealtest"
 )
 
@@ -65,48 +62,6 @@ func TestStartWithoutKeysIsRefused(t *testing.T) {
 	defer nc.Close()
 	if _, err := client.New(nc, "default", "main").Session(t.Context(), s.ID); err != nil {
 		t.Errorf("with its keys back: %v", err)
-	}
-}
-
-// unread is a log that reads no single record.
-type unread struct{ ledger.Log }
-
-var errUnread = errors.New("the stream was read")
-
-func (unread) Get(context.Context, uint64) (ledger.Record, error) {
-	return ledger.Record{}, errUnread
-}
-
-// The keys are compared with copies of the events, so that a start reads no block of the stream
-// for it. What has no copy is read from the stream.
-func TestKeysAreCheckedWithoutTheStream(t *testing.T) {
-	d, err := Open(t.Context(), config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close(t.Context())
-	nc, err := d.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	if _, err := client.New(nc, "default", "main").Create(t.Context(), api.CreateSession{}); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := seal.OpenStore(filepath.Join(t.TempDir(), "keys"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer keys.Close()
-	c := copies{unread{d.log}, d.store}
-	if err := checkKeys(t.Context(), c, keys, [16]byte{}); !errors.Is(err, turns.ErrCorrupt) || errors.Is(err, errUnread) {
-		t.Errorf("other keys: %v; want corrupt", err)
-	}
-	if sealed, err := isSealed(t.Context(), c); !sealed || err != nil {
-		t.Errorf("sealed: %v, %v", sealed, err)
-	}
-	if _, err := c.Get(t.Context(), 1000); !errors.Is(err, errUnread) {
-		t.Errorf("a record that has no copy: %v", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
@@ -30,7 +31,7 @@ func lose(t *testing.T, dir string, positions ...uint64) {
 		}
 		return b
 	})
-	out, err := Repair(t.Context(), RepairConfig{Data: dir, AcceptLoss: true})
+	out, err := mend.Repair(t.Context(), mend.RepairConfig{Data: dir, AcceptLoss: true})
 	if err != nil || len(out.Streams[0].Lost) != len(positions) || out.Streams[0].Lost[0].Seq != positions[0] {
 		t.Fatalf("%+v, %v", out, err)
 	}

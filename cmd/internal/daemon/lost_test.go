@@ -17,6 +17,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
+	"nexus/cmd/internal/daemon/mend"
+	"nexus/cmd/internal/daemon/storage"
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -75,7 +78,7 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 			}
 		}
 	}
-	<-d.lossKnown
+	d.storage.AwaitLoss()
 	// Reads go on, and give the lost turns too.
 	if got := must[*api.Turn](t)(c.Turn(t.Context(), session, last.ID)); got.ID != last.ID {
 		t.Errorf("the lost turn reads %+v", got)
@@ -94,15 +97,15 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 	if r.Body.Close(); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("readyz answers %d", r.StatusCode)
 	}
-	loss := must[*Loss](t)(loadLoss(data))
+	loss := must[*folder.Loss](t)(folder.LoadLoss(data))
 	var named []string
 	for _, r := range loss.Records {
 		named = append(named, fmt.Sprint(r.Seq, r.Kind, r.Session))
 	}
 	end := must[uint64](t)(page.ParsePosition(kept.Position))
 	want := []string{fmt.Sprint(end+1, "opened", other), fmt.Sprint(end+2, "turn", session), fmt.Sprint(end+3, "turn", session)}
-	if !slices.Equal(named, want) || loss.Ledger != d.log.Ledger() {
-		t.Errorf("%s names %q, want %q", lostFile, named, want)
+	if !slices.Equal(named, want) || loss.Ledger != d.storage.Log.Ledger() {
+		t.Errorf("%s names %q, want %q", folder.LostFile, named, want)
 	}
 	if err := d.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -110,7 +113,7 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 
 	refused := func(how string) {
 		t.Helper()
-		var lossErr *LossError
+		var lossErr *folder.LossError
 		d, err := Open(t.Context(), cfg)
 		if !errors.As(err, &lossErr) || len(lossErr.Loss.Records) != 3 || !strings.Contains(err.Error(), "nexusd repair") {
 			t.Errorf("start %s: %v", how, err)
@@ -121,26 +124,26 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 	}
 	refused("with the file of the loss")
 	// A daemon that was killed before it wrote the file finds the same.
-	if err := os.Remove(filepath.Join(data, lostFile)); err != nil {
+	if err := os.Remove(filepath.Join(data, folder.LostFile)); err != nil {
 		t.Fatal(err)
 	}
 	refused("without the file")
-	compare := CompareConfig{Data: data, NATS: url}
-	out, err := CompareLog(t.Context(), compare)
-	if lossErr := (*LossError)(nil); !errors.As(err, &lossErr) || len(out.Loss.Records) != 3 || out.Last != end || out.Aside != "" {
+	compare := mend.CompareConfig{Data: data, NATS: url}
+	out, err := mend.CompareLog(t.Context(), compare)
+	if lossErr := (*folder.LossError)(nil); !errors.As(err, &lossErr) || len(out.Loss.Records) != 3 || out.Last != end || out.Aside != "" {
 		t.Errorf("compared: %+v, %v", out, err)
 	}
 	compare.AcceptLoss = true
-	if out, err = CompareLog(t.Context(), compare); err != nil || out.Aside == "" {
+	if out, err = mend.CompareLog(t.Context(), compare); err != nil || out.Aside == "" {
 		t.Fatalf("given up: %+v, %v", out, err)
 	}
-	accepted := must[map[mark.Place]bool](t)(acceptedLosses(data))
+	accepted := must[map[mark.Place]bool](t)(folder.AcceptedLosses(data))
 	for _, r := range loss.Records {
 		if !accepted[mark.Place{Seq: r.Seq, Sum: r.Hash}] {
 			t.Errorf("what was given up is not known: %v", r)
 		}
 	}
-	if again, err := CompareLog(t.Context(), compare); err != nil || again.Aside != "" || len(again.Loss.Records) != 0 {
+	if again, err := mend.CompareLog(t.Context(), compare); err != nil || again.Aside != "" || len(again.Loss.Records) != 0 {
 		t.Errorf("compared once more: %+v, %v", again, err)
 	}
 	d = must[*Daemon](t)(Open(t.Context(), cfg))
@@ -149,10 +152,11 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 	}
 	// Who misses what was given up halts nobody.
 	for _, r := range loss.Records {
-		d.peers.hear(&nats.Msg{Data: must[[]byte](t)(turns.EncodeJSON(peerMessage{Daemon: "other", Seq: r.Seq, Hash: r.Hash, Lost: true}))})
+		says := fmt.Sprintf(`{"daemon":"other","seq":"%d","hash":"%v","lost":true}`, r.Seq, r.Hash)
+		must[*nats.Msg](t)(nc.Request(storage.PeersPrefix+d.storage.Log.Ledger(), []byte(says), untilTheTestEnds(t))) // it answers once it has heard
 	}
 	extend(t, c, session, 1)
-	if err := d.log.Confirm(t.Context()); err != nil {
+	if err := d.storage.Log.Confirm(t.Context()); err != nil {
 		t.Errorf("a loss that was given up counts again: %v", err)
 	}
 	if v := must[*api.Verified](t)(c.As(api.Operator).Verify(t.Context())); !v.OK {

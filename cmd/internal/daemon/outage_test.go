@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -25,7 +25,7 @@ import (
 // result ends that.
 func holdOutage(t *testing.T, dir string) func() {
 	t.Helper()
-	name := filepath.Join(dir, probeFile)
+	name := filepath.Join(dir, folder.ProbeFile)
 	if err := os.Mkdir(name, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +62,8 @@ func raw(t *testing.T, c *client.Client, verb, body string) string {
 // goes on, on the same connections.
 func TestAnOutageRefusesChangesAndServesReads(t *testing.T) {
 	for name, begin := range map[string]func(*Daemon){
-		"failed":  func(d *Daemon) { d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.ENOSPC)) },
-		"stalled": func(d *Daemon) { d.outage.stall(errors.New("a write hangs")) },
+		"failed":  func(d *Daemon) { d.storage.DiskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.ENOSPC)) },
+		"stalled": func(d *Daemon) { d.storage.Outage.Stall(errors.New("a write hangs")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -110,7 +110,7 @@ func TestAnOutageRefusesChangesAndServesReads(t *testing.T) {
 			if err := d.ready(); !errors.Is(err, ledger.ErrUnavailable) {
 				t.Errorf("ready in the outage: %v, want why not", err)
 			}
-			if _, err := (&guardedLog{Log: d.log, store: d.store, outage: d.outage}).Append(t.Context(), "nexus.log.00.default.s.x", 0, nil); !errors.Is(err, ledger.ErrUnavailable) {
+			if _, err := d.storage.Outage.Log(d.storage.Log, d.storage.Projections, nil).Append(t.Context(), "nexus.log.00.default.s.x", 0, nil); !errors.Is(err, ledger.ErrUnavailable) {
 				t.Errorf("append of the engine's own: %v, want unavailable", err)
 			}
 			unblock()
@@ -167,14 +167,14 @@ func TestOutagesUnderWritersLoseNothing(t *testing.T) {
 		})
 	}
 	for range 3 {
-		before, err := d.log.State(t.Context())
-		for st := before; st.Last < before.Last+writers*2; st, err = d.log.State(t.Context()) {
+		before, err := d.storage.Log.State(t.Context())
+		for st := before; st.Last < before.Last+writers*2; st, err = d.storage.Log.State(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
-		for d.outage.active() != nil {
+		d.storage.DiskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
+		for d.storage.Outage.Active() != nil {
 			runtime.Gosched()
 		}
 	}
@@ -202,7 +202,7 @@ func TestAnOutageAfterWhichRecordsAreGoneStays(t *testing.T) {
 	appended(t, c, s.ID, "two")
 	must[*api.Session](t)(c.Session(t.Context(), s.ID)) // the projections have both turns: the log will not
 	unblock := holdOutage(t, dir)
-	d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
+	d.storage.DiskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
 	ends := recordEnds(t, dir, "NEXUS_LEDGER")
 	if err := os.Truncate(largest(t, dir, "NEXUS_LEDGER"), ends[len(ends)-2]); err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestAnOutageAfterWhichRecordsAreGoneStays(t *testing.T) {
 	unblock()
 	for tried := false; !tried; { // until the streams were closed for a look
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		_, err := d.log.Last(ctx, "nexus.log.00.default.s.x")
+		_, err := d.storage.Log.Last(ctx, "nexus.log.00.default.s.x")
 		cancel()
 		tried = err != nil && !errors.Is(err, ledger.ErrNotFound)
 	}
@@ -237,46 +237,12 @@ func TestCloseDuringAnOutage(t *testing.T) {
 	}
 	appended(t, c, s.ID, "one")
 	unblock := holdOutage(t, dir)
-	d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.ENOSPC))
+	d.storage.DiskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.ENOSPC))
 	stop(t, d, c)
 	unblock()
 	_, c = start(t, dir)
 	if got, err := c.Session(t.Context(), s.ID); err != nil || got.Turns != 1 {
 		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-func TestHangsTellsAWriteThatHangs(t *testing.T) {
-	o := newOutage(slog.New(slog.DiscardHandler))
-	if o.hangs(0) {
-		t.Error("nothing is written")
-	}
-	end := o.writing()
-	if o.hangs(time.Hour) {
-		t.Error("it began just now")
-	}
-	o.settled.Add(-int64(time.Minute))
-	if !o.hangs(time.Second) {
-		t.Error("nothing has ended for a minute")
-	}
-	o.writing()()
-	if o.hangs(time.Second) {
-		t.Error("another write ended just now: the disk takes writes")
-	}
-	if end(); o.hangs(0) {
-		t.Error("nothing is written any more")
-	}
-}
-
-// The cause of an outage that clients see names no file.
-func TestTheCauseOfAnOutageNamesNoFile(t *testing.T) {
-	for _, err := range []error{
-		&os.PathError{Op: "write", Path: "/secret/1.blk", Err: syscall.ENOSPC},
-		errors.New("the stream's disk failed: write /secret/1.blk: no space left on device"),
-	} {
-		if got := cause(err); got != "no space left on device" {
-			t.Errorf("%q", got)
-		}
 	}
 }
 
@@ -292,11 +258,11 @@ func TestAnOutageAfterACollectionEnds(t *testing.T) {
 	if out := collectLater(t, d, nil); out.Collected == 0 {
 		t.Fatalf("%+v", out)
 	}
-	d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.ENOSPC))
+	d.storage.DiskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.ENOSPC))
 	id := api.NewID()
 	first := must[*api.Appended](t)(c.Append(t.Context(), s.ID, api.AppendTurn{ID: id, Messages: []turns.Message{turns.TextMessage(turns.User, "meanwhile")}}))
 	must[*api.BlobInfo](t)(c.PutBlob(t.Context(), api.PutBlob{Session: s.ID, Data: []byte(words(2, 300_000))}))
-	if d.outage.active() != nil {
+	if d.storage.Outage.Active() != nil {
 		t.Error("an append was acknowledged in an outage")
 	}
 	stop(t, d, c)
@@ -316,16 +282,16 @@ func TestNothingIsAcknowledgedBetweenTriesToReopen(t *testing.T) {
 	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
 	first := appended(t, c, s.ID, "before")
 	unblock := holdOutage(t, dir) // so that nobody else opens anything
-	d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
+	d.storage.DiskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
 	refuses := func(when string) {
 		t.Helper()
-		if _, err := d.log.State(t.Context()); !errors.Is(err, ledger.ErrUnavailable) {
+		if _, err := d.storage.Log.State(t.Context()); !errors.Is(err, ledger.ErrUnavailable) {
 			t.Errorf("%s: state of the log: %v, want unavailable", when, err)
 		}
-		if _, err := d.log.Append(t.Context(), "nexus.log.00.default.s.x", 0, []byte("x")); !errors.Is(err, ledger.ErrUnavailable) {
+		if _, err := d.storage.Log.Append(t.Context(), "nexus.log.00.default.s.x", 0, []byte("x")); !errors.Is(err, ledger.ErrUnavailable) {
 			t.Errorf("%s: append: %v, want unavailable", when, err)
 		}
-		if err := d.log.Blobs().PutBlob(t.Context(), "default", turns.Hash{1}, []byte("x")); !errors.Is(err, ledger.ErrUnavailable) {
+		if err := d.storage.Log.Blobs().PutBlob(t.Context(), "default", turns.Hash{1}, []byte("x")); !errors.Is(err, ledger.ErrUnavailable) {
 			t.Errorf("%s: put blob: %v, want unavailable", when, err)
 		}
 		if got := raw(t, c, "session.get."+s.ID.String(), `{}`); !strings.Contains(got, `"stale":true`) || !strings.Contains(got, first.String()) {
@@ -339,15 +305,15 @@ func TestNothingIsAcknowledgedBetweenTriesToReopen(t *testing.T) {
 	if err := os.WriteFile(kept, nil, 0o600); err != nil { // in the way of the last step that opens the streams
 		t.Fatal(err)
 	}
-	_, failures := d.outage.state()
-	if ended, err := d.reopen(t.Context(), failures); ended || err == nil {
+	_, failures := d.storage.Outage.State()
+	if ended, err := d.storage.Reopen(t.Context(), failures); ended || err == nil {
 		t.Fatalf("reopen: %v, %v; want an error", ended, err)
 	}
 	refuses("after a try that failed")
 	if err := errors.Join(os.Remove(kept), os.Rename(kept+".away", kept)); err != nil {
 		t.Fatal(err)
 	}
-	if ended, err := d.reopen(t.Context(), failures-1); ended || err != nil {
+	if ended, err := d.storage.Reopen(t.Context(), failures-1); ended || err != nil {
 		t.Fatalf("reopen: %v, %v; want that a write failed meanwhile", ended, err)
 	}
 	refuses("after a try during which a write failed")
@@ -363,22 +329,6 @@ func TestNothingIsAcknowledgedBetweenTriesToReopen(t *testing.T) {
 	verified(t, c)
 }
 
-// What a read of the log brought is not taken for the log's if an outage began meanwhile, also
-// if it is over.
-func TestAReadUnderAnOutageIsStale(t *testing.T) {
-	o := newOutage(slog.New(slog.DiscardHandler))
-	read := func(context.Context) (string, error) {
-		o.fail(errors.New("write x: disk failed"))
-		if _, failures := o.state(); !o.end(failures) {
-			t.Error("the outage goes on")
-		}
-		return "record", nil
-	}
-	if got, err := guarded(t.Context(), o, read, func() (string, error) { return "stale", nil }); got != "stale" || err != nil {
-		t.Errorf("%q, %v; want what the projections have", got, err)
-	}
-}
-
 // What is not found in an outage may have been acknowledged, where the projections lack it:
 // the answer is that it is not known, and no "not found", which a caller takes for final.
 func TestAnOutageDeniesNothingThatWasAcknowledged(t *testing.T) {
@@ -387,10 +337,10 @@ func TestAnOutageDeniesNothingThatWasAcknowledged(t *testing.T) {
 	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
 	appended(t, c, s.ID, "one")
 	must[*api.Session](t)(c.Session(t.Context(), s.ID))
-	d.stopRun() // the projections are behind
+	d.storage.StopFollowing() // the projections are behind
 	late := appended(t, c, s.ID, "two")
 	unblock := holdOutage(t, dir)
-	d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
+	d.storage.DiskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
 	for verb, body := range map[string]string{
 		"turn.get." + s.ID.String():     `{"id":"` + late.String() + `"}`,
 		"turn.list." + s.ID.String():    `{"at":"` + late.String() + `"}`,
@@ -410,7 +360,7 @@ func TestAnOutageDeniesNothingThatWasAcknowledged(t *testing.T) {
 	if got, err := c.Turn(ctx, s.ID, late); err != nil || got.ID != late { // the client asks until the outage ends
 		t.Errorf("%+v, %v", got, err)
 	}
-	for d.outage.active() != nil {
+	for d.storage.Outage.Active() != nil {
 		runtime.Gosched()
 	}
 	if got := raw(t, c, "turn.get."+s.ID.String(), `{"id":"`+api.NewID().String()+`"}`); !strings.Contains(got, `"code":"not_found"`) {

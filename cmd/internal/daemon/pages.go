@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/checkpoint"
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/cmd/internal/explorer"
 	"nexus/cmd/internal/explorer/login"
 	"nexus/cmd/internal/natsapi"
@@ -53,7 +54,7 @@ func (d *Daemon) health() (out []explorer.Fact) {
 	for _, note := range d.notes() {
 		add("note", note, true)
 	}
-	add("log", fmt.Sprintf("ledger %s, applied up to position %d", d.log.Ledger(), d.store.Applied().Seq), true)
+	add("log", fmt.Sprintf("ledger %s, applied up to position %d", d.storage.Log.Ledger(), d.storage.Projections.Applied().Seq), true)
 	add("fsync", d.sync, true)
 	if d.engine.Search != nil {
 		if n := d.engine.Search.Behind(); n > 0 {
@@ -70,7 +71,7 @@ func (d *Daemon) checkpoints(ctx context.Context) (*explorer.Checkpoints, error)
 	if d.signer == nil {
 		return nil, nil
 	}
-	st, err := d.log.State(ctx)
+	st, err := d.storage.Log.State(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func (d *Daemon) checkpoints(ctx context.Context) (*explorer.Checkpoints, error)
 		}
 		out.Folders = append(out.Folders, row)
 	}
-	list, err := readErasures(filepath.Join(d.cfg.Data, erasuresFile))
+	list, err := folder.ReadErasures(filepath.Join(d.cfg.Data, folder.ErasuresFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	js "github.com/nats-io/nats.go/jetstream"
 
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/disk"
@@ -88,7 +89,7 @@ func TestRepairOfTheLogFromTheProjections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := damaged(t, dir, damage)
 			refused(t, dir, jetstream.StreamName)
-			out, err := Repair(t.Context(), RepairConfig{Data: dir})
+			out, err := mend.Repair(t.Context(), mend.RepairConfig{Data: dir})
 			if err != nil {
 				t.Fatalf("%+v, %v", out, err)
 			}
@@ -123,7 +124,7 @@ func TestRepairOfTheBlobsFromTheirCopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := damaged(t, dir, func(dir string) { change(t, largest(t, dir, jetstream.BlobsName), damage) })
 			refused(t, dir, jetstream.BlobsName)
-			out, err := Repair(t.Context(), RepairConfig{Data: dir})
+			out, err := mend.Repair(t.Context(), mend.RepairConfig{Data: dir})
 			if err != nil || len(out.Streams[1].Restored) == 0 {
 				t.Fatalf("%+v, %v", out, err)
 			}
@@ -139,13 +140,13 @@ func TestADamagedCopyOfTheBlobsIsMadeAgain(t *testing.T) {
 	d, c := start(t, dir)
 	for { // until the server has filled the mirror
 		info := must[js.Stream](t)(must[js.JetStream](t)(js.New(d.ledgerConn)).Stream(t.Context(), jetstream.CopyName)).CachedInfo()
-		if info.State.LastSeq == d.mark.Mark().Blobs.Seq {
+		if info.State.LastSeq == d.storage.Mark.Mark().Blobs.Seq {
 			break
 		}
 	}
 	stop(t, d, c)
 	change(t, largest(t, dir, jetstream.BlobsName), func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
-	if out, err := Repair(t.Context(), RepairConfig{Data: dir}); err != nil || len(out.Streams[1].Restored) == 0 {
+	if out, err := mend.Repair(t.Context(), mend.RepairConfig{Data: dir}); err != nil || len(out.Streams[1].Restored) == 0 {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	serves(t, dir, want)
@@ -155,7 +156,7 @@ func TestADamagedCopyOfTheBlobsIsMadeAgain(t *testing.T) {
 func TestRepairOfASoundFolderChangesNothing(t *testing.T) {
 	dir, want := whole(t)
 	before := streamFiles(t, dir)
-	out, err := Repair(t.Context(), RepairConfig{Data: dir})
+	out, err := mend.Repair(t.Context(), mend.RepairConfig{Data: dir})
 	if err != nil || out.Aside != "" || len(out.Streams[0].Damage)+len(out.Streams[1].Damage) > 0 {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -169,7 +170,7 @@ func TestRepairOfASoundFolderChangesNothing(t *testing.T) {
 func TestRepairOfAFolderInUseIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	start(t, dir)
-	if _, err := Repair(t.Context(), RepairConfig{Data: dir}); !errors.Is(err, embed.ErrLocked) {
+	if _, err := mend.Repair(t.Context(), mend.RepairConfig{Data: dir}); !errors.Is(err, embed.ErrLocked) {
 		t.Errorf("%v, want that the folder is in use", err)
 	}
 }
@@ -197,12 +198,12 @@ func TestRepairNamesWhatIsLost(t *testing.T) {
 		return b
 	})
 	// After a kill every record is read. This stop was clean, so the damage is found here only.
-	out, err := Repair(t.Context(), RepairConfig{Data: dir})
+	out, err := mend.Repair(t.Context(), mend.RepairConfig{Data: dir})
 	loss := (*disk.LossError)(nil)
 	if !errors.As(err, &loss) || len(loss.Lost) != 1 || loss.Lost[0].Subject == "" || out.Aside != "" {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	out, err = Repair(t.Context(), RepairConfig{Data: dir, AcceptLoss: true})
+	out, err = mend.Repair(t.Context(), mend.RepairConfig{Data: dir, AcceptLoss: true})
 	if err != nil || len(out.Streams[0].Lost) != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}

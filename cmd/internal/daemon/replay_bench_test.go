@@ -47,11 +47,11 @@ func BenchmarkReplay(b *testing.B) {
 		}
 	}()
 	fillForReplay(b, d, *replayTurns)
-	st, err := d.log.State(b.Context())
+	st, err := d.storage.Log.State(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
-	peers := map[string]iter.Seq2[[]byte, error]{"copy": consumed(b, d, st.Last), "file-copy": payloads(d.log.Read(b.Context(), 1, false))}
+	peers := map[string]iter.Seq2[[]byte, error]{"copy": consumed(b, d, st.Last), "file-copy": payloads(d.storage.Log.Read(b.Context(), 1, false))}
 	took := map[string][]float64{}
 	for b.Loop() {
 		bare := map[string][2]float64{}
@@ -200,7 +200,7 @@ func rebuildBeside(b *testing.B, d *Daemon, dir string, last uint64) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx, d.log) }()
+	go func() { done <- s.Run(ctx, d.storage.Log) }()
 	if err := s.WaitFor(ctx, last); err != nil {
 		b.Fatal(err)
 	}

@@ -77,6 +77,6 @@ func (d *Daemon) itemKey() (func() (seal.Key, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	keys.Warn = d.warnOfKeys
+	keys.Warn = func(err error) { d.logger.Warn("keys", "err", err) }
 	return func() (seal.Key, error) { return keys.Create(turns.ID(d.engine.Store.Ledger), rand.Reader) }, nil
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/embed"
 	"nexus/ledger/jetstream/mark"
@@ -20,7 +22,7 @@ import (
 // server: nothing here reads them by the rules of another version.
 func TestFilesOfAnotherServerNeedACleanStop(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, markFile)
+	path := filepath.Join(dir, folder.MarkFile)
 	d, c := start(t, dir)
 	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
 	extend(t, c, s.ID, 3)
@@ -65,7 +67,7 @@ func TestFilesOfAnotherServerNeedACleanStop(t *testing.T) {
 	if _, err := Open(t.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); !errors.Is(err, turns.ErrUnsupported) || !strings.Contains(err.Error(), "2.0.0") {
 		t.Errorf("a start on files that were not closed: %v, want unsupported", err)
 	}
-	if _, err := Repair(t.Context(), RepairConfig{Data: dir}); !errors.Is(err, turns.ErrUnsupported) {
+	if _, err := mend.Repair(t.Context(), mend.RepairConfig{Data: dir}); !errors.Is(err, turns.ErrUnsupported) {
 		t.Errorf("a repair of another version's files: %v, want unsupported", err)
 	}
 	wroteBy(embed.ServerVersion, false)
@@ -85,11 +87,11 @@ func TestTheLinkedServerHasAGoldenFolder(t *testing.T) {
 	for _, archive := range archives {
 		dir := t.TempDir()
 		unpack(t, archive, dir)
-		b, err := os.ReadFile(filepath.Join(dir, "data", identityFile))
+		b, err := os.ReadFile(filepath.Join(dir, "data", folder.IdentityFile))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var id identity
+		var id folder.Identity
 		if err := json.Unmarshal(b, &id); err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func TestMessagesOfTheAgentProtocolStayOutOfTheLedger(t *testing.T) {
 	if _, err := c.Append(ctx, sess.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "hello")}, Response: &m}); err != nil {
 		t.Fatal(err)
 	}
-	st, err := d.log.State(ctx)
+	st, err := d.storage.Log.State(ctx)
 	if err != nil || st.Last != 3 {
 		t.Errorf("the log holds %d records, %v; want a policy, the session and its turn", st.Last, err)
 	}

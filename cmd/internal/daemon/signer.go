@@ -14,17 +14,17 @@ import (
 // startSigner begins to sign checkpoints. It is stopped before the projections are, and signs once more then:
 // all that was acknowledged.
 func (d *Daemon) startSigner(ctx context.Context, registry *prometheus.Registry) (err error) {
-	st, err := d.log.State(ctx)
+	st, err := d.storage.Log.State(ctx)
 	if err != nil {
 		return err
 	}
 	last := func(ctx context.Context) (uint64, error) {
-		st, err := d.log.State(ctx)
+		st, err := d.storage.Log.State(ctx)
 		return st.Last, err
 	}
 	d.signer, err = checkpoint.Open(ctx, checkpoint.Config{
-		Data: d.cfg.Data, Origin: tlog.Origin(d.log.Ledger(), st.Created, d.identity.Began), Out: d.cfg.Checkpoint.Out, Logger: d.logger, Rand: rand.Reader, Now: time.Now,
-		Tree: d.store.TreeHashes, Applied: func() uint64 { return d.store.Applied().Seq }, Last: last,
+		Data: d.cfg.Data, Origin: tlog.Origin(d.storage.Log.Ledger(), st.Created, d.storage.Began()), Out: d.cfg.Checkpoint.Out, Logger: d.logger, Rand: rand.Reader, Now: time.Now,
+		Tree: d.storage.Projections.TreeHashes, Applied: func() uint64 { return d.storage.Projections.Applied().Seq }, Last: last,
 	})
 	if err != nil {
 		return err
@@ -50,12 +50,12 @@ func (d *Daemon) startSigner(ctx context.Context, registry *prometheus.Registry)
 	d.opened(func(ctx context.Context) error {
 		cancel()
 		<-done
-		if d.signer.Inconsistent() != nil || d.outage.active() != nil {
+		if d.signer.Inconsistent() != nil || d.storage.Outage.Active() != nil {
 			return nil
 		}
 		n, err := last(ctx)
 		if err == nil {
-			err = d.store.WaitFor(ctx, n)
+			err = d.storage.Projections.WaitFor(ctx, n)
 		}
 		if err == nil {
 			_, err = d.signer.Sign(ctx)

@@ -13,6 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"nexus/cmd/internal/checkpoint"
+	"nexus/cmd/internal/daemon/folder"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/ledger/jetstream"
@@ -65,11 +67,11 @@ func TestRepairBeginsANewLogWhereWhatSignsIsDamaged(t *testing.T) {
 				}
 			})
 			before := streamFiles(t, dir)
-			out := must[Repaired](t)(Repair(t.Context(), RepairConfig{Data: dir}))
+			out := must[mend.Repaired](t)(mend.Repair(t.Context(), mend.RepairConfig{Data: dir}))
 			if !strings.Contains(out.Unsigned, damage.says) || out.NewLog != "" || strings.Contains(out.Unsigned, "PRIVATE") {
 				t.Errorf("%+v", out)
 			}
-			out = must[Repaired](t)(Repair(t.Context(), RepairConfig{Data: dir, AcceptLoss: true}))
+			out = must[mend.Repaired](t)(mend.Repair(t.Context(), mend.RepairConfig{Data: dir, AcceptLoss: true}))
 			if !strings.Contains(out.NewLog, damage.says) || out.Unsigned != "" {
 				t.Errorf("%+v", out)
 			}
@@ -90,7 +92,7 @@ func TestRepairBeginsANewLogWhereWhatSignsIsDamaged(t *testing.T) {
 			}
 			verified(t, c)
 			stop(t, d, c)
-			if out := must[Repaired](t)(Repair(t.Context(), RepairConfig{Data: dir, AcceptLoss: true})); out.NewLog != "" {
+			if out := must[mend.Repaired](t)(mend.Repair(t.Context(), mend.RepairConfig{Data: dir, AcceptLoss: true})); out.NewLog != "" {
 				t.Errorf("once more: %+v", out)
 			}
 		})
@@ -109,7 +111,7 @@ func TestRepairKeepsTheLeafOfALostRecord(t *testing.T) {
 	was, _ := remembers(t, c, known)
 	stop(t, d, c)
 
-	folder, opened, err := db.Open(db.Config{Dir: filepath.Join(dir, projectionsDir), Logger: slog.New(slog.DiscardHandler)})
+	folder, opened, err := db.Open(db.Config{Dir: filepath.Join(dir, folder.ProjectionsDir), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,7 @@ func TestRepairKeepsTheLeafOfALostRecord(t *testing.T) {
 	ends := recordEnds(t, dir, jetstream.StreamName)
 	change(t, largest(t, dir, jetstream.StreamName), func(b []byte) []byte { b[ends[3]-20] ^= 1; return b }) // the third turn
 
-	out := must[Repaired](t)(Repair(t.Context(), RepairConfig{Data: dir, AcceptLoss: true}))
+	out := must[mend.Repaired](t)(mend.Repair(t.Context(), mend.RepairConfig{Data: dir, AcceptLoss: true}))
 	if len(out.Streams[0].Lost) != 1 || out.Streams[0].Lost[0].Seq != 4 || out.NewLog != "" {
 		t.Fatalf("%+v", out)
 	}
@@ -165,7 +167,7 @@ func TestARestoredLedgerContinuesWhatItsOriginalSigned(t *testing.T) {
 	stop(t, d, c)
 
 	restored := filepath.Join(t.TempDir(), "data")
-	if _, err := Restore(t.Context(), RestoreConfig{Data: restored, File: cfg.File, Keys: cfg.Keys}); err != nil {
+	if _, err := mend.Restore(t.Context(), mend.RestoreConfig{Data: restored, File: cfg.File, Keys: cfg.Keys}); err != nil {
 		t.Fatal(err)
 	}
 	d, c = start(t, restored)

@@ -61,9 +61,9 @@ func BenchmarkStart(b *testing.B) {
 		}
 		d, _, end := open(dir)
 		fillForReplay(b, d, turns)
-		st, err := d.log.State(b.Context())
+		st, err := d.storage.Log.State(b.Context())
 		if err == nil {
-			err = d.store.WaitFor(b.Context(), st.Last)
+			err = d.storage.Projections.WaitFor(b.Context(), st.Last)
 		}
 		if err != nil {
 			b.Fatal(err)

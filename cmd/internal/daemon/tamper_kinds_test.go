@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"nexus/cmd/internal/checkpoint"
+	"nexus/cmd/internal/daemon/folder"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
@@ -237,15 +239,15 @@ var tamperKinds = []tamperKind{
 	// The end is cut, or all of it is of yesterday.
 	{"the tail cut", anybody, func(f *forger) {
 		all := f.records(jetstream.StreamName)
-		m := must[[]byte](f.T)(os.ReadFile(filepath.Join(f.dir, markFile)))
+		m := must[[]byte](f.T)(os.ReadFile(filepath.Join(f.dir, folder.MarkFile)))
 		f.write(jetstream.StreamName, cut(f, all))
-		if err := os.WriteFile(filepath.Join(f.dir, markFile), m, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(f.dir, folder.MarkFile), m, 0o600); err != nil {
 			f.Fatal(err)
 		}
 	}},
 	{"the tail cut, the mark removed, then `nexusd repair`", anybody, func(f *forger) {
 		f.write(jetstream.StreamName, cut(f, f.records(jetstream.StreamName)))
-		if _, err := Repair(f.Context(), RepairConfig{Data: f.dir}); err != nil {
+		if _, err := mend.Repair(f.Context(), mend.RepairConfig{Data: f.dir}); err != nil {
 			f.Fatal(err)
 		}
 	}},
@@ -277,11 +279,11 @@ var tamperKinds = []tamperKind{
 			f.Fatal(err)
 		}
 	}},
-	{"the mark removed", anybody, func(f *forger) { f.remove(markFile) }},
+	{"the mark removed", anybody, func(f *forger) { f.remove(folder.MarkFile) }},
 	{"another ledger's id", anybody, func(f *forger) {
 		id := f.identity()
 		id.Ledger = "0f8fad5b-d9cb-469f-a165-70867728950e"
-		if err := saveIdentity(f.dir, id); err != nil {
+		if err := folder.SaveIdentity(f.dir, id); err != nil {
 			f.Fatal(err)
 		}
 	}},

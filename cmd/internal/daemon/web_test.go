@@ -14,10 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"nexus/cmd/internal/daemon/config"
-	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -38,8 +35,7 @@ func get(t *testing.T, url, host string) int {
 }
 
 // The metrics have the log's end beside what the projections have applied, so that
-// the difference says how far they are behind. While the log can't be read its end is
-// absent.
+// the difference says how far they are behind.
 func TestMetricsHaveTheLogsEndBesideTheProjections(t *testing.T) {
 	d, c := startWith(t, config.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30})
 	s, err := c.Create(t.Context(), api.CreateSession{})
@@ -60,18 +56,6 @@ func TestMetricsHaveTheLogsEndBesideTheProjections(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, body)
 		}
 	}
-	down := make(chan prometheus.Metric, 1)
-	(&logEnd{unreadable{}}).Collect(down)
-	if len(down) != 0 {
-		t.Error("a log that can't be read has an end")
-	}
-}
-
-// unreadable is a log that can't be read.
-type unreadable struct{ ledger.Log }
-
-func (unreadable) State(context.Context) (ledger.State, error) {
-	return ledger.State{}, ledger.ErrUnavailable
 }
 
 // A start on a port that another program has names the setting that takes another one.

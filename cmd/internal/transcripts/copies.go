@@ -2,9 +2,8 @@ package transcripts
 
 import (
 	"context"
-	"slices"
-	"time"
 
+	"nexus/cmd/internal/transcripts/alike"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/transcript"
@@ -21,7 +20,7 @@ func (im *Importer) copyOf(ctx context.Context, session, id turns.ID, a *transcr
 	if err != nil || im.fetchContent(ctx, session, t) != nil {
 		return nil, false
 	}
-	return t, isCopy(t, a)
+	return t, alike.IsCopy(t, a)
 }
 
 // fetchContent puts the content of a turn's large parts in its place.
@@ -46,33 +45,6 @@ func (im *Importer) fetchContent(ctx context.Context, session turns.ID, t *api.T
 	return nil
 }
 
-// isCopy reports whether a stored turn and a say the same, but for what one of them does not
-// state.
-func isCopy(t *api.Turn, a *transcript.Append) bool {
-	if t.Type != "normal" || !slices.EqualFunc(t.Messages, a.Messages, sameSaid) || (t.Response == nil) != (a.Response == nil) {
-		return false
-	}
-	if a.Response != nil && !sameSaid(*t.Response, *a.Response) {
-		return false
-	}
-	isTimed := a.Usage != nil || turns.TimeBoundOf(a.Meta) == "" && !storedTime(a.Time).IsZero()
-	wasTimed := t.Usage != nil || turns.TimeBoundOf(t.Meta) == "" && t.Time != nil
-	if !isTimed || !wasTimed {
-		return true
-	}
-	return t.Time != nil && time.Time(*t.Time).Equal(storedTime(a.Time)) && (t.Usage == nil) == (a.Usage == nil) && (a.Usage == nil || *t.Usage == *a.Usage)
-}
-
-// sameSaid reports whether two messages are the same but for reasoning, which a history may
-// lack.
-func sameSaid(a, b turns.Message) bool {
-	said := func(m turns.Message) turns.Message {
-		m.Parts = slices.DeleteFunc(slices.Clone(m.Parts), func(p turns.Part) bool { return p.Type == turns.Reasoning })
-		return m
-	}
-	return sameMessage(said(a), said(b))
-}
-
 // noteLateUsage puts the usage of a call whose turn was stored without it, from a history,
 // into the session's meta, where cost finds it.
 func (im *Importer) noteLateUsage(ctx context.Context, t *api.Turn, a *transcript.Append, rep *Report) error {
@@ -95,7 +67,7 @@ func (im *Importer) noteLateUsage(ctx context.Context, t *api.Turn, a *transcrip
 		late = make(map[turns.ID]turns.LateUsage)
 	}
 	u := turns.LateUsage{Model: a.Model, Usage: *a.Usage}
-	if at := storedTime(a.Time); !at.IsZero() && turns.TimeBoundOf(a.Meta) == "" {
+	if at := alike.StoredTime(a.Time); !at.IsZero() && turns.TimeBoundOf(a.Meta) == "" {
 		u.Time = at
 	}
 	late[t.ID] = u

@@ -1,12 +1,12 @@
 package transcripts
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
+	"nexus/cmd/internal/transcripts/alike"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/transcript"
@@ -64,7 +64,7 @@ func (im *Importer) append(ctx context.Context, a *transcript.Append, rep *Repor
 	if head.IsZero() && err == nil {
 		var ack *api.Appended
 		ack, err = im.Client.Append(ctx, a.Session, api.AppendTurn{ID: a.ID, Parent: parent, Messages: a.Messages, Response: a.Response,
-			Model: a.Model, Usage: a.Usage, Time: claimedTime(a.Time), Meta: a.Meta})
+			Model: a.Model, Usage: a.Usage, Time: alike.ClaimedTime(a.Time), Meta: a.Meta})
 		if err == nil {
 			if !ack.Duplicate {
 				im.acked = ack.Position
@@ -96,9 +96,9 @@ func (im *Importer) append(ctx context.Context, a *transcript.Append, rep *Repor
 		return false, err
 	}
 	stored, tip, ok := im.storedPieces(ctx, a.Session, tip, parent)
-	rest, more, same := restOf(stored, a)
+	rest, more, same := alike.Rest(stored, a)
 	if ok && same && !more {
-		rep.AddUncounted(a.ID, lostUsage(stored, a, rest))
+		rep.AddUncounted(a.ID, alike.LostUsage(stored, a, rest))
 	}
 	switch {
 	case !ok || !same:
@@ -107,7 +107,7 @@ func (im *Importer) append(ctx context.Context, a *transcript.Append, rep *Repor
 		}
 		return false, changedFileError(err, a)
 	case rest == nil && len(stored) == 1 && err != nil && !more:
-		if coded(err, api.IDReused) && bounded(stored[0].Meta, a.Meta, stored[0].Usage, a.Usage) {
+		if coded(err, api.IDReused) && alike.Bounded(stored[0].Meta, a.Meta, stored[0].Usage, a.Usage) {
 			noteBound(stored[0].Meta, a.Meta, rep)
 			return true, nil
 		}
@@ -175,106 +175,6 @@ func (im *Importer) storedPieces(ctx context.Context, session, tip, parent turns
 		out, last, answered = append(out, t), x.ID, answered || t.Response != nil
 	}
 	return out, last, len(out) > 0
-}
-
-// restOf returns what of a the stored turns do not hold, nil if they hold all of it. more
-// says that they hold more, since a is of an older copy. ok is false if they hold
-// something else.
-func restOf(stored []*api.Turn, a *transcript.Append) (rest *transcript.Append, more, ok bool) {
-	out := *a
-	out.Usage = laterUsage(stored, a)
-	var answer []turns.Part // the stored parts of the response
-	finish := ""
-	for _, t := range stored {
-		switch n := len(t.Messages); {
-		case n > 0 && answer != nil: // the answer has begun
-			return nil, false, false
-		case n > len(out.Messages) && a.Response == nil && slices.EqualFunc(t.Messages[:len(out.Messages)], out.Messages, sameMessage):
-			return nil, true, true
-		case n > len(out.Messages) || !slices.EqualFunc(t.Messages, out.Messages[:n], sameMessage):
-			return nil, false, false
-		default:
-			out.Messages = out.Messages[n:]
-		}
-		if t.Response != nil {
-			answer, finish = append(answer, t.Response.Parts...), t.Response.FinishReason
-		}
-	}
-	switch {
-	case answer == nil && finish == "" && !slices.ContainsFunc(stored, func(t *api.Turn) bool { return t.Response != nil }):
-		if len(out.Messages) == 0 && a.Response == nil {
-			return nil, false, true
-		}
-		return &out, false, true
-	case len(out.Messages) > 0:
-		return nil, false, false
-	case a.Response == nil:
-		return nil, true, true
-	}
-	parts := a.Response.Parts
-	common := min(len(answer), len(parts))
-	switch {
-	case !slices.EqualFunc(answer[:common], parts[:common], samePart):
-		return nil, false, false
-	case common == len(parts):
-		return nil, len(answer) > common, true
-	}
-	m := *a.Response
-	m.Parts = parts[common:]
-	out.Messages, out.Response = []turns.Message{}, &m
-	return &out, false, true
-}
-
-// storedUsage returns the usage of turns in sum, nil if none has one.
-func storedUsage(stored []*api.Turn) (sum *turns.Usage) {
-	for _, t := range stored {
-		sum = turns.AddUsage(sum, t.Usage)
-	}
-	return sum
-}
-
-// laterUsage returns the usage of a turn that holds the rest of a, nil for none. Of a call
-// whose usage is stored it is the output that came since. The input of a call is in one
-// turn only: the ledger takes it for the size of the context.
-func laterUsage(stored []*api.Turn, a *transcript.Append) *turns.Usage {
-	had := storedUsage(stored)
-	if had == nil || a.Usage == nil {
-		return a.Usage
-	}
-	if a.Usage.OutputTokens <= had.OutputTokens {
-		return nil
-	}
-	return &turns.Usage{OutputTokens: a.Usage.OutputTokens - had.OutputTokens}
-}
-
-// lostUsage returns the part of a's usage that neither the stored turns have nor the
-// rest, which may be nil: usage without content makes no turn.
-func lostUsage(stored []*api.Turn, a, rest *transcript.Append) turns.Usage {
-	var all, had turns.Usage
-	if a.Usage != nil {
-		all = *a.Usage
-	}
-	if u := storedUsage(stored); u != nil {
-		had = *u
-	}
-	if rest != nil && rest.Usage != nil {
-		had = had.Plus(*rest.Usage)
-	}
-	return turns.Usage{
-		InputTokens: all.InputTokens - min(all.InputTokens, had.InputTokens), OutputTokens: all.OutputTokens - min(all.OutputTokens, had.OutputTokens),
-		CacheRead: all.CacheRead - min(all.CacheRead, had.CacheRead), CacheCreation: all.CacheCreation - min(all.CacheCreation, had.CacheCreation),
-	}
-}
-
-func samePart(a, b turns.Part) bool {
-	return sameMessage(turns.Message{Parts: []turns.Part{a}}, turns.Message{Parts: []turns.Part{b}})
-}
-
-func sameMessage(a, b turns.Message) bool {
-	a.FinishReason, b.FinishReason = "", ""
-	x, err := turns.EncodeJSON(a)
-	y, err2 := turns.EncodeJSON(b)
-	return err == nil && err2 == nil && bytes.Equal(x, y)
 }
 
 // changedFileError adds to a conflict what to do about it: another turn stands in the

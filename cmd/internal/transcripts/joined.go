@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"nexus/cmd/internal/transcripts/alike"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/transcript"
@@ -73,7 +74,7 @@ func (im *Importer) isInherited(ctx context.Context, st transcript.Step, rep *Re
 		if err := im.fetchContent(ctx, at.Session, t); err != nil {
 			return false, err
 		}
-		if !isCopy(t, a) {
+		if !alike.IsCopy(t, a) {
 			return false, im.openJoined(ctx, session, rep)
 		}
 		if err := im.noteLateUsage(ctx, t, a, rep); err != nil {

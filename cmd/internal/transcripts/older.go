@@ -190,14 +190,6 @@ func (im *Importer) newOlder(session, to turns.ID, rep *Report) turns.ID {
 	return im.noteOlder(session, to, rep)
 }
 
-// bounded reports whether what the ledger holds and what a file states differ only in what one of
-// them does not know, since it is of a copy: the time, of which a bound stands there, or the usage.
-func bounded(storedMeta, statedMeta turns.Raw, stored, stated *turns.Usage) bool {
-	isBound := turns.TimeBoundOf(storedMeta) != "" || turns.TimeBoundOf(statedMeta) != ""
-	isUsage := stored == nil || stated == nil || *stored == *stated
-	return isUsage && (isBound || (stored == nil) != (stated == nil))
-}
-
 // noteBound reports a time that the ledger has as a bound, since a copy brought the turn first.
 func noteBound(storedMeta, statedMeta turns.Raw, rep *Report) {
 	if turns.TimeBoundOf(storedMeta) != "" && turns.TimeBoundOf(statedMeta) == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"nexus/cmd/internal/transcripts/alike"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/transcript"
@@ -30,10 +31,10 @@ func (im *Importer) hasCompaction(ctx context.Context, k *transcript.Compaction)
 }
 
 // isBounded reports whether the ledger has a compaction with the same summary, and differs in
-// nothing but a bound: see [bounded].
+// nothing but a bound: see [alike.Bounded].
 func (im *Importer) isBounded(ctx context.Context, k *transcript.Compaction, rep *Report) bool {
 	t, err := im.Client.Turn(ctx, k.Session, k.ID)
-	if err != nil || t.Compaction == nil || t.Compaction.Summary != nil && *t.Compaction.Summary != k.Summary || !bounded(t.Meta, k.Meta, t.Usage, k.Usage) {
+	if err != nil || t.Compaction == nil || t.Compaction.Summary != nil && *t.Compaction.Summary != k.Summary || !alike.Bounded(t.Meta, k.Meta, t.Usage, k.Usage) {
 		return false
 	}
 	noteBound(t.Meta, k.Meta, rep)

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
+	"nexus/cmd/internal/transcripts/alike"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/transcript"
@@ -200,16 +200,8 @@ func spawnedBy(r turns.Ref) *api.SpawnedBy {
 	return &api.SpawnedBy{Session: r.Session, Turn: r.Turn}
 }
 
-// claimedTime returns a time that a source states, nil if an event can't hold it.
-func claimedTime(t time.Time) *api.Time {
-	if _, ok := api.Time(t).UnixNano(); !ok {
-		return nil
-	}
-	return (*api.Time)(&t)
-}
-
 func (im *Importer) compaction(ctx context.Context, k *transcript.Compaction, rep *Report) (dup bool, err error) {
-	r := api.RecordCompaction{ID: k.ID, Parent: im.splits.last(k.Parent), Time: claimedTime(k.Time), Trigger: k.Trigger, Model: k.Model, Usage: k.Usage, Replacement: k.Replacement, Summary: k.Summary,
+	r := api.RecordCompaction{ID: k.ID, Parent: im.splits.last(k.Parent), Time: alike.ClaimedTime(k.Time), Trigger: k.Trigger, Model: k.Model, Usage: k.Usage, Replacement: k.Replacement, Summary: k.Summary,
 		FirstKept: im.splits.first(k.FirstKept), TokensBefore: k.TokensBefore, Dropped: k.Dropped, Meta: k.Meta}
 	for _, x := range k.Cleared {
 		at, err := im.turnOfResult(ctx, k.Session, x)

@@ -400,6 +400,21 @@ func Servers(list string) (out []*url.URL, err error) {
 	return out, nil
 }
 
+// WithoutUser returns the URLs of list without user, password and token, as it may be
+// shown.
+func WithoutUser(list string) string {
+	us, err := Servers(list)
+	if err != nil {
+		return "?"
+	}
+	var out []string
+	for _, u := range us {
+		u.User = nil
+		out = append(out, u.String())
+	}
+	return strings.Join(out, ",")
+}
+
 // minCollectAfter is the shortest grace time. The requests that put a blob and refer to it
 // are done long before.
 const minCollectAfter = jetstream.HoldTime

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 
-	"nexus/cmd/internal/daemon"
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -231,7 +231,7 @@ func oldCopy(t *testing.T, run int) {
 		if status == http.StatusServiceUnavailable && strings.Contains(body, "came back without records") {
 			halted++
 		}
-		var loss daemon.Loss
+		var loss folder.Loss
 		if b, err := os.ReadFile(filepath.Join(d.data, "lost.json")); err == nil {
 			if err := turns.DecodeJSON(b, &loss); err != nil {
 				t.Error(err)

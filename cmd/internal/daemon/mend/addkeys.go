@@ -1,4 +1,4 @@
-package daemon
+package mend
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/ledger"
 	"nexus/ledger/jetstream/backup"
 	"nexus/ledger/jetstream/embed"
@@ -28,10 +29,10 @@ type AddedKeys struct {
 // Errors: [ledger.ErrNotFound], [ledger.ErrCorrupt]: from is missing or damaged; [ledger.ErrConflict]: it
 // is of another ledger; [embed.ErrLocked]: a daemon runs; those of the file system.
 func AddKeys(data, from string) (out AddedKeys, err error) {
-	if _, err := os.Stat(filepath.Join(data, identityFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(data, folder.IdentityFile)); err != nil {
 		return out, fmt.Errorf("%w: %s is no data folder: %w", ledger.ErrNotFound, data, err)
 	}
-	id, err := loadIdentity(data)
+	id, err := folder.LoadIdentity(data)
 	if err != nil {
 		return out, err
 	}

@@ -1,4 +1,4 @@
-package daemon
+package storage
 
 import (
 	"context"
@@ -42,29 +42,26 @@ func newScrubber(registry *prometheus.Registry) *scrubber {
 	return s
 }
 
-// startScrub begins the scrub, unless the configuration says "off".
-func (d *Daemon) startScrub() {
-	interval, err := d.cfg.ScrubInterval()
-	if d.scrubber == nil || err != nil || interval == 0 {
+// StartScrub begins the scrub, unless the configuration says "off".
+func (s *Storage) StartScrub() {
+	interval, err := s.cfg.ScrubInterval()
+	if s.scrubber == nil || err != nil || interval == 0 {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { d.scrub(ctx, interval); close(done) }()
-	d.opened(func(context.Context) error { cancel(); <-done; return nil })
+	s.run(func(ctx context.Context) { s.scrub(ctx, interval) })
 }
 
 // scrub runs until ctx ends. Damage stops appends, is logged, and makes the daemon not
 // ready; reads go on.
-func (d *Daemon) scrub(ctx context.Context, interval time.Duration) {
+func (s *Storage) scrub(ctx context.Context, interval time.Duration) {
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := d.scrubOnce(ctx, interval)
+		err := s.Scrub(ctx, s.Mark.Mark(), interval)
 		switch {
 		case err == nil:
-			d.scrubber.ended.SetToCurrentTime()
+			s.scrubber.ended.SetToCurrentTime()
 		case ctx.Err() == nil:
-			d.logger.Error("the streams could not be read through", "err", err)
+			s.logger.Error("the streams could not be read through", "err", err)
 		}
 		wait := time.NewTimer(max(time.Minute, interval-time.Since(began)))
 		select {
@@ -75,32 +72,28 @@ func (d *Daemon) scrub(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// scrubOnce reads both streams up to their marks, at a pace that takes half of the interval.
-func (d *Daemon) scrubOnce(ctx context.Context, interval time.Duration) error {
-	return d.scrubMarked(ctx, d.mark.Mark(), interval)
-}
-
-func (d *Daemon) scrubMarked(ctx context.Context, m mark.Mark, interval time.Duration) error {
-	sizes, err := disk.Sizes(d.cfg.Data, m.BlobStream)
+// Scrub reads both streams up to a mark, at a pace that takes half of the interval.
+func (s *Storage) Scrub(ctx context.Context, m mark.Mark, interval time.Duration) error {
+	sizes, err := disk.Sizes(s.cfg.Data, m.BlobStream)
 	if err != nil {
 		return err
 	}
 	pace := newPace(ctx, max(float64(sizes.Log+sizes.Blobs)/(interval.Seconds()/2), minScrub))
 	blobs := jetstream.BlobsStream(m.BlobStream)
 	for stream, last := range map[string]uint64{jetstream.StreamName: m.Log.Seq, blobs: m.Blobs.Seq} {
-		damaged, err := disk.Scrub(ctx, d.cfg.Data, stream, last, func(bytes int64) error {
-			d.scrubber.read.Add(float64(bytes))
+		damaged, err := disk.Scrub(ctx, s.cfg.Data, stream, last, func(bytes int64) error {
+			s.scrubber.read.Add(float64(bytes))
 			return pace.wait(bytes)
 		})
-		if stream == blobs && d.mark.Mark().BlobStream != m.BlobStream {
+		if stream == blobs && s.Mark.Mark().BlobStream != m.BlobStream {
 			continue // a collection replaced and removed it meanwhile; it read all that it kept
 		}
 		if err != nil {
 			return err
 		}
 		if damaged != nil {
-			d.scrubber.damaged.CompareAndSwap(nil, damaged)
-			d.log.Refuse(damaged)
+			s.scrubber.damaged.CompareAndSwap(nil, damaged)
+			s.Log.Refuse(damaged)
 			return fmt.Errorf("%w; appends are refused from now on, reads go on: stop nexusd, and run nexusd repair", damaged)
 		}
 	}

@@ -1,4 +1,4 @@
-package daemon
+package folder
 
 import (
 	"cmp"
@@ -17,10 +17,10 @@ import (
 	"nexus/turns"
 )
 
-// identity is the ledger that a data folder belongs to. The daemon writes it before
+// Identity is the ledger that a data folder belongs to. The daemon writes it before
 // it creates the stream, and marks it ready afterwards: a folder that is ready
 // without its stream has lost the stream, and the daemon creates no other.
-type identity struct {
+type Identity struct {
 	Ledger string `json:"ledger"` // UUID
 	Ready  bool   `json:"ready"`
 	// Marked says that the folder has a mark of what was acknowledged. Folders of
@@ -32,50 +32,50 @@ type identity struct {
 	// hash of; see tlog.Origin.
 	Began int `json:"began,omitzero"`
 	// Restored says which backup the ledger was restored from.
-	Restored *restored `json:"restored,omitempty"`
+	Restored *Restored `json:"restored,omitempty"`
 }
 
-// restored is the backup that a ledger was restored from. Its positions are those of the
+// Restored is the backup that a ledger was restored from. Its positions are those of the
 // ledger that was backed up through Seq.
-type restored struct {
+type Restored struct {
 	Digest turns.Hash `json:"digest"`
 	Seq    uint64     `json:"seq,string"`
 	Time   time.Time  `json:"time"`
 }
 
-const identityFile = "ledger.json"
+const IdentityFile = "ledger.json"
 
-func loadIdentity(dir string) (identity, error) {
-	var id identity
-	b, err := os.ReadFile(filepath.Join(dir, identityFile))
+func LoadIdentity(dir string) (Identity, error) {
+	var id Identity
+	b, err := os.ReadFile(filepath.Join(dir, IdentityFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		id.Ledger = uuid.NewString()
-		return id, saveIdentity(dir, id)
+		return id, SaveIdentity(dir, id)
 	}
 	if err != nil {
 		return id, err
 	}
 	if err := turns.DecodeJSON(b, &id); err != nil {
-		return id, fmt.Errorf("%s: %w", filepath.Join(dir, identityFile), err)
+		return id, fmt.Errorf("%s: %w", filepath.Join(dir, IdentityFile), err)
 	}
 	if _, err := uuid.Parse(id.Ledger); err != nil {
-		return id, fmt.Errorf("%s: ledger: %w", filepath.Join(dir, identityFile), err)
+		return id, fmt.Errorf("%s: ledger: %w", filepath.Join(dir, IdentityFile), err)
 	}
 	return id, nil
 }
 
-// writtenBy is the version of the nats-server that wrote the files of the streams; "": none did
+// WrittenBy is the version of the nats-server that wrote the files of the streams; "": none did
 // yet, or nobody noted it.
-func writtenBy(id identity, m mark.Mark) string { return cmp.Or(m.Server, id.Server) }
+func WrittenBy(id Identity, m mark.Mark) string { return cmp.Or(m.Server, id.Server) }
 
-// checkServer refuses files of the streams that another version of nats-server wrote, and did
+// CheckServer refuses files of the streams that another version of nats-server wrote, and did
 // not close: whoever reads them knows the rules of one version. The files of a clean stop are
 // left to the server that is linked, which reads those of the versions before it.
 // handOver reports that this is such a start.
 //
 // Errors: [turns.ErrUnsupported].
-func checkServer(id identity, m mark.Mark) (handOver bool, err error) {
-	wrote := writtenBy(id, m)
+func CheckServer(id Identity, m mark.Mark) (handOver bool, err error) {
+	wrote := WrittenBy(id, m)
 	if !id.Ready || wrote == "" || wrote == embed.ServerVersion {
 		return false, nil
 	}
@@ -86,11 +86,11 @@ func checkServer(id identity, m mark.Mark) (handOver bool, err error) {
 	return true, nil
 }
 
-// saveIdentity replaces the file in one step, durably.
-func saveIdentity(dir string, id identity) error {
+// SaveIdentity replaces the file in one step, durably.
+func SaveIdentity(dir string, id Identity) error {
 	b, err := turns.EncodeJSON(id)
 	if err != nil {
 		return err
 	}
-	return wholefile.Write(filepath.Join(dir, identityFile), 0o600, wholefile.Bytes(append(b, '\n')))
+	return wholefile.Write(filepath.Join(dir, IdentityFile), 0o600, wholefile.Bytes(append(b, '\n')))
 }

@@ -1,4 +1,4 @@
-package daemon
+package storage
 
 import (
 	"context"
@@ -10,6 +10,20 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
 )
+
+// Register makes the metrics of what is stored.
+func (s *Storage) Register(registry *prometheus.Registry) {
+	registry.MustRegister(&logEnd{s.Log})
+	s.Outage.Register(registry)
+	if s.server == nil {
+		registry.MustRegister(&clusterServers{s.Log})
+		return
+	}
+	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "nexus_fsyncs_total", Help: "Fsyncs of the log and the blobs; appends that come together share one."},
+		func() float64 { return float64(s.Fsyncs()) }))
+	s.scrubber = newScrubber(registry)
+	s.collector = s.newCollector(registry)
+}
 
 // logEnd collects the position of the log's end. It has no value while the log can't
 // be read: an old one would hide that the projections fall behind.
@@ -54,29 +68,24 @@ func (c *clusterServers) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// notes are what an operator of a ledger that serves should know: which servers of a cluster are
-// away or behind.
-func (d *Daemon) notes() (out []string) {
-	if d.signer != nil {
-		if _, err := d.signer.Elsewhere(); err != nil {
-			out = append(out, "checkpoints are not written elsewhere: "+err.Error())
-		}
-	}
-	if d.server != nil {
-		return out
+// Notes are what an operator of a ledger on a cluster should know: which servers are away or
+// behind.
+func (s *Storage) Notes() (out []string) {
+	if s.server != nil {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
 	defer cancel()
-	all, err := d.log.Servers(ctx)
+	all, err := s.Log.Servers(ctx)
 	if err != nil {
-		return out
+		return nil
 	}
-	for _, s := range all {
+	for _, at := range all {
 		switch {
-		case !s.Online:
-			out = append(out, fmt.Sprintf("server %s is offline: the log has one copy less", s.Name))
-		case s.Behind > 0:
-			out = append(out, fmt.Sprintf("server %s is behind by %d records", s.Name, s.Behind))
+		case !at.Online:
+			out = append(out, fmt.Sprintf("server %s is offline: the log has one copy less", at.Name))
+		case at.Behind > 0:
+			out = append(out, fmt.Sprintf("server %s is behind by %d records", at.Name, at.Behind))
 		}
 	}
 	return out

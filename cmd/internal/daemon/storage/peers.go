@@ -1,4 +1,4 @@
-package daemon
+package storage
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"nexus/turns"
 )
 
-// peersPrefix, with the ledger's UUID, is the subject on which the daemons of a ledger on a server
+// PeersPrefix, with the ledger's UUID, is the subject on which the daemons of a ledger on a server
 // of others hear of each other. The ledger's user may publish and subscribe to it.
-const peersPrefix = "nexus.daemons."
+const PeersPrefix = "nexus.daemons."
 
 const (
 	peerBeat     = 5 * time.Second        // how often a daemon says that it is there
@@ -60,7 +60,7 @@ func newPeers(nc *nats.Conn, accepted map[mark.Place]bool) *peers {
 }
 
 // of says which log it is of, before anything else is called.
-func (p *peers) of(log *jetstream.Log) { p.log, p.subject = log, peersPrefix+log.Ledger() }
+func (p *peers) of(log *jetstream.Log) { p.log, p.subject = log, PeersPrefix+log.Ledger() }
 
 // start listens, says now and then that the daemon is there, and compares the log, until stop.
 func (p *peers) start() (stop func(context.Context) error, err error) {

@@ -1,4 +1,4 @@
-package daemon
+package mend
 
 import (
 	"context"
@@ -12,7 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 
-	"nexus/cmd/internal/wholefile"
+	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
@@ -33,21 +34,18 @@ type CompareConfig struct {
 
 // Compared is what [CompareLog] found.
 type Compared struct {
-	Loss    *Loss  // Records is empty if nothing is lost
-	Applied uint64 // newest position that the folder knows
-	Last    uint64 // where the log ends
-	Aside   string // folder with what was set aside; "": nothing was
+	Loss    *folder.Loss // Records is empty if nothing is lost
+	Applied uint64       // newest position that the folder knows
+	Last    uint64       // where the log ends
+	Aside   string       // folder with what was set aside; "": nothing was
 	// Stale says that the file of the loss names records that the log has: with AcceptLoss it was
 	// removed.
 	Stale bool
 }
 
-// lostAside begins the name of a folder with what was set aside.
-const lostAside = "lost-"
-
 // CompareLog compares every record that the projections of a data folder have with the log, and
 // names those that the log has lost. No daemon may run on the folder. Without AcceptLoss it
-// changes nothing, and a loss is a [*LossError].
+// changes nothing, and a loss is a [*folder.LossError].
 //
 // Crash states: projections and search index are moved away first, the file of the loss last. Until
 // that is gone no daemon starts, and another run goes on.
@@ -62,13 +60,13 @@ func CompareLog(ctx context.Context, c CompareConfig) (out Compared, err error) 
 		return out, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	known, err := loadLoss(c.Data)
+	known, err := folder.LoadLoss(c.Data)
 	if err != nil {
 		return out, err
 	}
 	nc, err := nats.Connect(c.NATS, nats.Name("nexusd repair"))
 	if err != nil {
-		return out, fmt.Errorf("%w: connect to %s: %w", ledger.ErrUnavailable, withoutUser(c.NATS), err)
+		return out, fmt.Errorf("%w: connect to %s: %w", ledger.ErrUnavailable, config.WithoutUser(c.NATS), err)
 	}
 	defer nc.Close()
 	stream, err := js.New(nc)
@@ -79,10 +77,10 @@ func CompareLog(ctx context.Context, c CompareConfig) (out Compared, err error) 
 	if err != nil {
 		return out, err
 	}
-	out.Loss = &Loss{Ledger: log.Ledger(), Time: time.Now().UTC(), Why: "compared by nexusd repair"}
+	out.Loss = &folder.Loss{Ledger: log.Ledger(), Time: time.Now().UTC(), Why: "compared by nexusd repair"}
 	if known != nil {
 		if known.Ledger != log.Ledger() {
-			return out, fmt.Errorf("%w: %s is of ledger %s, the log of %s", ledger.ErrCorrupt, lostFile, known.Ledger, log.Ledger())
+			return out, fmt.Errorf("%w: %s is of ledger %s, the log of %s", ledger.ErrCorrupt, folder.LostFile, known.Ledger, log.Ledger())
 		}
 		out.Loss.Time, out.Loss.Why = known.Time, known.Why
 	}
@@ -91,8 +89,8 @@ func CompareLog(ctx context.Context, c CompareConfig) (out Compared, err error) 
 		return out, err
 	}
 	out.Last = st.Last
-	if _, err := os.Stat(filepath.Join(c.Data, projectionsDir)); err == nil {
-		if err := out.compare(ctx, log, filepath.Join(c.Data, projectionsDir), c.Logger); err != nil {
+	if _, err := os.Stat(filepath.Join(c.Data, folder.ProjectionsDir)); err == nil {
+		if err := out.compare(ctx, log, filepath.Join(c.Data, folder.ProjectionsDir), c.Logger); err != nil {
 			return out, err
 		}
 	}
@@ -107,20 +105,16 @@ func CompareLog(ctx context.Context, c CompareConfig) (out Compared, err error) 
 	case len(out.Loss.Records) == 0:
 		out.Stale = true
 		if c.AcceptLoss {
-			return out, os.Remove(filepath.Join(c.Data, lostFile))
+			return out, os.Remove(filepath.Join(c.Data, folder.LostFile))
 		}
 		return out, nil
 	case !c.AcceptLoss:
-		return out, &LossError{out.Loss}
+		return out, &folder.LossError{Loss: out.Loss}
 	}
-	b, err := turns.EncodeJSON(out.Loss)
-	if err == nil {
-		err = wholefile.Write(filepath.Join(c.Data, lostFile), 0o600, wholefile.Bytes(append(b, '\n'))) // before anything moves: it refuses a start
-	}
-	if err != nil {
+	if err := out.Loss.Save(c.Data); err != nil { // before anything moves: it refuses a start
 		return out, err
 	}
-	out.Aside = filepath.Join(c.Data, lostAside+time.Now().UTC().Format("20060102T150405.000Z"))
+	out.Aside = filepath.Join(c.Data, folder.LostAside+time.Now().UTC().Format("20060102T150405.000Z"))
 	return out, setLossAside(c.Data, out.Aside, out.Loss)
 }
 
@@ -139,7 +133,7 @@ func (out *Compared) compare(ctx context.Context, log *jetstream.Log, dir string
 			return err
 		}
 		r.Hash = turns.HashEvent(r.Payload)
-		x := describeLost(r)
+		x := folder.DescribeLost(r)
 		x.Replaced = replaced
 		out.Loss.Records = append(out.Loss.Records, x)
 		return nil
@@ -174,7 +168,7 @@ func (out *Compared) compare(ctx context.Context, log *jetstream.Log, dir string
 
 // addMissing adds the records of the file of the loss that the projections had not applied, and that the
 // log does not have.
-func (out *Compared) addMissing(ctx context.Context, log *jetstream.Log, records []LostRecord) error {
+func (out *Compared) addMissing(ctx context.Context, log *jetstream.Log, records []folder.LostRecord) error {
 	for _, r := range records {
 		if r.Seq <= out.Applied { // it was compared
 			continue
@@ -187,24 +181,20 @@ func (out *Compared) addMissing(ctx context.Context, log *jetstream.Log, records
 			out.Loss.Records = append(out.Loss.Records, r)
 		}
 	}
-	out.Loss.sort()
+	out.Loss.Sort()
 	return nil
 }
 
 // setLossAside moves what a folder has of another history than the log's into another one, and
 // writes there what is lost.
-func setLossAside(data, aside string, loss *Loss) error {
-	b, err := turns.EncodeJSON(loss)
-	if err == nil {
-		err = os.MkdirAll(aside, 0o700)
-	}
-	if err == nil {
-		err = wholefile.Write(filepath.Join(aside, lostFile), 0o600, wholefile.Bytes(append(b, '\n')))
-	}
-	if err != nil {
+func setLossAside(data, aside string, loss *folder.Loss) error {
+	if err := os.MkdirAll(aside, 0o700); err != nil {
 		return err
 	}
-	for _, name := range []string{projectionsDir, searchDir} {
+	if err := loss.Save(aside); err != nil {
+		return err
+	}
+	for _, name := range []string{folder.ProjectionsDir, folder.SearchDir} {
 		if err := os.Rename(filepath.Join(data, name), filepath.Join(aside, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -212,7 +202,7 @@ func setLossAside(data, aside string, loss *Loss) error {
 	if err := mark.SyncDir(data); err != nil { // the renames go before the file's end
 		return err
 	}
-	if err := os.Remove(filepath.Join(data, lostFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(data, folder.LostFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -1,4 +1,4 @@
-package daemon
+package storage
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type collector struct {
 	ended                     prometheus.Gauge
 }
 
-func (d *Daemon) newCollector(registry *prometheus.Registry) *collector {
+func (s *Storage) newCollector(registry *prometheus.Registry) *collector {
 	c := &collector{
 		unreferenced: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nexus_blobs_unreferenced_bytes", Help: "Bytes of blobs that no event named when the daemon last looked.",
@@ -43,7 +43,7 @@ func (d *Daemon) newCollector(registry *prometheus.Registry) *collector {
 	}, func() float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		_, bytes, err := d.log.Blobs().State(ctx)
+		_, bytes, err := s.Log.Blobs().State(ctx)
 		if err != nil {
 			return -1
 		}
@@ -52,22 +52,19 @@ func (d *Daemon) newCollector(registry *prometheus.Registry) *collector {
 	return c
 }
 
-// startCollector begins the collections, unless the configuration says "off". The first one
+// StartCollector begins the collections, unless the configuration says "off". The first one
 // begins [jetstream.HoldTime] after the start: a restart forgets what requests relied on.
-func (d *Daemon) startCollector() {
-	after, err := d.cfg.CollectGrace()
-	if d.collector == nil || err != nil || after == 0 {
+func (s *Storage) StartCollector() {
+	after, err := s.cfg.CollectGrace()
+	if s.collector == nil || err != nil || after == 0 {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { d.collectBlobs(ctx, after); close(done) }()
-	d.opened(func(context.Context) error { cancel(); <-done; return nil })
+	s.run(func(ctx context.Context) { s.collectBlobs(ctx, after) })
 }
 
 // collectBlobs collects until ctx ends, four times within the grace time, and at most once
 // an hour and at least once a day.
-func (d *Daemon) collectBlobs(ctx context.Context, after time.Duration) {
+func (s *Storage) collectBlobs(ctx context.Context, after time.Duration) {
 	interval := min(max(after/4, jetstream.HoldTime), 24*time.Hour)
 	wait := jetstream.HoldTime
 	for {
@@ -78,42 +75,42 @@ func (d *Daemon) collectBlobs(ctx context.Context, after time.Duration) {
 			t.Stop()
 			return
 		}
-		if _, err := d.collectOnce(ctx, collect.Config{After: after, Share: collectShare, Now: time.Now()}); err != nil && ctx.Err() == nil {
-			d.logger.Error("unreferenced blobs were not collected", "err", err)
+		if _, err := s.Collect(ctx, collect.Config{After: after, Share: collectShare, Now: time.Now()}); err != nil && ctx.Err() == nil {
+			s.logger.Error("unreferenced blobs were not collected", "err", err)
 		}
 		wait = interval
 	}
 }
 
-// collectOnce looks for blobs that no event names, and collects them as c says.
-func (d *Daemon) collectOnce(ctx context.Context, c collect.Config) (collect.Report, error) {
-	ctx, stop, err := d.outage.during(ctx)
+// Collect looks for blobs that no event names, and collects them as c says.
+func (s *Storage) Collect(ctx context.Context, c collect.Config) (collect.Report, error) {
+	ctx, stop, err := s.Outage.During(ctx)
 	if err != nil {
 		return collect.Report{}, err
 	}
 	defer stop()
-	d.collecting.Lock() // no outage ends while a collection runs: both change which stream the mark names
-	defer d.collecting.Unlock()
-	if damaged := d.scrubber.damaged.Load(); damaged != nil {
+	s.collecting.Lock() // no outage ends while a collection runs: both change which stream the mark names
+	defer s.collecting.Unlock()
+	if damaged := s.scrubber.damaged.Load(); damaged != nil {
 		return collect.Report{}, damaged
 	}
 	began := time.Now()
-	c.Data, c.Log, c.Blobs, c.Mark = d.cfg.Data, d.log, d.log.Blobs(), d.mark
-	c.Room = func(bytes int64) error { return d.server.CheckRoom(d.cfg.Data, bytes) }
+	c.Data, c.Log, c.Blobs, c.Mark = s.cfg.Data, s.Log, s.Log.Blobs(), s.Mark
+	c.Room = func(bytes int64) error { return s.server.CheckRoom(s.cfg.Data, bytes) }
 	c.Pace = func(int64) error { return ctx.Err() }
 	var out collect.Report
 	out, err = collect.Run(ctx, c)
 	if out.Collected > 0 {
-		d.collector.collected.Add(float64(out.Collected))
-		d.logger.Info("collected blobs that no event names", "bytes", out.Collected, "of", out.Bytes, "stream", jetstream.BlobsStream(out.Number), "took", time.Since(began).Round(time.Millisecond))
+		s.collector.collected.Add(float64(out.Collected))
+		s.logger.Info("collected blobs that no event names", "bytes", out.Collected, "of", out.Bytes, "stream", jetstream.BlobsStream(out.Number), "took", time.Since(began).Round(time.Millisecond))
 	}
 	if err == nil || out.Collected > 0 {
-		d.collector.unreferenced.Set(float64(out.Unreferenced - out.Collected))
-		d.collector.collectable.Set(float64(out.Collectable - out.Collected))
-		d.collector.ended.SetToCurrentTime()
+		s.collector.unreferenced.Set(float64(out.Unreferenced - out.Collected))
+		s.collector.collectable.Set(float64(out.Collectable - out.Collected))
+		s.collector.ended.SetToCurrentTime()
 	}
 	if errors.Is(err, collect.ErrSwitch) {
-		d.fail(err) // nobody knows which stream the mark names: the next start reads it
+		s.fail(err) // nobody knows which stream the mark names: the next start reads it
 	}
 	return out, err
 }

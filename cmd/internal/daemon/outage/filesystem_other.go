@@ -1,6 +1,6 @@
 //go:build !linux
 
-package daemon
+package outage
 
 import "syscall"
 

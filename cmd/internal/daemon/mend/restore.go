@@ -1,11 +1,10 @@
-package daemon
+package mend
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,7 +14,7 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"nexus/cmd/internal/engine/erasure"
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/cmd/internal/wholefile"
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
@@ -78,20 +77,6 @@ func (r *Restored) Text() string {
 	return s
 }
 
-// restoringFile is in a folder from the first step of a restore to the last one. No
-// daemon starts there.
-const restoringFile = "restoring"
-
-// checkRestored refuses a folder in which a restore did not end.
-func checkRestored(data string) error {
-	if _, err := os.Lstat(filepath.Join(data, restoringFile)); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: a restore into %s did not end: run nexusd restore again with the same folder, or remove it", turns.ErrCorrupt, data)
-}
-
 // Restore makes a data folder of a backup. The records have the bytes, positions and times
 // that they had, and the ledger its UUID. The streams are new ones, created now: so
 // projections, marks and backups of the original are refused as another ledger's.
@@ -151,43 +136,13 @@ func Restore(ctx context.Context, c RestoreConfig) (out Restored, err error) {
 	if len(erased.Rows) > 0 { // the first start stores the events that the log lacks
 		b, err := erased.Encode(nil)
 		if err == nil {
-			err = wholefile.Write(filepath.Join(c.Data, erasuresFile), 0o600, wholefile.Bytes(b))
+			err = wholefile.Write(filepath.Join(c.Data, folder.ErasuresFile), 0o600, wholefile.Bytes(b))
 		}
 		if err != nil {
 			return out, err
 		}
 	}
 	return out, c.finish(ctx, begin, &out)
-}
-
-// erase takes the keys out of what is restored that were destroyed since, as far as files beside the backup and
-// its keys say so.
-func (c RestoreConfig) erase(id string, keys *backup.Keys, out *Restored) (erasure.List, error) {
-	if c.Keys == "" {
-		return erasure.List{}, nil
-	}
-	folders := []string{filepath.Dir(c.Keys)}
-	if dir := filepath.Dir(c.File); dir != folders[0] {
-		folders = append(folders, dir)
-	}
-	list, from, err := foundErasures(id, folders...)
-	if err != nil {
-		return list, err
-	}
-	out.ErasuresFrom = from
-	gone := make(map[turns.ID]bool, len(list.Rows))
-	for _, r := range list.Rows {
-		if r.Event.IsZero() { // what was redacted the first start takes out, which needs the key
-			gone[r.Session] = true
-		}
-	}
-	for i := range keys.Rows {
-		if r := &keys.Rows[i]; gone[r.ID] && len(r.Key)+len(r.Remains) > 0 {
-			r.Key, r.Remains, r.Erased = nil, nil, true
-			out.Erased++
-		}
-	}
-	return list, nil
 }
 
 // prepare returns how the backup begins, and what can be restored of one that is not
@@ -235,20 +190,20 @@ func (c RestoreConfig) claim() error {
 	if err != nil {
 		return err
 	}
-	began := checkRestored(c.Data) != nil
+	began := folder.CheckRestored(c.Data) != nil
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case name == "lock", name == "lost+found", name == restoringFile, name == restoringFile+".tmp":
+		case name == "lock", name == "lost+found", name == folder.RestoringFile, name == folder.RestoringFile+".tmp":
 		case !began:
 			return fmt.Errorf("%w: %s is not empty (%s): a ledger is restored into a folder of its own", ledger.ErrConflict, c.Data, name)
 		}
 	}
-	if err := wholefile.Write(filepath.Join(c.Data, restoringFile), 0o600, wholefile.Bytes([]byte("a restore began here and did not end\n"))); err != nil {
+	if err := wholefile.Write(filepath.Join(c.Data, folder.RestoringFile), 0o600, wholefile.Bytes([]byte("a restore began here and did not end\n"))); err != nil {
 		return err
 	}
 	for _, e := range entries {
 		switch name := e.Name(); name {
-		case "lock", "lost+found", restoringFile:
+		case "lock", "lost+found", folder.RestoringFile:
 		default:
 			if err := os.RemoveAll(filepath.Join(c.Data, name)); err != nil {
 				return err
@@ -399,21 +354,21 @@ func (c RestoreConfig) finish(ctx context.Context, begin backup.Begin, out *Rest
 	if found.TornLog != nil || found.TornBlobs != nil || found.Mark != m {
 		return fmt.Errorf("%w: what was restored reads back otherwise", ledger.ErrCorrupt)
 	}
-	if err := syncStreams(c.Data, m); err != nil {
+	if err := folder.SyncStreams(c.Data, m); err != nil {
 		return err
 	}
-	k, err := mark.Open(filepath.Join(c.Data, markFile), m, func(error) {})
+	k, err := mark.Open(filepath.Join(c.Data, folder.MarkFile), m, func(error) {})
 	if err != nil {
 		return err
 	}
 	if err := k.Close(nil); err != nil {
 		return err
 	}
-	id := identity{Ledger: begin.Ledger, Ready: true, Marked: true, Server: embed.ServerVersion, Restored: &restored{Digest: out.Digest, Seq: t.Log.Seq, Time: time.Now().UTC()}}
-	if err := saveIdentity(c.Data, id); err != nil {
+	id := folder.Identity{Ledger: begin.Ledger, Ready: true, Marked: true, Server: embed.ServerVersion, Restored: &folder.Restored{Digest: out.Digest, Seq: t.Log.Seq, Time: time.Now().UTC()}}
+	if err := folder.SaveIdentity(c.Data, id); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(c.Data, restoringFile)); err != nil {
+	if err := os.Remove(filepath.Join(c.Data, folder.RestoringFile)); err != nil {
 		return err
 	}
 	return mark.SyncDir(c.Data)

@@ -1,4 +1,4 @@
-package daemon
+package storage
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 	"nexus/ledger/jetstream/embed"
 )
 
-// backupSource reads the records of the streams from their files, up to what was
+// Source reads the records of the streams from their files, up to what was
 // acknowledged: a server that is asked for a record that it can't read truncates the file
-// there. It implements the engine's Source. Safe for concurrent use.
+// there. It implements the Source of the engine's room backup. Safe for concurrent use.
 //
 // A read goes on where the one before ended, so a backup reads each block once. Two
 // backups at a time take turns, and read the beginnings of blocks again.
-type backupSource struct {
-	daemon *Daemon
+type Source struct {
+	storage *Storage
 
 	mu   sync.Mutex
 	at   place                               // of the record that next returns
@@ -31,6 +31,13 @@ type backupSource struct {
 	next func() (blocks.Record, error, bool) // nil: no file is open
 	stop func()
 	idle *time.Timer
+}
+
+// Backup returns what a backup reads. Its files are closed at the end.
+func (s *Storage) Backup() *Source {
+	b := &Source{storage: s}
+	s.opened(b.close)
+	return b
 }
 
 // place is a position of a stream.
@@ -44,23 +51,23 @@ const backupIdle = 10 * time.Second
 
 // State implements the engine's Source. The mark says at one moment what was acknowledged
 // of both streams: a blob is acknowledged before the event that names it.
-func (b *backupSource) State(ctx context.Context) (*api.BackupState, error) {
-	st, err := b.daemon.log.State(ctx)
+func (b *Source) State(ctx context.Context) (*api.BackupState, error) {
+	st, err := b.storage.Log.State(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m := b.daemon.mark.Mark()
+	m := b.storage.Mark.Mark()
 	out := &api.BackupState{Ledger: m.Ledger, Created: api.Time(st.Created), BlobStream: m.BlobStream,
 		Log: api.BackupEnd{Seq: m.Log.Seq, Hash: m.Log.Sum}, Blobs: api.BackupEnd{Seq: m.Blobs.Seq, Hash: m.Blobs.Sum}}
-	if r := b.daemon.identity.Restored; r != nil {
+	if r := b.storage.identity.Restored; r != nil {
 		out.Restored = &api.Restored{Digest: r.Digest, Seq: r.Seq, Time: api.Time(r.Time)}
 	}
 	return out, nil
 }
 
 // Read implements the engine's Source.
-func (b *backupSource) Read(ctx context.Context, r api.ReadBackup, bytes int) (frames []byte, next uint64, err error) {
-	m := b.daemon.mark.Mark()
+func (b *Source) Read(ctx context.Context, r api.ReadBackup, bytes int) (frames []byte, next uint64, err error) {
+	m := b.storage.Mark.Mark()
 	s, name, last := backup.Stream{}, jetstream.StreamName, m.Log.Seq
 	if r.Stream == "blobs" {
 		if s, name, last = (backup.Stream{Blobs: true, Number: r.Number}), jetstream.BlobsStream(r.Number), m.Blobs.Seq; r.Number != m.BlobStream {
@@ -92,7 +99,7 @@ func (b *backupSource) Read(ctx context.Context, r api.ReadBackup, bytes int) (f
 	if err == nil {
 		err = ctx.Err()
 	}
-	if now := b.daemon.mark.Mark().BlobStream; s.Blobs && now != r.Number { // its files may be gone
+	if now := b.storage.Mark.Mark().BlobStream; s.Blobs && now != r.Number { // its files may be gone
 		b.shut()
 		return nil, 0, replaced(r.Number, now)
 	}
@@ -109,7 +116,7 @@ func replaced(was, now uint64) error {
 
 // record returns the record at a place, from where the one before was read if that is
 // there. It shares memory that the next one takes.
-func (b *backupSource) record(at place) (blocks.Record, error) {
+func (b *Source) record(at place) (blocks.Record, error) {
 	for {
 		fresh := b.next == nil || b.at != at
 		if held := b.held; held != nil && !fresh {
@@ -119,7 +126,7 @@ func (b *backupSource) record(at place) (blocks.Record, error) {
 		if fresh {
 			ctx, cancel := context.WithCancel(context.Background())
 			b.shut()
-			next, stop := iter.Pull2(blocks.Records(ctx, embed.StreamDir(b.daemon.cfg.Data, at.stream), at.seq))
+			next, stop := iter.Pull2(blocks.Records(ctx, embed.StreamDir(b.storage.cfg.Data, at.stream), at.seq))
 			b.next, b.stop = next, func() { stop(); cancel() }
 			b.idle = time.AfterFunc(backupIdle, func() {
 				b.mu.Lock()
@@ -149,7 +156,7 @@ func (b *backupSource) record(at place) (blocks.Record, error) {
 }
 
 // shut closes the files. The caller holds mu.
-func (b *backupSource) shut() {
+func (b *Source) shut() {
 	if b.stop != nil {
 		b.stop()
 		b.idle.Stop()
@@ -158,7 +165,7 @@ func (b *backupSource) shut() {
 }
 
 // close closes the files.
-func (b *backupSource) close(context.Context) error {
+func (b *Source) close(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.shut()

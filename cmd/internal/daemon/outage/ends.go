@@ -1,4 +1,4 @@
-package daemon
+package outage
 
 import (
 	"maps"
@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// maxEnds is how many positions chainEnds holds before it looks which are applied.
+// maxEnds is how many positions Ends holds before it looks which are applied.
 const maxEnds = 4096
 
-// chainEnds knows what was acknowledged of each chain of a log to which nobody else
+// Ends knows what was acknowledged of each chain of a log to which nobody else
 // appends, so that a read need not ask the log where its chain ends. It holds what the
 // projections may lack: an append is put here before its caller is answered, and stays at
 // least until the projections have applied it.
@@ -19,21 +19,21 @@ const maxEnds = 4096
 // it, and until then nothing is known.
 //
 // Safe for concurrent use.
-type chainEnds struct {
+type Ends struct {
 	applied func() uint64 // the position that the projections have
 	mu      sync.Mutex
 	ends    map[string]uint64 // by subject
 	floor   uint64            // no record that was acknowledged and is not in ends is behind it
 }
 
-// newChainEnds returns the ends of the chains of a log whose last record is at last, for
+// NewEnds returns the ends of the chains of a log whose last record is at last, for
 // projections that have applied what applied returns.
-func newChainEnds(applied func() uint64, last uint64) *chainEnds {
-	return &chainEnds{applied: applied, ends: make(map[string]uint64), floor: last}
+func NewEnds(applied func() uint64, last uint64) *Ends {
+	return &Ends{applied: applied, ends: make(map[string]uint64), floor: last}
 }
 
 // add notes that a record of subject was stored at seq.
-func (c *chainEnds) add(subject string, seq uint64) {
+func (c *Ends) add(subject string, seq uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ends[subject] = max(c.ends[subject], seq)
@@ -47,14 +47,14 @@ func (c *chainEnds) add(subject string, seq uint64) {
 }
 
 // forget drops the ends that are not behind a position.
-func (c *chainEnds) forget(seq uint64) {
+func (c *Ends) forget(seq uint64) {
 	maps.DeleteFunc(c.ends, func(_ string, end uint64) bool { return end <= seq })
 	c.floor = max(c.floor, seq)
 }
 
-// end returns a position such that projections that have applied it have all that was
+// End returns a position such that projections that have applied it have all that was
 // acknowledged of subject before the call. It reports false if it does not know one.
-func (c *chainEnds) end(subject string) (seq uint64, ok bool) {
+func (c *Ends) End(subject string) (seq uint64, ok bool) {
 	c.mu.Lock()
 	seq, floor := c.ends[subject], c.floor
 	c.mu.Unlock()

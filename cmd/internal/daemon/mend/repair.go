@@ -1,4 +1,4 @@
-package daemon
+package mend
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/checkpoint"
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/blocks"
@@ -63,10 +64,10 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := checkRestored(c.Data); err != nil {
+	if err := folder.CheckRestored(c.Data); err != nil {
 		return out, err
 	}
-	m, _, err := mark.Load(filepath.Join(c.Data, markFile))
+	m, _, err := mark.Load(filepath.Join(c.Data, folder.MarkFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, turns.ErrCorrupt) {
 		return out, err
 	}
@@ -76,23 +77,23 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 			return out, err
 		}
 	}
-	id, err := loadIdentity(c.Data)
+	id, err := folder.LoadIdentity(c.Data)
 	if streamOf := disk.Ledger(c.Data); err != nil || id.Ledger != m.Ledger && m.Ledger == streamOf {
 		if streamOf == "" || m.Ledger != "" && m.Ledger != streamOf {
-			return out, errors.Join(err, fmt.Errorf("%w: %s says ledger %q, %s %q, the stream %q", turns.ErrCorrupt, identityFile, id.Ledger, markFile, m.Ledger, streamOf))
+			return out, errors.Join(err, fmt.Errorf("%w: %s says ledger %q, %s %q, the stream %q", turns.ErrCorrupt, folder.IdentityFile, id.Ledger, folder.MarkFile, m.Ledger, streamOf))
 		}
 		out.Identity = true
-		id = identity{Ledger: streamOf, Ready: true, Marked: true}
-		if err := saveIdentity(c.Data, id); err != nil {
+		id = folder.Identity{Ledger: streamOf, Ready: true, Marked: true}
+		if err := folder.SaveIdentity(c.Data, id); err != nil {
 			return out, err
 		}
 	}
 	m.Ledger = id.Ledger
-	if wrote := writtenBy(id, m); wrote != "" && wrote != embed.ServerVersion {
+	if wrote := folder.WrittenBy(id, m); wrote != "" && wrote != embed.ServerVersion {
 		return out, fmt.Errorf("%w: the streams were written by nats-server %s, this nexusd repairs those of %s: run the nexusd that wrote them", turns.ErrUnsupported, wrote, embed.ServerVersion)
 	}
 	r := disk.RepairConfig{Data: c.Data, Mark: m, AcceptLoss: c.AcceptLoss, Aside: filepath.Join(c.Data, "repair-"+time.Now().UTC().Format("20060102T150405.000Z"))}
-	store, err := projections.Open(projections.Config{Dir: filepath.Join(c.Data, projectionsDir), Logger: c.Logger, ReadOnly: true})
+	store, err := projections.Open(projections.Config{Dir: filepath.Join(c.Data, folder.ProjectionsDir), Logger: c.Logger, ReadOnly: true})
 	if err != nil {
 		c.Logger.Warn("the projections can't be opened; the log has no other copy", "err", err)
 	} else {
@@ -122,10 +123,10 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 		return out, fmt.Errorf("after the repair: %w", err)
 	}
 	out.Mark = found.Mark
-	if err := syncStreams(c.Data, found.Mark); err != nil {
+	if err := folder.SyncStreams(c.Data, found.Mark); err != nil {
 		return out, err
 	}
-	k, err := mark.Open(filepath.Join(c.Data, markFile), found.Mark, func(error) {})
+	k, err := mark.Open(filepath.Join(c.Data, folder.MarkFile), found.Mark, func(error) {})
 	if err != nil {
 		return out, err
 	}
@@ -134,7 +135,7 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 	}
 	if !id.Marked {
 		id.Marked = true
-		if err := saveIdentity(c.Data, id); err != nil {
+		if err := folder.SaveIdentity(c.Data, id); err != nil {
 			return out, err
 		}
 	}
@@ -182,9 +183,9 @@ func notContinued(ctx context.Context, data string) (note []byte, why string, er
 //
 // Crash states: the origin is another one before the key and the notes are put aside; a start in between signs
 // nothing, and the next repair goes on: the key is of another origin then.
-func beginLog(c RepairConfig, id identity, why string) error {
+func beginLog(c RepairConfig, id folder.Identity, why string) error {
 	id.Began++
-	if err := saveIdentity(c.Data, id); err != nil {
+	if err := folder.SaveIdentity(c.Data, id); err != nil {
 		return err
 	}
 	if err := checkpoint.Retire(c.Data, time.Now().UTC().Format("20060102T150405.000Z")); err != nil {

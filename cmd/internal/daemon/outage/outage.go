@@ -1,4 +1,4 @@
-package daemon
+package outage
 
 import (
 	"context"
@@ -13,29 +13,30 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
 )
 
-// outage is the time in which the disk takes no writes. Writes of the daemon may have
+// Outage is the time in which the disk takes no writes. Writes of the daemon may have
 // failed (then what is open must be opened again) or may hang (then they may still
 // succeed). Meanwhile changes are refused, reads come from the projections, and nothing
 // is acknowledged. Decision 19 has the states. Safe for concurrent use; no method blocks.
-type outage struct {
+type Outage struct {
 	logger *slog.Logger
 	log    pausable // nil until it is open
 	began  chan struct{}
 
 	mu       sync.Mutex
-	why      error            // why the disk takes no writes, without names of files; nil: it does
-	err      error            // what began it
-	failed   bool             // a write failed
-	failures uint64           // that were reported since the daemon began
-	closed   error            // why reads are refused, too; nil: they are not
-	lost     *LossError       // the log has lost records; nil: it has not. Then no outage ends
-	problems []reader.Problem // what verify says of it
-	since    time.Time        // when it began
+	why      error             // why the disk takes no writes, without names of files; nil: it does
+	err      error             // what began it
+	failed   bool              // a write failed
+	failures uint64            // that were reported since the daemon began
+	closed   error             // why reads are refused, too; nil: they are not
+	lost     *folder.LossError // the log has lost records; nil: it has not. Then no outage ends
+	problems []reader.Problem  // what verify says of it
+	since    time.Time         // when it began
 	sound    context.Context
 	cancel   context.CancelCauseFunc // of sound
 
@@ -43,8 +44,9 @@ type outage struct {
 	settled atomic.Int64 // when the last one ended, or the first one began; Unix nanoseconds
 }
 
-func newOutage(logger *slog.Logger) *outage {
-	o := &outage{logger: logger, began: make(chan struct{}, 1)}
+// New returns that there is none.
+func New(logger *slog.Logger) *Outage {
+	o := &Outage{logger: logger, began: make(chan struct{}, 1)}
 	o.sound, o.cancel = context.WithCancelCause(context.Background())
 	return o
 }
@@ -56,8 +58,11 @@ type pausable interface {
 	Resume()
 }
 
-// pauses makes every outage pause a log, also one that began before.
-func (o *outage) pauses(log pausable) {
+// Began yields when an outage begins, and when another write fails in one.
+func (o *Outage) Began() <-chan struct{} { return o.began }
+
+// Pauses makes every outage pause a log, also one that began before.
+func (o *Outage) Pauses(log pausable) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.log = log; o.why != nil {
@@ -65,13 +70,13 @@ func (o *outage) pauses(log pausable) {
 	}
 }
 
-// fail notes that a write failed.
-func (o *outage) fail(err error) { o.begin(err, true) }
+// Fail notes that a write failed.
+func (o *Outage) Fail(err error) { o.begin(err, true) }
 
-// stall notes that a write hangs.
-func (o *outage) stall(err error) { o.begin(err, false) }
+// Stall notes that a write hangs.
+func (o *Outage) Stall(err error) { o.begin(err, false) }
 
-func (o *outage) begin(err error, failed bool) {
+func (o *Outage) begin(err error, failed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if failed {
@@ -92,15 +97,15 @@ func (o *outage) begin(err error, failed bool) {
 	}
 }
 
-// halt notes that the log has lost records: an outage that does not end. The log itself
+// Halt notes that the log has lost records: an outage that does not end. The log itself
 // refuses appends by then, and is read to find what is lost.
-func (o *outage) halt(loss *LossError) {
+func (o *Outage) Halt(loss *folder.LossError) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.why == nil {
 		o.since = time.Now()
 	}
-	o.lost, o.why, o.err, o.problems = loss, loss, loss, loss.Loss.problems()
+	o.lost, o.why, o.err, o.problems = loss, loss, loss, problems(loss.Loss)
 	o.cancel(o.why)
 	select {
 	case o.began <- struct{}{}:
@@ -108,16 +113,27 @@ func (o *outage) halt(loss *LossError) {
 	}
 }
 
-// halted returns what the log has lost; nil: nothing.
-func (o *outage) halted() *LossError {
+// problems are what verify says of a loss.
+func problems(l *folder.Loss) (out []reader.Problem) {
+	for _, r := range l.Records {
+		out = append(out, reader.Problem{Tenant: r.Tenant, Problem: api.Problem{Code: api.Corrupt, Session: r.Session, Event: r.Event, Seq: r.Seq, Message: r.String()}})
+	}
+	if len(out) == 0 {
+		out = append(out, reader.Problem{Problem: api.Problem{Code: api.Corrupt, Message: (&folder.LossError{Loss: l}).Error()}})
+	}
+	return out
+}
+
+// Halted returns what the log has lost; nil: nothing.
+func (o *Outage) Halted() *folder.LossError {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.lost
 }
 
-// end notes that everything is open and takes writes. It reports false, and changes
+// End notes that everything is open and takes writes. It reports false, and changes
 // nothing, if a write failed since there were that many failures.
-func (o *outage) end(failures uint64) bool {
+func (o *Outage) End(failures uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.failures != failures || o.lost != nil {
@@ -132,36 +148,36 @@ func (o *outage) end(failures uint64) bool {
 	return true
 }
 
-// state returns whether a write failed in this outage, and how many did since the start.
-func (o *outage) state() (failed bool, failures uint64) {
+// State returns whether a write failed in this outage, and how many did since the start.
+func (o *Outage) State() (failed bool, failures uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.failed, o.failures
 }
 
-// reason returns what began the outage, for the log.
-func (o *outage) reason() error {
+// Reason returns what began the outage, for the log.
+func (o *Outage) Reason() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// active returns why the disk takes no writes, nil if it does.
-func (o *outage) active() error {
+// Active returns why the disk takes no writes, nil if it does.
+func (o *Outage) Active() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.why
 }
 
-// closeReads refuses reads until the outage ends.
-func (o *outage) closeReads(why error) {
+// CloseReads refuses reads until the outage ends.
+func (o *Outage) CloseReads(why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = why
 }
 
-// access is what requests may do now.
-func (o *outage) access() (a reader.Access) {
+// Access is what requests may do now.
+func (o *Outage) Access() (a reader.Access) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.why == nil {
@@ -189,9 +205,9 @@ func cause(err error) string {
 	return strings.TrimSpace(text[strings.LastIndex(text, ": ")+1:])
 }
 
-// during returns a context that ends with the outage that begins before ctx ends; its
+// During returns a context that ends with the outage that begins before ctx ends; its
 // error if there is one already. The caller calls stop.
-func (o *outage) during(ctx context.Context) (_ context.Context, stop func(), err error) {
+func (o *Outage) During(ctx context.Context) (_ context.Context, stop func(), err error) {
 	sound, why := o.now()
 	if why != nil {
 		return ctx, func() {}, why
@@ -203,14 +219,14 @@ func (o *outage) during(ctx context.Context) (_ context.Context, stop func(), er
 
 // now returns a context that ends when the next outage begins, and why the disk takes no
 // writes, nil if it does.
-func (o *outage) now() (sound context.Context, why error) {
+func (o *Outage) now() (sound context.Context, why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.sound, o.why
 }
 
 // writing counts a write that runs. The caller calls the result when it has ended.
-func (o *outage) writing() func() {
+func (o *Outage) writing() func() {
 	if o.writes.Add(1) == 1 {
 		o.settled.Store(time.Now().UnixNano())
 	}
@@ -220,17 +236,17 @@ func (o *outage) writing() func() {
 	}
 }
 
-// hangs reports whether writes run and none has ended for d.
-func (o *outage) hangs(d time.Duration) bool {
+// Hangs reports whether writes run and none has ended for d.
+func (o *Outage) Hangs(d time.Duration) bool {
 	return o.writes.Load() > 0 && time.Since(time.Unix(0, o.settled.Load())) > d
 }
 
-// register makes the metric.
-func (o *outage) register(registry *prometheus.Registry) {
+// Register makes the metric.
+func (o *Outage) Register(registry *prometheus.Registry) {
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "nexus_disk_failed", Help: "1 while the disk takes no writes: appends are refused, reads go on and may be stale.",
 	}, func() float64 {
-		if o.active() != nil {
+		if o.Active() != nil {
 			return 1
 		}
 		return 0
@@ -240,8 +256,8 @@ func (o *outage) register(registry *prometheus.Registry) {
 // diskErrors are what a disk answers that is full, fails, or was made read-only.
 var diskErrors = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.ESHUTDOWN, errDamagedFilesystem}
 
-// isDiskError reports whether a disk that takes no writes is why err came.
-func isDiskError(err error) bool {
+// IsDiskError reports whether a disk that takes no writes is why err came.
+func IsDiskError(err error) bool {
 	for _, errno := range diskErrors {
 		if errors.Is(err, errno) {
 			return true

@@ -1,4 +1,4 @@
-package daemon
+package outage
 
 import (
 	"context"
@@ -20,13 +20,18 @@ import (
 type guardedLog struct {
 	*jetstream.Log
 	store  *projections.Store
-	outage *outage
-	ends   *chainEnds // nil: others may append to the log, too
+	outage *Outage
+	ends   *Ends
+}
+
+// Log guards a log that the projections follow. ends is nil where others may append to it, too.
+func (o *Outage) Log(log *jetstream.Log, store *projections.Store, ends *Ends) ledger.Log {
+	return &guardedLog{Log: log, store: store, outage: o, ends: ends}
 }
 
 // Append implements [ledger.Log].
 func (g *guardedLog) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
-	ctx, stop, err := g.outage.during(ctx)
+	ctx, stop, err := g.outage.During(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("append to %s: %w", subject, err)
 	}
@@ -39,15 +44,15 @@ func (g *guardedLog) Append(ctx context.Context, subject string, expect uint64, 
 	return seq, err
 }
 
-// errStale: what the log holds is not known.
-var errStale = fmt.Errorf("%w: the disk takes no writes, and what is served now may not be the log's end", ledger.ErrUnavailable)
+// ErrStale says that what the log holds is not known.
+var ErrStale = fmt.Errorf("%w: the disk takes no writes, and what is served now may not be the log's end", ledger.ErrUnavailable)
 
 // guarded returns what read returns, or what stale returns if there is an outage before it has
 // ended: the server may show what is not on the disk, and after the outage, what was there
 // before.
-func guarded[T any](ctx context.Context, o *outage, read func(context.Context) (T, error), stale func() (T, error)) (T, error) {
+func guarded[T any](ctx context.Context, o *Outage, read func(context.Context) (T, error), stale func() (T, error)) (T, error) {
 	sound, _ := o.now() // it ends with any outage that read meets
-	during, stop, err := o.during(ctx)
+	during, stop, err := o.During(ctx)
 	if err != nil {
 		return stale()
 	}
@@ -74,10 +79,10 @@ func (g *guardedLog) Get(ctx context.Context, seq uint64) (ledger.Record, error)
 // State implements [ledger.Log].
 func (g *guardedLog) State(ctx context.Context) (ledger.State, error) {
 	return guarded(ctx, g.outage, g.Log.State, func() (ledger.State, error) {
-		if lost := g.outage.halted(); lost != nil {
+		if lost := g.outage.Halted(); lost != nil {
 			return ledger.State{}, lost
 		}
-		return ledger.State{}, errStale
+		return ledger.State{}, ErrStale
 	})
 }
 
@@ -94,7 +99,7 @@ func (g *guardedLog) Chain(ctx context.Context, subject string, after uint64) it
 // records yields what read yields, until an outage begins.
 func (g *guardedLog) records(ctx context.Context, read func(context.Context) iter.Seq2[ledger.Record, error]) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
-		during, stop, err := g.outage.during(ctx)
+		during, stop, err := g.outage.During(ctx)
 		if err != nil {
 			yield(ledger.Record{}, err)
 			return
@@ -108,12 +113,15 @@ func (g *guardedLog) records(ctx context.Context, read func(context.Context) ite
 // reads go on as long as the server answers.
 type guardedBlobs struct {
 	*jetstream.Blobs
-	outage *outage
+	outage *Outage
 }
+
+// Blobs guards blobs.
+func (o *Outage) Blobs(b *jetstream.Blobs) ledger.Blobs { return &guardedBlobs{b, o} }
 
 // PutBlob implements [ledger.Blobs].
 func (g *guardedBlobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, sealed []byte) error {
-	ctx, stop, err := g.outage.during(ctx)
+	ctx, stop, err := g.outage.During(ctx)
 	if err != nil {
 		return fmt.Errorf("put blob %v: %w", digest, err)
 	}
@@ -125,8 +133,11 @@ func (g *guardedBlobs) PutBlob(ctx context.Context, tenant string, digest turns.
 // guardedKeys reports a key that the disk refuses.
 type guardedKeys struct {
 	content.Keys
-	outage *outage
+	outage *Outage
 }
+
+// Keys guards the keys of the data folder.
+func (o *Outage) Keys(keys content.Keys) content.Keys { return &guardedKeys{keys, o} }
 
 // Create implements [content.Keys].
 func (g *guardedKeys) Create(id turns.ID, rand io.Reader) (seal.Key, error) {
@@ -162,8 +173,8 @@ func (g *guardedKeys) PutRemains(id turns.ID, left *seal.Remains) error {
 }
 
 func (g *guardedKeys) check(err error) error {
-	if isDiskError(err) {
-		g.outage.fail(fmt.Errorf("keys: %w", err))
+	if IsDiskError(err) {
+		g.outage.Fail(fmt.Errorf("keys: %w", err))
 	}
 	return err
 }

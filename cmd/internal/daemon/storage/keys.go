@@ -1,0 +1,201 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"strings"
+
+	"nexus/cmd/internal/engine/content"
+	"nexus/ledger"
+	"nexus/projections"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// OpenKeys opens the content keys of a ledger, and finds out whether they are its keys. With seal off
+// it returns nil, and warns if the ledger was sealed.
+func (s *Storage) OpenKeys(ctx context.Context, own [16]byte) (content.Keys, error) {
+	if s.cfg.Seal != "on" {
+		sealed, err := isSealed(ctx, copies{s.Log, s.Projections})
+		if sealed {
+			s.logger.Warn("seal is off, and the ledger has sealed events: their content, and the labels, memories and channels of that time, can't be found; start with --seal on")
+		}
+		return nil, err
+	}
+	keys, err := seal.OpenStore(filepath.Join(s.cfg.Data, "keys"))
+	if err != nil {
+		return nil, err
+	}
+	keys.Warn = func(err error) { s.logger.Warn("keys", "err", err) }
+	s.opened(func(context.Context) error { return keys.Close() })
+	if err := checkKeys(ctx, copies{s.Log, s.Projections}, keys, own); err != nil {
+		return nil, err
+	}
+	if err := checkEmptyKeys(s.Projections, keys, own); err != nil {
+		return nil, err
+	}
+	s.run(func(ctx context.Context) { s.warnOfMissingKeys(ctx, keys, own) }) // beside the first requests
+	return s.Outage.Keys(keys), nil
+}
+
+// checkKeys reports a folder of content keys that is not the ledger's: it holds
+// none of the keys under which the first or the last sealed event was stored. A
+// daemon that starts without its keys acknowledges turns under new ones, and gives
+// labels away that sessions have.
+//
+// It looks at the two ends of the log only. A folder that lacks some keys is found by
+// audit.verify. A key that was destroyed is no fault: its session was erased.
+//
+// An import stores the key of a session after the session's first event, and a crash
+// between the two is no fault either: the same import brings the key again. So the
+// opening of a session says nothing if its key is missing, and the next event decides.
+// An opening of this ledger (own) that no event speaks for is a fault.
+func checkKeys(ctx context.Context, log ledger.Log, keys seal.Keyring, own [16]byte) error {
+	st, err := log.State(ctx)
+	if err != nil || st.Last == 0 {
+		return err
+	}
+	for _, step := range []uint64{1, ^uint64(0)} { // up from the first, down from the last
+		seq, missing := uint64(1), error(nil)
+		if step != 1 {
+			seq = st.Last
+		}
+		for ; seq >= 1 && seq <= st.Last; seq += step {
+			r, err := log.Get(ctx, seq)
+			if err != nil {
+				return err
+			}
+			ev, err := turns.Decode(r.Payload)
+			if err != nil {
+				break // the projections judge it
+			}
+			fault := missingKey(keys, ev, seq)
+			if fault == nil {
+				missing = nil
+				break
+			}
+			if ev.Kind != turns.KindOpened {
+				return fault
+			}
+			if missing == nil && (ev.Origin == nil || ev.Origin.Ledger == own) {
+				missing = fault
+			}
+		}
+		if missing != nil {
+			return missing
+		}
+	}
+	return nil
+}
+
+// copies is a log of which single records are read from their copies in the projections. The
+// server would load a block of 8 MiB for each.
+type copies struct {
+	ledger.Log
+	store *projections.Store
+}
+
+// Get returns the record as the log has it if there is no copy.
+func (c copies) Get(ctx context.Context, seq uint64) (ledger.Record, error) {
+	if r, err := c.store.Record(seq); err == nil {
+		return r, nil
+	}
+	return c.Log.Get(ctx, seq)
+}
+
+// missingKey returns an error if a key of an event at a position is not there.
+func missingKey(keys seal.Keyring, ev *turns.Event, seq uint64) error {
+	for _, id := range ev.Keys {
+		if _, err := keys.Content(id); errors.Is(err, seal.ErrNoKey) {
+			return fmt.Errorf("%w: keys/ has no key of event %s at position %d: the folder is missing, or belongs to another ledger. "+
+				"Put the folder back, or the keys of a backup into it with nexusd keys", turns.ErrCorrupt, ev.ID, seq)
+		}
+	}
+	return nil
+}
+
+// isSealed reports whether the first or the last event of the log is sealed.
+func isSealed(ctx context.Context, log ledger.Log) (bool, error) {
+	st, err := log.State(ctx)
+	if err != nil || st.Last == 0 {
+		return false, err
+	}
+	for _, seq := range []uint64{1, st.Last} {
+		r, err := log.Get(ctx, seq)
+		if err != nil {
+			return false, err
+		}
+		if ev, err := turns.Decode(r.Payload); err == nil && len(ev.Keys) > 0 {
+			return true, nil
+		} // one that can't be decoded is for the projections to judge
+	}
+	return false, nil
+}
+
+// namedKeys is how many sessions without a key the log names.
+const namedKeys = 10
+
+// checkEmptyKeys reports a store that has no key and no mark of one, of a ledger that has a sealed
+// session: its log was cut in both copies behind a sound header. checkKeys sees two events only, and one of them may have no body.
+func checkEmptyKeys(store *projections.Store, keys *seal.Store, own [16]byte) error {
+	if have, destroyed := keys.IDs(); len(have)+len(destroyed) > 0 {
+		return nil
+	}
+	for id, err := range sessionsWithoutKeys(store, keys, own) {
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: keys/ has no key at all, and the ledger has sealed sessions, %s for one: the log of the keys was cut, or the folder belongs to another ledger. "+
+			"Put the folder back, or the keys of a backup into it with nexusd keys", turns.ErrCorrupt, id)
+	}
+	return nil
+}
+
+// sessionsWithoutKeys yields the sessions that were sealed under a key that is missing or damaged. One that an
+// import opened, and nothing else, may have no key yet: the same import brings it.
+func sessionsWithoutKeys(store *projections.Store, keys seal.Keyring, own [16]byte) iter.Seq2[turns.ID, error] {
+	return func(yield func(turns.ID, error) bool) {
+		for id, err := range store.SessionIDs() {
+			if err != nil {
+				yield(turns.ID{}, err)
+				return
+			}
+			if _, err := keys.Content(id); err == nil || errors.Is(err, turns.ErrErased) {
+				continue
+			}
+			payload, err := store.EventAt(id, 0)
+			if err != nil {
+				continue // the projections judge it
+			}
+			s, err := store.Session(id)
+			if err != nil || s.Tail.Index == 0 && s.Origin.Ledger != own {
+				continue
+			}
+			if ev, err := turns.Decode(payload); err != nil || len(ev.Keys) == 0 {
+				continue
+			}
+			if !yield(id, nil) {
+				return
+			}
+		}
+	}
+}
+
+// warnOfMissingKeys logs, in one line, which sessions can't be read since their key is missing or damaged.
+func (s *Storage) warnOfMissingKeys(ctx context.Context, keys seal.Keyring, own [16]byte) {
+	n, first := 0, []string{}
+	for id, err := range sessionsWithoutKeys(s.Projections, keys, own) {
+		if err != nil || ctx.Err() != nil {
+			return // the projections are damaged, which has its own line; or the daemon ends
+		}
+		if n++; n <= namedKeys {
+			first = append(first, id.String())
+		}
+	}
+	if n > 0 {
+		s.logger.Warn("keys of sessions are missing or damaged: these sessions can't be read; put the keys back with nexusd keys", "sessions", n, "first", strings.Join(first, " "))
+	}
+}
