@@ -19,29 +19,6 @@ import (
 	"nexus/turns"
 )
 
-const bisectManual = `ledgerctl bisect SESSION|TURN [--every] [--repo DIR] -- COMMAND [ARGS]…
-
-Finds the turn after which a command fails. It runs the command in a temporary
-git worktree, on the files that watch --code or a hook recorded after turns, and
-shows the turn, what it did and what it changed. Exit status 0 of the command
-means that it passes, 1 to 127 that it fails, and 125 that it can't decide: then
-the turn is skipped. Any other status, or a signal, ends the search. Ignored
-files, such as dependencies, are not in the worktree: let COMMAND install them.
-
-The search assumes that the command passes up to some turn and fails from there
-on. Where files of turns were not recorded, or turns were skipped, it reports a
-range of turns.
-
-  --every     run the command on the files of all turns, and report each turn
-              with which it begins to fail
-  --repo DIR  the git repository that has the files (default: where they were
-              recorded)
-
-Examples
-  ledgerctl bisect support-42 -- go test ./...
-  ledgerctl bisect support-42@30 --every -- sh -c 'npm ci && npm test'
-`
-
 // bisectResult is what bisect says as JSON.
 type bisectResult struct {
 	Good    *bisectTurn  `json:"good,omitempty"` // the last turn before bad after which the command passes

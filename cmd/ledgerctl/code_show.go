@@ -8,17 +8,6 @@ import (
 	"nexus/turns"
 )
 
-const codeManual = `ledgerctl code SESSION|TURN
-
-Shows the files after a turn, as watch --code or a hook recorded them: their
-tree in the git repository, and what was left out. git show TREE:PATH prints a
-file; ledgerctl fork --worktree writes all of them to a folder.
-
-Examples
-  ledgerctl code support-42@30
-  ledgerctl code support-42 --json
-`
-
 // codeResult is what code says as JSON.
 type codeResult struct {
 	Turn     turns.ID           `json:"turn"`

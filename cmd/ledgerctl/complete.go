@@ -19,6 +19,7 @@ import (
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/help"
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/turnview"
 	"nexus/compactor/policy"
@@ -132,7 +133,7 @@ func argument(c *cobra.Command, n int) string {
 // page; "": there is none.
 func flagValue(c *cobra.Command, flag string) string {
 	line := regexp.MustCompile(`(?m)^  (?:-\w, )?--` + flag + ` ([^ ,\n]+(?:,…)?)`)
-	for _, page := range []string{manualOf(c), manual[""]} {
+	for _, page := range []string{help.Of(c), help.Pages()[""]} {
 		if m := line.FindStringSubmatch(page); m != nil {
 			return m[1]
 		}

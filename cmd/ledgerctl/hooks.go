@@ -37,60 +37,6 @@ import (
 	"nexus/turns"
 )
 
-const hookManual = `ledgerctl hook install|uninstall claude|codex|pi [--dry-run]
-ledgerctl hook install claude|codex --code
-ledgerctl hook status | doctor
-ledgerctl hook EVENT [--from …] [--code]
-
-Makes a coding agent call ledgerctl at the beginning and end of a session, and
-before and after a compaction. Each call imports the transcript up to that
-moment, and a new session starts with a brief of what the ledger knows about its
-repository, or folder. --agent names the coding agent, too. The hooks are
-written to settings.json of Claude Code (CLAUDE_CONFIG_DIR) or to hooks.json of
-Codex (CODEX_HOME). Codex asks you to trust new hooks: until then they do not
-run, and status shows "never".
-
-For pi, install writes an extension, nexus.ts (PI_CODING_AGENT_DIR), that makes
-Nexus the compactor: pi stores the ledger's compaction, and keeps what its own
-settings say. If the ledger has no compaction, or does not answer, pi compacts
-by itself.
-
-doctor exits with 1, and names the file, if the settings of an agent can't be
-read or the program of a hook does not exist; status shows "unknown" for the
-hooks of settings that can't be read. A ledgerctl that was started by go run
-can't install hooks: its program is deleted when go run ends. The hooks run the
-ledgerctl of PATH if that one ran install.
-
-No other byte of the settings changes. The file is replaced in one step, and a
-copy of the settings before the first change is saved next to it
-(.before-nexus). Settings that are not valid JSON are refused. uninstall removes
-the hooks. The hooks use the connection flags that install was given. They
-contain no password: a --server with a user or token in it is refused; --creds
-and --nats-context name files that have them.
-
-hook EVENT is called by the agent, not by a person. It reads the event as JSON
-from stdin, and imports the new lines of the transcript that the event names.
-For SessionStart it prints the brief of the folder; for PreCompact of pi, the
-compaction. It never fails the agent: it exits with 0 within a few seconds, also
-if no nexusd answers. status shows when each hook fired last and what failed.
-
-  --from claude|codex|pi
-             with an event: the agent that calls (claude)
-  --ledger-agent AGENT
-             with install: the agent of the ledger that the hooks act as, as
-             --agent of watch (main)
-  --code     also call ledgerctl after each answer of the agent (Stop), and
-             record the files of its folder, as watch --code does; not for pi
-  --dry-run  print the new settings; change nothing
-
-Examples
-  ledgerctl hook install claude --dry-run
-  ledgerctl hook install codex --code
-  ledgerctl hook status
-  ledgerctl hook uninstall claude
-  ledgerctl hook PreCompact --from claude < event.json
-`
-
 // addHooks adds what changes and shows the hooks of coding agents to the command hook.
 func (e *env) addHooks(c *cobra.Command) {
 	var ledgerAgent string

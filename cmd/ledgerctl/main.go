@@ -20,6 +20,7 @@ import (
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/connect"
 	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/help"
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -166,7 +167,7 @@ func commands(e *env) *cobra.Command {
 	root.Flags().BoolP("version", "V", false, "the version")
 	root.SetVersionTemplate("ledgerctl {{.Version}}\n")
 	root.SetFlagErrorFunc(fault.FlagError)
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(e.Out, manualOf(cmd)) })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(e.Out, help.Of(cmd)) })
 	def := os.Getenv("NEXUS_URL")
 	if def == "" {
 		def = nats.DefaultURL
@@ -272,23 +273,8 @@ func helpCmd() *cobra.Command {
 	}}
 }
 
-// manualOf is the help of a verb: its own, or that of the verb it is part of.
-func manualOf(cmd *cobra.Command) string {
-	top := cmd
-	for top.HasParent() && top.Parent().HasParent() { // events append is not append
-		top = top.Parent()
-	}
-	if top.Name() == "turn" && cmd != top {
-		return manual[strings.Replace(cmd.Name(), "list", "log", 1)] // the verb of its own
-	}
-	if text, ok := manual[top.Name()]; ok && top.HasParent() {
-		return text
-	}
-	return manual[""]
-}
-
 // verb makes a command whose arguments are counted by us, for the error's
-// sake. Its help is in [manual].
+// sake. Its help is a page of package help.
 func verb(use, short string, least, most int, f func(*cobra.Command, []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && cmd.HasSubCommands() {

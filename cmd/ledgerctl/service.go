@@ -23,39 +23,6 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 )
 
-const serviceManual = `ledgerctl service install|uninstall|status [nexusd|watch] [--dry-run]
-
-Writes the files with which your service manager runs nexusd and ledgerctl watch
-when you log in: user units of systemd (Linux), property lists of launchd
-(macOS). It starts nothing, but prints the commands that do. A running service
-is restarted only if install changed its file. Without nexusd or watch, the
-command applies to both. Files of other programs are neither replaced nor
-removed. A service does not have the variables of your shell: install writes
-those that name folders of agents (CLAUDE_CONFIG_DIR, CODEX_HOME, …), of state
-and of settings (XDG_STATE_HOME, XDG_CONFIG_HOME) to the files as they are now.
-The files contain no password: a --server with a user or token in it is refused;
---creds and --nats-context name files that have them.
-
-  --dry-run          print the files, and what would be restarted; change
-                     nothing
-  --code             install: run watch with --code (help watch)
-  --from AGENT=DIR   install: the folder that watch follows; may be repeated
-  --state DIR        install: where watch keeps its state. watch status and
-                     watch doctor look there, and in the folders of --from
-  --rescan DURATION  install: how often watch looks at all files
-  --nexusd FILE      the program nexusd (default: next to ledgerctl, or in PATH)
-  --data DIR         the data folder of nexusd (default: nexus in XDG_DATA_HOME
-                     or ~/.local/share)
-  --manager systemd|launchd
-                     the service manager (default: that of this system)
-
-Examples
-  ledgerctl service install --dry-run
-  ledgerctl service install watch --code
-  ledgerctl service status
-  ledgerctl service uninstall
-`
-
 // serviceCmd is the command service.
 func serviceCmd(e *env) *cobra.Command {
 	var dry bool

@@ -26,56 +26,6 @@ import (
 	"nexus/ledger/api/client"
 )
 
-const watchManual = `ledgerctl watch [--once] [--dry-run] [--code] [--from AGENT=DIR]… [--state DIR]
-ledgerctl watch status [--vanished] | doctor
-
-Follows the transcripts of Claude Code, Codex, pi and Gemini CLI while the
-agents write them, and imports new lines with the same ids as import. It runs
-until it is stopped. If nexusd is not running, watch waits for it and loses
-nothing. If a file is deleted, truncated, rewritten, replaced or renamed,
-nothing is deleted in the ledger, and the change is recorded. The log on stderr
-has file names and numbers, never content.
-
-It follows the folders that the agents use; CLAUDE_CONFIG_DIR, CODEX_HOME,
-PI_CODING_AGENT_SESSION_DIR, pi's settings and GEMINI_CLI_HOME are respected. It
-reads rollout-*.jsonl and rollout-*.jsonl.zst of Codex, *.jsonl and *.json in
-folders named chats of Gemini CLI, and *.jsonl of the others.
-
-  --once             stop when everything in the files is in the ledger
-  --dry-run          list the files that would be read, newest first, without a
-                     ledger; change nothing
-  --code             after each turn, record the files of the agent's git
-                     repository, for fork --worktree and bisect: tracked files
-                     and untracked ones that are not ignored, as objects of that
-                     repository under refs/nexus/. Nothing else in it changes,
-                     and none of its programs run. Files that look like secrets,
-                     and those over 16 MiB, are left out
-  --from AGENT=DIR   follow this folder (claude, codex, pi or gemini) instead of
-                     the usual ones; may be repeated
-  --state DIR        where watch records how far each file is imported (default:
-                     nexus/watch in XDG_STATE_HOME or ~/.local/state). It is a
-                     cache: without it everything is read again, and stored once
-  --rescan DURATION  how often all files are checked, for changes that the
-                     system did not report (30s)
-  --vanished         with status: list the transcripts that were imported and
-                     are no longer there, since the agent or a person removed
-                     them. The ledger has what they held
-
-status shows for each folder when something was imported last, how many files
-are behind, what failed and why, what happened to files, and how many files may
-grow: a last turn without a complete response waits for it, for an hour after
-the last write. doctor reports what is wrong, with an exit status, and when each
-hook of an agent fired last. Both use the folders of the installed service,
-unless --from or --state is given.
-
-Examples
-  ledgerctl watch
-  ledgerctl watch --once --dry-run
-  ledgerctl watch --from claude=/backup/claude/projects --once
-  ledgerctl watch status --json
-  ledgerctl watch status --vanished
-`
-
 // watchCmd is the command watch.
 func watchCmd(e *env) *cobra.Command {
 	var cfg watch.Config
