@@ -92,7 +92,7 @@ func secretsCmd(e *env) *cobra.Command {
 			return err
 		}
 		if !o.dry && !o.yes {
-			if err := e.confirm(cmd.Context(), "they will be unreadable for ever, and [redacted] stands in their places"); err != nil {
+			if err := e.Confirm(cmd.Context(), "they will be unreadable for ever, and [redacted] stands in their places"); err != nil {
 				return err
 			}
 		}

@@ -9,7 +9,8 @@
 // its group: it reads flags, calls a room below, and prints. The rooms, lowest first:
 //
 //	prose, fault, terminal        what every command prints with: words, errors, tables
-//	connect, names, help          the way to a ledger; what a person types; the manual
+//	connect, names, help, cli     the way to a ledger; what a person types; the manual;
+//	                              what every verb works with
 //	turnview, sessionview,        turns, sessions and trees, contexts, events, memories
 //	contextview, eventview,       and hits of a search, as lines and tables
 //	memoryview, searchview

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/transcripts"
@@ -44,7 +41,7 @@ func eraseCmd(e *env) *cobra.Command {
 			return fault.Usage(errors.New("nothing is selected: name sessions, or --user, --project or --import"))
 		}
 		if !o.dry && !o.yes {
-			if err := e.confirm(cmd.Context(), fmt.Sprintf("%s will be unreadable for ever; ledgerctl erase --dry-run says what that reaches", prose.Plural(uint64(len(list)), "session"))); err != nil {
+			if err := e.Confirm(cmd.Context(), fmt.Sprintf("%s will be unreadable for ever; ledgerctl erase --dry-run says what that reaches", prose.Plural(uint64(len(list)), "session"))); err != nil {
 				return err
 			}
 		}
@@ -146,30 +143,6 @@ func erased(ctx context.Context, c *client.Client, id turns.ID, o erasing) (r *a
 		case <-time.After(pause):
 		}
 	}
-}
-
-// confirm asks whoever types at a terminal whether it is to be done. A script is not asked.
-func (e *env) confirm(ctx context.Context, what string) error {
-	in, ok := e.In.(*os.File)
-	if !ok || !e.ErrIsTerminal || !term.IsTerminal(int(in.Fd())) {
-		e.Say("%s", what)
-		return nil
-	}
-	fmt.Fprintf(e.Err, "%s\nType yes to go on: ", what)
-	answer := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n')
-		answer <- strings.TrimSpace(line)
-	}()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case said := <-answer:
-		if said != "yes" {
-			return fault.Usage(errors.New("nothing was changed"))
-		}
-	}
-	return nil
 }
 
 func printReceipt(e *env, r *api.Receipt) {

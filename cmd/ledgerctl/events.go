@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/eventview"
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/cmd/ledgerctl/internal/fault"
@@ -61,12 +62,12 @@ func appendEventCmd(e *env) *cobra.Command {
 				return fault.Usage(fmt.Errorf("--id: %w", err))
 			}
 		}
-		if err := jsonFlag("the body", r.Body); err != nil {
+		if err := cli.JSONValue("the body", r.Body); err != nil {
 			return err
 		}
 		if meta == "" {
 			r.Meta = nil
-		} else if err := jsonFlag("--meta", r.Meta); err != nil {
+		} else if err := cli.JSONValue("--meta", r.Meta); err != nil {
 			return err
 		}
 		c, err := e.Client("main")
@@ -88,15 +89,6 @@ func appendEventCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&at, "time", "", "when it happened: a day or a time")
 	c.Flags().StringVar(&id, "id", "", "id of the event: the same one stores it once")
 	return c
-}
-
-// jsonFlag checks that a value is JSON as the ledger takes it.
-func jsonFlag(what string, v turns.Raw) error {
-	var x turns.Raw
-	if err := turns.DecodeJSON(v, &x); err != nil {
-		return fault.Usage(fmt.Errorf("%s: %w", what, err))
-	}
-	return nil
 }
 
 // eventFilter is the flags that choose events.
@@ -133,7 +125,7 @@ func listEventsCmd(e *env) *cobra.Command {
 		if desc {
 			r.Order = "desc"
 		}
-		e.sayTimes(r.From, r.To)
+		e.SayTimes(r.From, r.To)
 		c, err := e.Client("main")
 		if err != nil {
 			return err

@@ -42,7 +42,7 @@ func logCmd(e *env) *cobra.Command {
 		if words != "" && (from != nil || to != nil) {
 			return fault.WithHint(fault.Usage(errors.New("--since and --until go without --grep")), "ledgerctl search TEXT --session SESSION --since DAY")
 		}
-		e.sayTimes(from, to)
+		e.SayTimes(from, to)
 		if words != "" {
 			return searchview.InLog(cmd.Context(), e.Terminal, p, words, limit, shown)
 		}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/repository"
 	"nexus/cmd/internal/watch"
+	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/codetree"
 	"nexus/cmd/ledgerctl/internal/connect"
 	"nexus/cmd/ledgerctl/internal/doctor"
@@ -100,11 +100,11 @@ func (e *env) hookCommand(agent, as string) ([]string, error) {
 	if as != "" && !turns.ValidName(as) {
 		return nil, fault.Usage(fmt.Errorf("--ledger-agent %q is not a name: a to z, 0 to 9 and -, at most 64 characters", as))
 	}
-	self, err := lastingProgram()
+	self, err := cli.LastingProgram()
 	if err != nil {
 		return nil, err
 	}
-	flags, err := e.connectionFlags()
+	flags, err := e.ConnectionFlags()
 	if err != nil {
 		return nil, err
 	}
@@ -148,35 +148,6 @@ func (e *env) changeExtension(install bool, as string, dry bool) error {
 		return fault.WithHint(fmt.Errorf("%s: %w; it stays as it is", file, err), "move it away")
 	}
 	return e.Result(map[string]any{"file": file, "changed": true}, "%s is changed", file)
-}
-
-// connectionFlags returns the flags by which a process in another folder reaches the same
-// ledger. They stand in files that others may read, and so never hold a password or token: a
-// server that is named with one is refused, unless a file has the credentials.
-func (e *env) connectionFlags() (out []string, err error) {
-	if e.Creds == "" && e.NATSContext == "" && strings.Contains(e.Server, "@") {
-		return nil, fault.WithHint(fault.Usage(errors.New("the server is named with a user or token, which is not written into settings or units that others may read")),
-			"--creds FILE names a file of credentials, --nats-context NAME a context of the nats command that has them")
-	}
-	if e.ServerNamed {
-		out = append(out, "--server", connect.PlainURL(e.Server))
-	}
-	for _, f := range []struct{ flag, file string }{{"--creds", e.Creds}, {"--tls-ca", e.TLSCA}} {
-		if f.file == "" {
-			continue
-		}
-		if f.file, err = filepath.Abs(f.file); err != nil {
-			return nil, err
-		}
-		out = append(out, f.flag, f.file)
-	}
-	if e.NATSContext != "" {
-		out = append(out, "--nats-context", e.NATSContext)
-	}
-	if e.Tenant != "default" {
-		out = append(out, "--tenant", e.Tenant)
-	}
-	return out, nil
 }
 
 func (e *env) settingsFile(agent string) (string, error) {
@@ -271,7 +242,7 @@ func (e *env) hookStates() (out []hookState, err error) {
 		for _, event := range events {
 			s := hookState{Agent: agent, Event: event, File: file, Installed: slices.Contains(have, event)}
 			if s.Installed {
-				s.Program, s.Gone = programs[event], goneProgram(programs[event])
+				s.Program, s.Gone = programs[event], cli.GoneProgram(programs[event])
 			}
 			if unread != nil {
 				s.Error = reasonOf(unread)

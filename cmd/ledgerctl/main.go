@@ -18,10 +18,9 @@ import (
 
 	"nexus/cmd/internal/build"
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/ledgerctl/internal/connect"
+	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/help"
-	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -79,17 +78,16 @@ func interruptedStatus(ctx context.Context) int {
 	return 128 + int(syscall.SIGINT)
 }
 
-// env is what every verb works with: the terminal, and what finds sessions over a connection.
+// env is what the rooms work with, and what only the command line has.
 type env struct {
-	*terminal.Terminal
-	names.Finder
+	*cli.Env
 	program string        // the file of this program, which serves a ledger where no daemon does; "": none is served
 	idle    time.Duration // how long a process that this command starts serves without a client
 }
 
 // newEnv returns the world of a command that writes to a terminal.
 func newEnv(term *terminal.Terminal) *env {
-	return &env{Terminal: term, Finder: names.Finder{Connection: &connect.Connection{Terminal: term}}}
+	return &env{Env: cli.New(term)}
 }
 
 // run is main with its world given, for a ledger that something else serves; it returns the exit code.

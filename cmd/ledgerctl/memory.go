@@ -42,7 +42,7 @@ func memorySaveCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if r.Session, err = e.sessionFlag(cmd.Context(), &c, session); err != nil {
+		if r.Session, err = e.SessionFlag(cmd.Context(), &c, session); err != nil {
 			return err
 		}
 		for _, name := range sources {
@@ -95,13 +95,13 @@ func memoryListCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if r.Session, err = e.sessionFlag(cmd.Context(), &c, session); err != nil {
+		if r.Session, err = e.SessionFlag(cmd.Context(), &c, session); err != nil {
 			return err
 		}
 		if r.Since, err = names.Day("since", since); err != nil {
 			return err
 		}
-		e.sayTimes(r.Since, nil)
+		e.SayTimes(r.Since, nil)
 		if most < 0 {
 			return fault.Usage(errors.New("--limit is below 0"))
 		}
@@ -151,7 +151,7 @@ func memorySearchCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if r.Session, err = e.sessionFlag(cmd.Context(), &c, session); err != nil {
+		if r.Session, err = e.SessionFlag(cmd.Context(), &c, session); err != nil {
 			return err
 		}
 		if r.Text = strings.Join(args, " "); cmd.Flags().Changed("half-life") {
@@ -330,17 +330,4 @@ func (e *env) memory(ctx context.Context, c *client.Client, name string) (*clien
 		return c.As(found[0].Agent), found[0].ID, nil
 	}
 	return nil, turns.ID{}, names.Ambiguous("memories", name, lines)
-}
-
-// sessionFlag finds the session that a flag names, and makes c speak for its agent.
-func (e *env) sessionFlag(ctx context.Context, c **client.Client, name string) (turns.ID, error) {
-	if name == "" {
-		return turns.ID{}, nil
-	}
-	own, s, err := e.Session(ctx, name)
-	if err != nil {
-		return turns.ID{}, err
-	}
-	*c = own
-	return s.ID, nil
 }

@@ -46,7 +46,7 @@ func redactCmd(e *env) *cobra.Command {
 		}
 		if !o.dry && !o.yes {
 			what := "what is redacted will be unreadable for ever; ledgerctl redact --dry-run says what that is"
-			if err := e.confirm(ctx, what); err != nil {
+			if err := e.Confirm(ctx, what); err != nil {
 				return err
 			}
 		}

@@ -28,7 +28,7 @@ func searchCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if r.Session, err = e.sessionFlag(cmd.Context(), &c, session); err != nil {
+		if r.Session, err = e.SessionFlag(cmd.Context(), &c, session); err != nil {
 			return err
 		}
 		if r.From, err = names.Day("since", since); err != nil {
@@ -41,7 +41,7 @@ func searchCmd(e *env) *cobra.Command {
 			return err
 		}
 		r.Text, r.Project = strings.Join(args, " "), names.Project(r.Project)
-		e.sayTimes(r.From, r.To)
+		e.SayTimes(r.From, r.To)
 		hits, more, err := searchview.Find(cmd.Context(), e.Terminal, c.Search, r, false)
 		if err != nil {
 			return err
@@ -85,13 +85,6 @@ func searchCmd(e *env) *cobra.Command {
 	return c
 }
 
-// sayTimes says which times a verb looks at, in the local zone.
-func (e *env) sayTimes(from, to *api.Time) {
-	if times := names.Span(from, to); times != "" {
-		e.Say("times: %s", times)
-	}
-}
-
 // searched says where a search looked, where a flag may mean something else than it seems.
 func searched(r *api.Search) string {
 	note := names.SourceNote(r.Source)
@@ -112,7 +105,7 @@ func (e *env) grepSessions(ctx context.Context, g *searchview.Filter) error {
 		return err
 	}
 	r := api.Search{From: since, Text: g.Text, Kinds: []string{"turn", "note", "session"}, Cwd: g.Cwd, Branch: g.Branch, Project: g.Project, Hidden: g.Hidden, Model: g.Model, Source: g.Source, Page: api.Page{Limit: 100}}
-	e.sayTimes(since, nil)
+	e.SayTimes(since, nil)
 	type match struct {
 		Session api.Session   `json:"session"`
 		Hits    int           `json:"hits"` // turns that match

@@ -19,6 +19,7 @@ import (
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/service"
 	"nexus/cmd/internal/watch"
+	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/connect"
 	"nexus/cmd/ledgerctl/internal/fault"
 )
@@ -243,7 +244,7 @@ func serviceFlags(command []string) (from []string, state string) {
 
 // units returns the services that args name; watch has the flags follow.
 func (e *env) units(args []string, nexusd, data, home string, follow []string, complete bool) (out []service.Unit, err error) {
-	self, err := lastingProgram()
+	self, err := cli.LastingProgram()
 	if err != nil && complete {
 		return nil, err
 	}
@@ -276,7 +277,7 @@ func (e *env) units(args []string, nexusd, data, home string, follow []string, c
 		out = append(out, service.Unit{Name: "nexusd", About: "Nexus: the ledger", Command: []string{nexusd, "--data", data}})
 	}
 	if want("watch") {
-		flags, err := e.connectionFlags()
+		flags, err := e.ConnectionFlags()
 		if err != nil && complete {
 			return nil, err
 		}

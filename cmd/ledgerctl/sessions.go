@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/searchview"
@@ -64,7 +65,7 @@ func (e *env) listSessions(ctx context.Context, all bool, sorted string, g *sear
 	if err != nil {
 		return err
 	}
-	e.sayTimes(since, nil)
+	e.SayTimes(since, nil)
 	var list []api.Session
 	empty, hidden, others := uint64(0), uint64(0), false
 	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}, Superseded: all, Hidden: true, Tag: g.Tag}) {
@@ -255,7 +256,7 @@ func (s *settings) request(e *env, f *pflag.FlagSet, was turns.Limits) (r api.Se
 	}
 	if f.Changed("reset") {
 		r.Reset = turns.Raw(s.reset)
-		if err := jsonFlag("--reset", r.Reset); err != nil || !strings.HasPrefix(strings.TrimSpace(s.reset), "{") {
+		if err := cli.JSONValue("--reset", r.Reset); err != nil || !strings.HasPrefix(strings.TrimSpace(s.reset), "{") {
 			return r, fault.Usage(errors.New(`--reset takes a JSON object, as {"mode": "daily", "hour": 4}`))
 		}
 	}

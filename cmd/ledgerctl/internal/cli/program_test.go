@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"os"
@@ -27,19 +27,19 @@ func TestProgramOfGoRunIsTransient(t *testing.T) {
 func TestGoneProgram(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "ledgerctl")
-	if s := goneProgram(file); !strings.Contains(s, "is gone") {
+	if s := GoneProgram(file); !strings.Contains(s, "is gone") {
 		t.Error(s)
 	}
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if s := goneProgram(file); !strings.Contains(s, "no program") {
+	if s := GoneProgram(file); !strings.Contains(s, "no program") {
 		t.Error(s)
 	}
 	if err := os.Chmod(file, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if s := goneProgram(file); s != "" {
+	if s := GoneProgram(file); s != "" {
 		t.Error(s)
 	}
 }
@@ -58,9 +58,9 @@ func TestNoSecretIsWrittenIntoFiles(t *testing.T) {
 		{"nats://me:hunter2@host:4222", "", "team", false},
 		{"nats://host:4222", "", "", false},
 	} {
-		e := newEnv(&terminal.Terminal{})
+		e := New(&terminal.Terminal{})
 		e.Server, e.ServerNamed, e.Creds, e.NATSContext, e.Tenant = c.server, true, c.creds, c.context, "default"
-		flags, err := e.connectionFlags()
+		flags, err := e.ConnectionFlags()
 		if fault.IsUsage(err) != c.refused || err != nil != c.refused {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -11,10 +11,10 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 )
 
-// lastingProgram returns the path of this program for a file that is read later: the one in
+// LastingProgram returns the path of this program for a file that is read later: the one in
 // PATH if that is the same file, since a package manager keeps it over an upgrade; else the
 // program's own. A program that go run built is refused: it is gone when go run ends.
-func lastingProgram() (string, error) {
+func LastingProgram() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -44,8 +44,8 @@ func isTransient(program string) bool {
 	return false
 }
 
-// goneProgram says what is wrong with the program of a hook; "" if it is there.
-func goneProgram(program string) string {
+// GoneProgram says what is wrong with the program of a hook; "" if it is there.
+func GoneProgram(program string) string {
 	if program == "" {
 		return ""
 	}
