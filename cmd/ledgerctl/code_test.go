@@ -20,6 +20,7 @@ import (
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/codetree"
+	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -81,7 +82,7 @@ func newReplay(t *testing.T, seed map[string]string) *replay {
 			t.Error(text)
 		}
 	}}
-	recordCode(&cfg, codetree.Limits{Time: time.Hour})
+	follow.RecordCode(&cfg, codetree.Limits{Time: time.Hour})
 	if r.watch, err = watch.NewDeliverer(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}

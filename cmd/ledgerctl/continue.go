@@ -18,6 +18,7 @@ import (
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/connect"
 	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -121,11 +122,11 @@ const withdrawTime = 5 * time.Second
 
 // isWatched reports whether a watch of this ledger runs that follows a file.
 func (e *env) isWatched(file string) bool {
-	state, err := stateFolder("watch")
+	state, err := follow.StateFolder("watch")
 	if err != nil {
 		return false
 	}
-	sources, err := watchSources(nil)
+	sources, err := follow.Sources(nil)
 	if err != nil {
 		return false
 	}

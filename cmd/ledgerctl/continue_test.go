@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/watch"
+	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api/client"
 )
@@ -25,11 +26,11 @@ func TestContinueKnowsAWatchThatRuns(t *testing.T) {
 	if e.isWatched(file) {
 		t.Error("watched, and no watch ran ever")
 	}
-	state, err := stateFolder("watch")
+	state, err := follow.StateFolder("watch")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sources, err := watchSources(nil)
+	sources, err := follow.Sources(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,8 @@
 //	export, archive, page,        sessions out: files, checks of them, pages,
 //	handover, codetree            transcripts for other agents, the files of a folder
 //	audit, doctor, bench          what is damaged; what is set up wrong; how fast it is
-//	watch, hooks, pi, service,    agents at work: what follows them, what they call,
-//	agents, wholefile             what keeps it running
+//	watch, follow, hooks, pi,     agents at work: what follows them, what they call,
+//	service, agents, wholefile    what keeps it running
 //	local, quickstart             a daemon of the command's own, and the walk on it
 //	bisect, expansion, picker     the turn that broke it; what a summary lost; a list
 package main

@@ -28,6 +28,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/connect"
 	"nexus/cmd/ledgerctl/internal/doctor"
 	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/cmd/ledgerctl/internal/hooks"
 	"nexus/cmd/ledgerctl/internal/pi"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -211,7 +212,7 @@ type hookState struct {
 }
 
 func (e *env) hookStates() (out []hookState, err error) {
-	dir, err := stateFolder("hooks")
+	dir, err := follow.StateFolder("hooks")
 	if err != nil {
 		return nil, err
 	}
@@ -377,7 +378,7 @@ func hookCmd(e *env) *cobra.Command {
 		if err != nil {
 			note.Failed = fault.Plainly(nil, err)
 		}
-		if dir, err := stateFolder("hooks"); err == nil && event != "" {
+		if dir, err := follow.StateFolder("hooks"); err == nil && event != "" {
 			_ = note.Note(dir) // nobody could be told
 		}
 		return nil
@@ -422,16 +423,16 @@ func (e *env) hook(ctx context.Context, event string, code bool) error {
 		}
 	}
 	var cfg watch.Config
-	if cfg.Sources, err = watchSources(nil); err != nil {
+	if cfg.Sources, err = follow.Sources(nil); err != nil {
 		return err
 	}
-	if cfg.State, err = stateFolder("watch"); err != nil {
+	if cfg.State, err = follow.StateFolder("watch"); err != nil {
 		return err
 	}
 	cfg.Ledger = fmt.Sprintf("%s %s/%s", connect.PlainURL(e.Server), e.Tenant, agent)
 	cfg.Connect = watch.Dialed(client)
 	if code {
-		recordCode(&cfg, codetree.Limits{})
+		follow.RecordCode(&cfg, codetree.Limits{})
 	}
 	for _, path := range []string{in.Transcript, in.AgentTranscript} {
 		if path == "" {

@@ -16,6 +16,7 @@ import (
 	"nexus/cmd/internal/repository"
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/cmd/ledgerctl/internal/importreport"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -101,7 +102,7 @@ func importCmd(e *env) *cobra.Command {
 				return err
 			}
 		}
-		e.noteImported(stored)
+		follow.NoteImported(e.Env, watchService(), stored)
 		if stopped != nil {
 			e.Say("%s; the same command goes on from here", all.StoppedText())
 			all.SayUnit()

@@ -22,6 +22,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/connect"
 	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/follow"
 )
 
 // serviceCmd is the command service.
@@ -176,7 +177,7 @@ func (f *watchFlags) words() (out []string, err error) {
 		out = append(out, "--code")
 	}
 	if len(f.from) > 0 {
-		sources, err := watchSources(f.from)
+		sources, err := follow.Sources(f.from)
 		if err == nil {
 			err = (&watch.Config{Sources: sources, State: "-", Connect: watch.Dialed(nil)}).Validate()
 		}
@@ -227,19 +228,6 @@ func watchService() []string {
 	}
 	command, _ := installedCommand(m, path)
 	return command
-}
-
-// serviceFlags returns the folders and the state of a watch's command.
-func serviceFlags(command []string) (from []string, state string) {
-	for i := 1; i < len(command); i++ {
-		switch command[i-1] {
-		case "--from":
-			from = append(from, command[i])
-		case "--state":
-			state = command[i]
-		}
-	}
-	return from, state
 }
 
 // units returns the services that args name; watch has the flags follow.
