@@ -8,6 +8,7 @@ import (
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/doctor"
 	"nexus/cmd/ledgerctl/internal/follow"
+	"nexus/cmd/ledgerctl/internal/hooks"
 )
 
 // watchCmd is the command watch.
@@ -47,7 +48,7 @@ func watchCmd(e *env) *cobra.Command {
 		if err := follow.Check(d, cfg, watchService()); err != nil {
 			return err
 		}
-		if _, err := e.checkHooks(d); err != nil {
+		if _, err := hooks.Check(d); err != nil {
 			return err
 		}
 		return d.Report()
