@@ -21,7 +21,8 @@
 //	handover, codetree            transcripts for other agents, the files of a folder
 //	audit, doctor, bench          what is damaged; what is set up wrong; how fast it is
 //	watch, follow, hooks, pi,     agents at work: what follows them, what they call,
-//	service, agents, wholefile    what keeps it running
+//	service, services, agents,    what keeps it running
+//	wholefile
 //	local, quickstart             a daemon of the command's own, and the walk on it
 //	bisect, expansion, picker     the turn that broke it; what a summary lost; a list
 package main

@@ -18,6 +18,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/cmd/ledgerctl/internal/importreport"
+	"nexus/cmd/ledgerctl/internal/services"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -102,7 +103,7 @@ func importCmd(e *env) *cobra.Command {
 				return err
 			}
 		}
-		follow.NoteImported(e.Env, watchService(), stored)
+		follow.NoteImported(e.Env, services.Watch(), stored)
 		if stopped != nil {
 			e.Say("%s; the same command goes on from here", all.StoppedText())
 			all.SayUnit()

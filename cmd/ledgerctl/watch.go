@@ -9,6 +9,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/doctor"
 	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/cmd/ledgerctl/internal/hooks"
+	"nexus/cmd/ledgerctl/internal/services"
 )
 
 // watchCmd is the command watch.
@@ -31,7 +32,7 @@ func watchCmd(e *env) *cobra.Command {
 	c.Flags().DurationVar(&cfg.Rescan, "rescan", 30*time.Second, "how often all files are looked at")
 	var vanished bool
 	status := verb("status", "what is in the ledger, what is behind, what failed", 0, 0, func(*cobra.Command, []string) error {
-		if err := follow.Prepare(e.Env, &cfg, from, watchService()); err != nil {
+		if err := follow.Prepare(e.Env, &cfg, from, services.Watch()); err != nil {
 			return err
 		}
 		if vanished {
@@ -41,11 +42,11 @@ func watchCmd(e *env) *cobra.Command {
 	})
 	status.Flags().BoolVar(&vanished, "vanished", false, "list the transcripts that are no longer there")
 	c.AddCommand(status, verb("doctor", "what is wrong with the watch and the hooks", 0, 0, func(*cobra.Command, []string) error {
-		if err := follow.Prepare(e.Env, &cfg, from, watchService()); err != nil {
+		if err := follow.Prepare(e.Env, &cfg, from, services.Watch()); err != nil {
 			return err
 		}
 		d := doctor.New(e.Terminal, e.Connection)
-		if err := follow.Check(d, cfg, watchService()); err != nil {
+		if err := follow.Check(d, cfg, services.Watch()); err != nil {
 			return err
 		}
 		if _, err := hooks.Check(d); err != nil {
