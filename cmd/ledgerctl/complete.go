@@ -31,7 +31,7 @@ import (
 // valueTypes has a row for each upper-case word of the Use lines, and of the values of flags
 // on the help pages: where its values come from. nil: only the user knows them.
 var valueTypes = map[string]source{
-	"SESSION": sessions(""), "TURN": turnsOf, "COMPACTION": turnsOf,
+	"SESSION": openSessions(""), "TURN": turnsOf, "COMPACTION": turnsOf,
 	"AGENT":  listed(recent, func(_ *completion, s *api.Session) string { return s.Agent }),
 	"MODEL":  listed(recent, func(_ *completion, s *api.Session) string { return s.Model }),
 	"BRANCH": listed(recent, func(_ *completion, s *api.Session) string { return turns.WorkContextOf(s.Meta).Branch }),
@@ -235,8 +235,8 @@ func events(ctx context.Context, c *completion, k *client.Client) iter.Seq2[api.
 	return k.As(cmp.Or(c.Agent, "main")).Events(ctx, api.ListEvents{Channel: c.first("CHANNEL"), Order: "desc"})
 }
 
-// sessions are the open sessions, by label or id, with a text behind each. SESSION@ begins a turn.
-func sessions(behind string) source {
+// openSessions are the open sessions, by label or id, with a text behind each. SESSION@ begins a turn.
+func openSessions(behind string) source {
 	open := listed(recent, func(c *completion, s *api.Session) string {
 		name := s.ID.String()
 		if s.State != "open" || s.Error != "" {
@@ -264,7 +264,7 @@ func turnsOf(ctx context.Context, c *completion, yield func(string) bool) {
 	if session == "" {
 		if !slices.Contains(c.types, "SESSION") {
 			c.how |= cobra.ShellCompDirectiveNoSpace
-			sessions("@")(ctx, c, yield)
+			openSessions("@")(ctx, c, yield)
 		}
 		return
 	}

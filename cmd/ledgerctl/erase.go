@@ -12,6 +12,7 @@ import (
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/sessions"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -109,7 +110,7 @@ func (e *env) toErase(ctx context.Context, c *client.Client, args []string, o er
 	}
 	var from []func(*api.Session) turns.ID
 	if !o.alone {
-		from = append(from, spawner)
+		from = append(from, sessions.Spawner)
 	}
 	if o.withForks {
 		from = append(from, func(s *api.Session) (id turns.ID) {
@@ -122,7 +123,7 @@ func (e *env) toErase(ctx context.Context, c *client.Client, args []string, o er
 	if len(out) == 0 || len(from) == 0 {
 		return out, nil
 	}
-	more, err := descendants(ctx, c, out, from...)
+	more, err := sessions.Descendants(ctx, c, out, from...)
 	for i := range more {
 		add(&more[i])
 	}

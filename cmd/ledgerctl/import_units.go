@@ -15,6 +15,7 @@ import (
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/importreport"
+	"nexus/cmd/ledgerctl/internal/sessions"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -92,7 +93,7 @@ func (e *env) undoImport(ctx context.Context, unit turns.ID, hide, dry bool) err
 			if !hide {
 				cause = "import " + unit.String() + " is shown again"
 			}
-			if _, err := setHidden(ctx, c.As(s.Agent), s.ID, hide, cause); err != nil {
+			if _, err := sessions.SetHidden(ctx, c.As(s.Agent), s.ID, hide, cause); err != nil {
 				return fmt.Errorf("%d of %s done: session %s: %w", result.Hidden+result.Shown, prose.Plural(uint64(len(of)), "session"), s.ID, err)
 			}
 		}
