@@ -25,7 +25,7 @@ func memorySaveCmd(e *env) *cobra.Command {
 	})
 	f := c.Flags()
 	f.StringVar(&r.Kind, "kind", "semantic", "daily, long_term, episodic or semantic")
-	f.StringVar(&r.From, "session", "", "the session that it comes from")
+	f.StringVar(&r.Origin, "session", "", "the session that it comes from")
 	f.StringArrayVar(&r.Turns, "source", nil, "a turn that it comes from")
 	f.StringVar(&r.Replaces, "supersedes", "", "the memory that it replaces")
 	f.StringVar(&r.Trust, "trust", "person", "who states it: person, agent or tool")

@@ -19,7 +19,7 @@ import (
 // Saving is a memory to save, and what it names as a person types it.
 type Saving struct {
 	api.SaveMemory          // its text may be -, the input
-	From           string   // the session that it comes from
+	Origin         string   // the session that it comes from
 	Turns          []string // that it comes from
 	Replaces       string   // the memory that it supersedes
 }
@@ -37,12 +37,12 @@ func Save(ctx context.Context, e *cli.Env, r Saving) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.Session, err = e.SessionFlag(ctx, &c, r.From); err != nil {
+	if r.Session, err = e.SessionFlag(ctx, &c, r.Origin); err != nil {
 		return err
 	}
 	for _, name := range r.Turns {
-		if r.From != "" { // a number is a turn of it
-			pair, err := e.Pair(ctx, r.From, name)
+		if r.Origin != "" { // a number is a turn of it
+			pair, err := e.Pair(ctx, r.Origin, name)
 			if err != nil {
 				return err
 			}
