@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -10,9 +9,9 @@ import (
 	"nexus/cmd/internal/build"
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/audit"
+	"nexus/cmd/ledgerctl/internal/erasure"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
-	"nexus/turns"
 )
 
 func verifyCmd(e *env) *cobra.Command {
@@ -22,7 +21,7 @@ func verifyCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ids, err := e.sessionIDs(cmd.Context(), args)
+		ids, err := e.SessionIDs(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
@@ -77,50 +76,17 @@ func verifyCmd(e *env) *cobra.Command {
 
 func secretsCmd(e *env) *cobra.Command {
 	var redact bool
-	var o redacting
+	var o erasure.Redacting
 	cmd := verb("secrets [SESSION…] [--redact]", "where credentials of known shapes are, without showing them", 0, -1, func(cmd *cobra.Command, args []string) error {
-		c, err := e.Client(api.Operator)
-		if err != nil {
-			return err
-		}
-		ids, err := e.sessionIDs(cmd.Context(), args)
-		if err != nil {
-			return err
-		}
-		found, err := audit.FindSecrets(cmd.Context(), e.Terminal, c, ids)
-		if err != nil || !redact || len(found) == 0 {
-			return err
-		}
-		if !o.dry && !o.yes {
-			if err := e.Confirm(cmd.Context(), "they will be unreadable for ever, and [redacted] stands in their places"); err != nil {
-				return err
-			}
-		}
-		list := make([]target, len(found))
-		for i, x := range found {
-			list[i] = target{session: x.Session, text: x.Text}
-		}
-		return e.redact(cmd.Context(), c, list, api.RedactTurn{Ground: o.ground, DryRun: o.dry}, o)
+		return erasure.Secrets(cmd.Context(), e.Env, args, redact, o)
 	})
 	f := cmd.Flags()
 	f.BoolVar(&redact, "redact", false, "take them out for ever, as redact does")
-	f.StringVar(&o.ground, "ground", "", "with --redact: a code for the record; it stays")
-	f.BoolVar(&o.dry, "dry-run", false, "with --redact: report what would be done; change nothing")
-	f.BoolVar(&o.yes, "yes", false, "with --redact: do not ask on a terminal")
-	f.DurationVar(&o.wait, "wait", 30*time.Second, "with --redact: how long to wait for what is done in the background")
+	f.StringVar(&o.Ground, "ground", "", "with --redact: a code for the record; it stays")
+	f.BoolVar(&o.DryRun, "dry-run", false, "with --redact: report what would be done; change nothing")
+	f.BoolVar(&o.Yes, "yes", false, "with --redact: do not ask on a terminal")
+	f.DurationVar(&o.Wait, "wait", 30*time.Second, "with --redact: how long to wait for what is done in the background")
 	return cmd
-}
-
-// sessionIDs returns the ids of sessions that are named.
-func (e *env) sessionIDs(ctx context.Context, args []string) (ids []turns.ID, err error) {
-	for _, a := range args {
-		_, s, err := e.Session(ctx, a)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, s.ID)
-	}
-	return ids, nil
 }
 
 func versionCmd(e *env) *cobra.Command {

@@ -75,6 +75,18 @@ func (e *Env) SessionFlag(ctx context.Context, c **client.Client, name string) (
 	return s.ID, nil
 }
 
+// SessionIDs returns the ids of sessions that are named.
+func (e *Env) SessionIDs(ctx context.Context, args []string) (ids []turns.ID, err error) {
+	for _, a := range args {
+		_, s, err := e.Session(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, s.ID)
+	}
+	return ids, nil
+}
+
 // ConnectionFlags returns the flags by which a process in another folder reaches the same
 // ledger. They stand in files that others may read, and so never hold a password or token: a
 // server that is named with one is refused, unless a file has the credentials.

@@ -1,4 +1,4 @@
-package main
+package erasure
 
 import (
 	"context"
@@ -10,58 +10,74 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/audit"
+	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
-// redacting is what redact was asked for.
-type redacting struct {
-	textFrom, ground     string
-	everywhere, dry, yes bool
-	parts                []int
-	spans                []string
-	wait                 time.Duration
+// Redacting is what redact was asked for.
+type Redacting struct {
+	TextFrom   string // file with the text; -: the input
+	Ground     string // a code for the record
+	Everywhere bool   // in all sessions, and in what agents saved
+	DryRun     bool
+	Yes        bool     // nobody is asked
+	Parts      []int    // of the turn
+	Spans      []string // N:FROM-TO
+	Wait       time.Duration
 }
 
-func redactCmd(e *env) *cobra.Command {
-	var o redacting
-	c := verb("redact TURN|SESSION…", "take a text, a part or a turn out for ever; a marker stands in its place", 0, -1, func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		req, err := o.request(e.In)
-		if err != nil {
+// Redact takes a text, a part or a turn out for ever; a marker stands in its place.
+func Redact(ctx context.Context, e *cli.Env, args []string, o Redacting) error {
+	req, err := o.request(e.In)
+	if err != nil {
+		return err
+	}
+	c, err := e.Client(api.Operator)
+	if err != nil {
+		return err
+	}
+	list, err := toRedact(ctx, e, c, args, o)
+	if err != nil {
+		return err
+	}
+	if !o.DryRun && !o.Yes {
+		what := "what is redacted will be unreadable for ever; ledgerctl redact --dry-run says what that is"
+		if err := e.Confirm(ctx, what); err != nil {
 			return err
 		}
-		c, err := e.Client(api.Operator)
-		if err != nil {
+	}
+	return redact(ctx, e, c, list, req, o)
+}
+
+// Secrets prints where credentials of known shapes are in sessions; no name: in all. With out they are redacted.
+func Secrets(ctx context.Context, e *cli.Env, names []string, out bool, o Redacting) error {
+	c, err := e.Client(api.Operator)
+	if err != nil {
+		return err
+	}
+	ids, err := e.SessionIDs(ctx, names)
+	if err != nil {
+		return err
+	}
+	found, err := audit.FindSecrets(ctx, e.Terminal, c, ids)
+	if err != nil || !out || len(found) == 0 {
+		return err
+	}
+	if !o.DryRun && !o.Yes {
+		if err := e.Confirm(ctx, "they will be unreadable for ever, and [redacted] stands in their places"); err != nil {
 			return err
 		}
-		list, err := e.toRedact(ctx, c, args, o)
-		if err != nil {
-			return err
-		}
-		if !o.dry && !o.yes {
-			what := "what is redacted will be unreadable for ever; ledgerctl redact --dry-run says what that is"
-			if err := e.Confirm(ctx, what); err != nil {
-				return err
-			}
-		}
-		return e.redact(ctx, c, list, req, o)
-	})
-	f := c.Flags()
-	f.StringVar(&o.textFrom, "text-from", "", "file with the text, - is the input; wherever it stands, it is taken out")
-	f.BoolVar(&o.everywhere, "everywhere", false, "in all sessions, and in what agents saved")
-	f.IntSliceVar(&o.parts, "part", nil, "a part of the turn, numbered from 1, as show numbers them")
-	f.StringSliceVar(&o.spans, "span", nil, "bytes of a part: N:FROM-TO")
-	f.StringVar(&o.ground, "ground", "", "a code for the record, as a number of a request; it stays")
-	f.BoolVar(&o.dry, "dry-run", false, "report what would be done; change nothing")
-	f.BoolVar(&o.yes, "yes", false, "do not ask on a terminal")
-	f.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for what is done in the background")
-	return c
+	}
+	list := make([]target, len(found))
+	for i, x := range found {
+		list[i] = target{session: x.Session, text: x.Text}
+	}
+	return redact(ctx, e, c, list, api.RedactTurn{Ground: o.Ground, DryRun: o.DryRun}, o)
 }
 
 // maxRedacted bounds the file with the text; the daemon says how long the text may be.
@@ -69,9 +85,9 @@ const maxRedacted = 1 << 20
 
 // request is what the flags ask of each session. The text never comes from the command line: a shell keeps that, and
 // the machine shows it to others.
-func (o redacting) request(in io.Reader) (req api.RedactTurn, err error) {
-	req = api.RedactTurn{Parts: o.parts, Ground: o.ground, DryRun: o.dry}
-	for _, s := range o.spans {
+func (o Redacting) request(in io.Reader) (req api.RedactTurn, err error) {
+	req = api.RedactTurn{Parts: o.Parts, Ground: o.Ground, DryRun: o.DryRun}
+	for _, s := range o.Spans {
 		part, rest, _ := strings.Cut(s, ":")
 		from, to, _ := strings.Cut(rest, "-")
 		var span api.RedactSpan
@@ -84,14 +100,14 @@ func (o redacting) request(in io.Reader) (req api.RedactTurn, err error) {
 		}
 		req.Spans = append(req.Spans, span)
 	}
-	if o.textFrom == "" {
+	if o.TextFrom == "" {
 		return req, nil
 	}
 	if len(req.Parts)+len(req.Spans) > 0 {
 		return req, fault.Usage(errors.New("--text-from goes without --part and --span"))
 	}
-	if o.textFrom != "-" {
-		f, err := os.Open(o.textFrom)
+	if o.TextFrom != "-" {
+		f, err := os.Open(o.TextFrom)
 		if err != nil {
 			return req, fault.Usage(err)
 		}
@@ -119,16 +135,16 @@ type target struct {
 }
 
 // toRedact returns what args and the flags name.
-func (e *env) toRedact(ctx context.Context, c *client.Client, args []string, o redacting) (out []target, err error) {
+func toRedact(ctx context.Context, e *cli.Env, c *client.Client, args []string, o Redacting) (out []target, err error) {
 	switch {
-	case o.everywhere && (len(args) > 0 || o.textFrom == ""):
+	case o.Everywhere && (len(args) > 0 || o.TextFrom == ""):
 		return nil, fault.Usage(errors.New("--everywhere goes with --text-from, and without sessions"))
-	case !o.everywhere && len(args) == 0:
+	case !o.Everywhere && len(args) == 0:
 		return nil, fault.Usage(errors.New("name a turn or sessions, or --everywhere"))
-	case o.textFrom == "" && len(args) > 1:
+	case o.TextFrom == "" && len(args) > 1:
 		return nil, fault.Usage(errors.New("name one turn: each takes a command of its own; or --text-from with sessions"))
 	}
-	if o.everywhere {
+	if o.Everywhere {
 		for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
 			if err != nil {
 				return nil, err
@@ -142,14 +158,14 @@ func (e *env) toRedact(ctx context.Context, c *client.Client, args []string, o r
 	for _, name := range args {
 		if !strings.ContainsAny(name, "@/") {
 			_, s, err := e.Session(ctx, name)
-			if err == nil && o.textFrom == "" {
+			if err == nil && o.TextFrom == "" {
 				return nil, fault.Usage(fmt.Errorf("%s is a session: name a turn of it (%s@3), or the text with --text-from FILE", name, name))
 			}
 			if err == nil {
 				out = append(out, target{session: s.ID})
 				continue
 			}
-			if o.textFrom != "" && fault.HasCode(err, api.NotFound) {
+			if o.TextFrom != "" && fault.HasCode(err, api.NotFound) {
 				return nil, err
 			}
 		}
@@ -167,7 +183,7 @@ func (e *env) toRedact(ctx context.Context, c *client.Client, args []string, o r
 }
 
 // redact redacts targets, and says what became of what in which store.
-func (e *env) redact(ctx context.Context, c *client.Client, list []target, req api.RedactTurn, o redacting) error {
+func redact(ctx context.Context, e *cli.Env, c *client.Client, list []target, req api.RedactTurn, o Redacting) error {
 	events, left := 0, 0
 	touched := make(map[turns.ID]bool)
 	texts := make(map[string]bool)
@@ -187,10 +203,10 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 			texts[req.Text] = true
 		}
 		r, err := c.Redact(ctx, t.session, req)
-		if fault.HasCode(err, api.Erased) && o.everywhere { // meanwhile
+		if fault.HasCode(err, api.Erased) && o.Everywhere { // meanwhile
 			continue
 		}
-		if err != nil && o.everywhere { // the others are not to wait for it
+		if err != nil && o.Everywhere { // the others are not to wait for it
 			e.Say("session %s: %v", t.session, err)
 			failed = errors.Join(failed, err)
 			continue
@@ -208,7 +224,7 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 			last = r
 			if !r.Done && !r.DryRun && !touched[t.session] {
 				if e.JSON {
-					again, err := e.redacted(ctx, c, t.session, req, o.wait)
+					again, err := redacted(ctx, c, t.session, req, o.Wait)
 					if err != nil {
 						return err
 					}
@@ -222,25 +238,25 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 		if e.JSON {
 			err = e.Print(r)
 		} else {
-			err = e.printRedacted(r)
+			err = printRedacted(e, r)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	what := "redacted"
-	if o.dry {
+	if o.DryRun {
 		what = "would be redacted"
 	}
 	switch {
 	case e.JSON: // each session is printed
-	case last == nil && o.textFrom != "":
+	case last == nil && o.TextFrom != "":
 		e.Say("nothing redacted: no event of %s has the text of %s that was looked for; it is compared byte by byte, with its case and its spaces", prose.Plural(uint64(len(list)), "session"), prose.Plural(uint64(len(req.Text)), "byte"))
 	default:
 		e.Say("%s in %s %s", prose.Plural(uint64(events), "event"), prose.Plural(uint64(len(touched)), "session"), what)
 	}
 	for _, w := range pending {
-		r, err := e.redacted(ctx, c, w.session, w.req, o.wait)
+		r, err := redacted(ctx, c, w.session, w.req, o.Wait)
 		if err != nil {
 			return err
 		}
@@ -257,7 +273,7 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 		e.Say("%s not done everywhere yet: the same command says what is left", prose.Plural(uint64(left), "session"))
 	}
 	for text := range texts {
-		if err := e.keepsText(ctx, c, text, o); err != nil {
+		if err := keepsText(ctx, e, c, text, o); err != nil {
 			return err
 		}
 	}
@@ -266,7 +282,7 @@ func (e *env) redact(ctx context.Context, c *client.Client, list []target, req a
 
 // redacted sends a request that was answered again until every store of the session says that it has nothing of what was redacted, for
 // a while.
-func (e *env) redacted(ctx context.Context, c *client.Client, session turns.ID, req api.RedactTurn, wait time.Duration) (r *api.Redacted, err error) {
+func redacted(ctx context.Context, c *client.Client, session turns.ID, req api.RedactTurn, wait time.Duration) (r *api.Redacted, err error) {
 	until := time.Now().Add(wait)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		r, err = c.Redact(ctx, session, req)
@@ -281,7 +297,7 @@ func (e *env) redacted(ctx context.Context, c *client.Client, session turns.ID, 
 	}
 }
 
-func (e *env) printRedacted(r *api.Redacted) error {
+func printRedacted(e *cli.Env, r *api.Redacted) error {
 	for _, x := range r.Events {
 		var where []string
 		if len(x.Parts) > 0 {
@@ -309,7 +325,7 @@ func (e *env) printRedacted(r *api.Redacted) error {
 }
 
 // keepsText takes a text out of what agents saved, where it is taken out everywhere; else it names what has it.
-func (e *env) keepsText(ctx context.Context, c *client.Client, text string, o redacting) error {
+func keepsText(ctx context.Context, e *cli.Env, c *client.Client, text string, o Redacting) error {
 	agents := make(map[string]bool)
 	for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
 		if err != nil {
@@ -319,8 +335,8 @@ func (e *env) keepsText(ctx context.Context, c *client.Client, text string, o re
 			continue
 		}
 		agents[s.Agent] = true
-		dry := o.dry || !o.everywhere
-		r, err := c.RedactMemories(ctx, api.RedactMemories{Agent: s.Agent, Text: text, Ground: o.ground, DryRun: dry})
+		dry := o.DryRun || !o.Everywhere
+		r, err := c.RedactMemories(ctx, api.RedactMemories{Agent: s.Agent, Text: text, Ground: o.Ground, DryRun: dry})
 		if err != nil {
 			return err
 		}
@@ -332,7 +348,7 @@ func (e *env) keepsText(ctx context.Context, c *client.Client, text string, o re
 		} else if n+r.Documents > 0 {
 			what := "had it, and can't be read any more"
 			switch {
-			case !o.everywhere:
+			case !o.Everywhere:
 				what = "have it too: ledgerctl redact --everywhere takes it out of them"
 			case dry:
 				what = "would be taken out"
