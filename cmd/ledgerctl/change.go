@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/codeview"
 	"nexus/cmd/ledgerctl/internal/expansion"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/names"
@@ -134,7 +135,7 @@ func forkCmd(e *env) *cobra.Command {
 			return err
 		}
 		if worktree != "" {
-			return e.forkWithCode(cmd, p, r, worktree, repo)
+			return codeview.Fork(cmd.Context(), e.Env, p, r, worktree, repo)
 		}
 		if repo != "" {
 			return fault.Usage(errors.New("--repo goes with --worktree"))

@@ -19,6 +19,7 @@ import (
 
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/internal/watch"
+	"nexus/cmd/ledgerctl/internal/bisect"
 	"nexus/cmd/ledgerctl/internal/codetree"
 	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/ledger/api"
@@ -255,7 +256,7 @@ func (r *replay) checkBisect(file, line string) {
 	if exit != 0 {
 		r.t.Fatal(said)
 	}
-	var got bisectResult
+	var got bisect.Report
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		r.t.Fatal(err)
 	}

@@ -19,7 +19,7 @@
 //	comparison, cost              policies compared; what calls cost
 //	transcripts, importreport     transcripts in, and what a person reads about it
 //	export, archive, page,        sessions out: files, checks of them, pages,
-//	handover, codetree            transcripts for other agents, the files of a folder
+//	handover, codetree, codeview  transcripts for other agents, the files of a folder
 //	audit, doctor, bench          what is damaged; what is set up wrong; how fast it is
 //	watch, follow, hooks, pi,     agents at work: what follows them, what they call,
 //	service, services, agents,    what keeps it running
