@@ -17,7 +17,8 @@
 //	sessions, erasure             what is done with sessions, and said of them
 //	plot, textdiff                pictures as SVG; texts compared line by line
 //	comparison, cost              policies compared; what calls cost
-//	transcripts, importreport     transcripts in, and what a person reads about it
+//	transcripts, imports,         transcripts in, and what a person reads about it
+//	importreport
 //	export, archive, page,        sessions out: files, checks of them, pages,
 //	handover, codetree, codeview  transcripts for other agents, the files of a folder
 //	audit, doctor, bench          what is damaged; what is set up wrong; how fast it is

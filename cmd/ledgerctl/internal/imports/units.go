@@ -1,4 +1,4 @@
-package main
+package imports
 
 import (
 	"cmp"
@@ -6,15 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/fault"
-	"nexus/cmd/ledgerctl/internal/importreport"
 	"nexus/cmd/ledgerctl/internal/sessions"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -22,33 +20,26 @@ import (
 	"nexus/turns"
 )
 
-// importFlags are the flags of import that store no transcript.
-type importFlags struct {
-	dry, list bool
-	undo      string
-	redo      string
-}
-
-// importUnits is import --list and import --undo.
-func (e *env) importUnits(ctx context.Context, args []string, f importFlags) error {
+// units is import --list, --undo and --redo.
+func (o Options) units(ctx context.Context, e *cli.Env, args []string) error {
 	switch {
 	case len(args) > 0:
 		return fault.Usage(errors.New("--list, --undo and --redo take no file"))
-	case f.undo != "" && f.redo != "", f.undo+f.redo != "" && f.list:
+	case o.Undo != "" && o.Redo != "", o.Undo+o.Redo != "" && o.List:
 		return fault.Usage(errors.New("--list, --undo and --redo don't go together"))
-	case f.list:
-		return e.listImports(ctx)
+	case o.List:
+		return list(ctx, e)
 	}
-	unit, err := turns.ParseID(cmp.Or(f.undo, f.redo))
+	unit, err := turns.ParseID(cmp.Or(o.Undo, o.Redo))
 	if err != nil {
-		return fault.WithHint(fault.Usage(fmt.Errorf("%.40q is not the id of an import", cmp.Or(f.undo, f.redo))), "ledgerctl import --list lists them")
+		return fault.WithHint(fault.Usage(fmt.Errorf("%.40q is not the id of an import", cmp.Or(o.Undo, o.Redo))), "ledgerctl import --list lists them")
 	}
-	return e.undoImport(ctx, unit, f.undo != "", f.dry)
+	return undo(ctx, e, unit, o.Undo != "", o.DryRun)
 }
 
-// undoImport hides the sessions that an import opened, or shows them again. Those that an earlier import opened stay
+// undo hides the sessions that an import opened, or shows them again. Those that an earlier import opened stay
 // as they are, also where this one added turns to them.
-func (e *env) undoImport(ctx context.Context, unit turns.ID, hide, dry bool) error {
+func undo(ctx context.Context, e *cli.Env, unit turns.ID, hide, dry bool) error {
 	c, err := e.Client(api.Operator)
 	if err != nil {
 		return err
@@ -154,8 +145,8 @@ type unitRow struct {
 	Hidden   uint64   `json:"hidden,omitzero"`
 }
 
-// listImports lists the imports that opened sessions, the newest last.
-func (e *env) listImports(ctx context.Context) error {
+// list lists the imports that opened sessions, the newest last.
+func list(ctx context.Context, e *cli.Env) error {
 	c, err := e.Client(api.Operator)
 	if err != nil {
 		return err
@@ -179,80 +170,30 @@ func (e *env) listImports(ctx context.Context) error {
 			r.Hidden++
 		}
 	}
-	var list []*unitRow
+	var all []*unitRow
 	for _, r := range by {
-		list = append(list, r)
+		all = append(all, r)
 	}
-	slices.SortFunc(list, func(a, b *unitRow) int {
+	slices.SortFunc(all, func(a, b *unitRow) int {
 		return cmp.Or(time.Time(a.Time).Compare(time.Time(b.Time)), a.Import.Compare(b.Import))
 	})
 	if e.JSON {
-		for _, r := range list {
+		for _, r := range all {
 			if err := e.Print(r); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if len(list) == 0 {
+	if len(all) == 0 {
 		e.Say("no session was opened by an import that has an id")
 		return nil
 	}
 	var rows [][]string
-	for _, r := range list {
+	for _, r := range all {
 		rows = append(rows, []string{terminal.Whole(r.Import), time.Time(r.Time).Local().Format(prose.Stamp), prose.Grouped(r.Sessions), prose.Grouped(r.Turns), prose.Grouped(r.Hidden)})
 	}
 	cols := []terminal.Column{{Head: "import"}, {Head: "time"}, {Head: "sessions", Right: true}, {Head: "turns", Right: true}, {Head: "hidden", Right: true}}
 	_, err = io.WriteString(e.Out, e.Table(cols, rows))
 	return err
-}
-
-// previewImport is import --dry-run.
-func (e *env) previewImport(ctx context.Context, im *transcripts.Importer, files []transcripts.File, losses bool) error {
-	p := transcripts.Preview{Losses: nil}
-	var skipped []string
-	var failed error
-	for _, f := range files {
-		if f.Special {
-			continue
-		}
-		var unknown transcripts.UnknownFormat
-		switch err := im.Preview(ctx, f.Name, &p); {
-		case f.Searched && errors.As(err, &unknown):
-			skipped = append(skipped, f.Name)
-		case ctx.Err() != nil, err != nil && fault.HasCode(err, api.Unavailable):
-			return err
-		case err != nil:
-			e.Say("%s could not be read to its end: %v", prose.Printable(f.Name), err)
-			failed = cmp.Or(failed, err)
-		}
-	}
-	if err := im.EndPreview(ctx, &p); err != nil {
-		return err
-	}
-	if e.JSON {
-		if err := e.Print(&p); err != nil {
-			return err
-		}
-		return failed
-	}
-	importreport.PrintSkipped(e.Terminal, skipped, losses, "is no transcript", "are no transcripts")
-	var read []string
-	for _, name := range slices.Sorted(maps.Keys(p.Formats)) {
-		read = append(read, fmt.Sprintf("%s %s", prose.Grouped(uint64(p.Formats[name])), name))
-	}
-	if len(read) > 0 {
-		fmt.Fprintf(e.Out, "read: %s\n", strings.Join(read, ", "))
-	}
-	fmt.Fprintf(e.Out, "would store of %s: %s of %s, %s of %s; %s\n", prose.Plural(uint64(p.Files), "file"),
-		prose.Grouped(uint64(p.NewSessions)), prose.Plural(uint64(p.Sessions), "session"), prose.Grouped(uint64(p.NewTurns)), prose.Plural(uint64(p.Turns), "turn"), prose.Plural(uint64(p.Compactions), "compaction"))
-	if n := len(p.Hidden); n > 0 {
-		fmt.Fprintf(e.Out, "%s of them hidden in the ledger, and would stay so\n", map[bool]string{true: "1 is", false: prose.Grouped(uint64(n)) + " are"}[n == 1])
-	}
-	if len(p.Losses) > 0 {
-		fmt.Fprintln(e.Out, terminal.Faint.Render("not kept exactly as it stands:"))
-		importreport.PrintKinds(e.Terminal, p.Losses)
-	}
-	e.Say("nothing is stored")
-	return failed
 }
