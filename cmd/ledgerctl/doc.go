@@ -27,4 +27,5 @@
 //	wholefile
 //	local, quickstart             a daemon of the command's own, and the walk on it
 //	bisect, expansion, picker     the turn that broke it; what a summary lost; a list
+//	completion                    what a shell completes
 package main

@@ -19,6 +19,7 @@ import (
 	"nexus/cmd/internal/build"
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/cli"
+	"nexus/cmd/ledgerctl/internal/completion"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/help"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -198,7 +199,7 @@ func commands(e *env) *cobra.Command {
 		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.Paged(codeCmd(e)), e.Paged(contextCmd(e)), compactCmd(e), e.Paged(lostCmd(e)), expandCmd(e), rewindCmd(e), forkCmd(e), bisectCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policyCmd(e), verifyCmd(e), proveCmd(e), secretsCmd(e), redactCmd(e), eraseCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), openCmd(e), mcpCmd(e), serveCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
 	addAliases(root, "")
 	root.SetHelpCommand(helpCmd())
-	e.complete(root)
+	completion.Add(e.Env, root)
 	return root
 }
 

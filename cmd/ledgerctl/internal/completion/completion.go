@@ -1,4 +1,4 @@
-package main
+package completion
 
 import (
 	"cmp"
@@ -17,6 +17,7 @@ import (
 
 	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/help"
@@ -28,10 +29,10 @@ import (
 	"nexus/turns"
 )
 
-// valueTypes has a row for each upper-case word of the Use lines, and of the values of flags
+// Types has a row for each upper-case word of the Use lines, and of the values of flags
 // on the help pages: where its values come from. nil: only the user knows them.
-var valueTypes = map[string]source{
-	"SESSION": openSessions(""), "TURN": turnsOf, "COMPACTION": turnsOf,
+var Types = map[string]Source{
+	"SESSION": sessions(""), "TURN": turnsOf, "COMPACTION": turnsOf,
 	"AGENT":  listed(recent, func(_ *completion, s *api.Session) string { return s.Agent }),
 	"MODEL":  listed(recent, func(_ *completion, s *api.Session) string { return s.Model }),
 	"BRANCH": listed(recent, func(_ *completion, s *api.Session) string { return turns.WorkContextOf(s.Meta).Branch }),
@@ -61,11 +62,11 @@ func costGroups() (out []string) {
 	return out
 }
 
-// complete gives every verb what a shell completes its arguments and flags with.
-func (e *env) complete(root *cobra.Command) {
+// Add gives every verb what a shell completes its arguments and flags with.
+func Add(e *cli.Env, root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd("completion")
-	each(root, func(c *cobra.Command) {
+	Each(root, func(c *cobra.Command) {
 		switch {
 		case c.Name() == "completion" && c.Parent() == root:
 			c.Args, c.RunE = nil, noShell
@@ -78,23 +79,24 @@ func (e *env) complete(root *cobra.Command) {
 			}
 		case c != root:
 			c.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-				return e.offer(cmd, args, begun, argument(cmd, len(args)))
+				return offer(e, cmd, args, begun, Argument(cmd, len(args)))
 			}
 		}
 		for _, flags := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
 			flags.VisitAll(func(f *pflag.Flag) {
 				_ = c.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-					return e.offer(cmd, args, begun, flagValue(cmd, f.Name))
+					return offer(e, cmd, args, begun, FlagValue(cmd, f.Name))
 				})
 			})
 		}
 	})
 }
 
-func each(c *cobra.Command, f func(*cobra.Command)) {
+// Each calls f with a command and those below it.
+func Each(c *cobra.Command, f func(*cobra.Command)) {
 	f(c)
 	for _, sub := range c.Commands() {
-		each(sub, f)
+		Each(sub, f)
 	}
 }
 
@@ -110,9 +112,9 @@ func noShell(cmd *cobra.Command, args []string) error {
 	return fault.Usage(fmt.Errorf("there is no script for a shell %q; there are for %s", args[0], strings.Join(names, ", ")))
 }
 
-// argument returns the word of a Use line for the argument n, from 0; "": there is none. The
+// Argument returns the word of a Use line for the argument n, from 0; "": there is none. The
 // line may have a second form behind " | ", which begins with the flag that selects it.
-func argument(c *cobra.Command, n int) string {
+func Argument(c *cobra.Command, n int) string {
 	_, use, _ := strings.Cut(c.Use, " ")
 	use, second, _ := strings.Cut(use, " | ")
 	if flag, words, _ := strings.Cut(strings.TrimPrefix(second, "--"), " "); c.Flags().Changed(flag) {
@@ -129,9 +131,9 @@ func argument(c *cobra.Command, n int) string {
 	return strings.TrimSuffix(words[n], "…")
 }
 
-// flagValue returns the word for a flag's value on the help page of a verb, else on the first
+// FlagValue returns the word for a flag's value on the help page of a verb, else on the first
 // page; "": there is none.
-func flagValue(c *cobra.Command, flag string) string {
+func FlagValue(c *cobra.Command, flag string) string {
 	line := regexp.MustCompile(`(?m)^  (?:-\w, )?--` + flag + ` ([^ ,\n]+(?:,…)?)`)
 	for _, page := range []string{help.Of(c), help.Pages()[""]} {
 		if m := line.FindStringSubmatch(page); m != nil {
@@ -143,7 +145,7 @@ func flagValue(c *cobra.Command, flag string) string {
 
 // completion is the word that a shell completes.
 type completion struct {
-	*env
+	*cli.Env
 	cmd   *cobra.Command
 	args  []string                 // before the word
 	begun string                   // what there is of the word
@@ -151,25 +153,25 @@ type completion struct {
 	how   cobra.ShellCompDirective // what the shell does with the values of one type
 }
 
-// source yields the values of a type, each with "\t" and a description if it has one.
-type source func(ctx context.Context, c *completion, yield func(string) bool)
+// Source yields the values of a type, each with "\t" and a description if it has one.
+type Source func(ctx context.Context, c *completion, yield func(string) bool)
 
-// completionTime bounds the calls, and twice a try to connect: a shell waits for them.
-const completionTime = time.Second
+// Patience bounds the calls, and twice a try to connect: a shell waits for them.
+const Patience = time.Second
 
-// offer completes a word of some types, joined by |: rows of [valueTypes], and lower-case words
+// offer completes a word of some types, joined by |: rows of [Types], and lower-case words
 // as they are. ",…" after them is a list with commas. What the ledger does not answer in time
 // is left out.
-func (e *env) offer(cmd *cobra.Command, args []string, begun, types string) (out []string, how cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTime)
+func offer(e *cli.Env, cmd *cobra.Command, args []string, begun, types string) (out []string, how cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), Patience)
 	defer cancel()
-	e.Options = append(e.Options, nats.Timeout(completionTime/2))
+	e.Options = append(e.Options, nats.Timeout(Patience/2))
 	types, isList := strings.CutSuffix(types, ",…")
 	before := ""
 	if i := strings.LastIndexByte(begun, ','); isList {
 		before, begun = begun[:i+1], begun[i+1:]
 	}
-	c := &completion{env: e, cmd: cmd, args: args, begun: begun, types: strings.Split(types, "|")}
+	c := &completion{Env: e, cmd: cmd, args: args, begun: begun, types: strings.Split(types, "|")}
 	add := func(value string) bool {
 		name, _, _ := strings.Cut(value, "\t")
 		if name != "" && c.begins(name) && !strings.ContainsFunc(name, turns.IsHidden) && !slices.Contains(out, before+value) {
@@ -180,7 +182,7 @@ func (e *env) offer(cmd *cobra.Command, args []string, begun, types string) (out
 	how = ^cobra.ShellCompDirective(0)
 	for _, t := range c.types {
 		c.how = cobra.ShellCompDirectiveNoFileComp
-		if values, ok := valueTypes[t]; values != nil && ctx.Err() == nil {
+		if values, ok := Types[t]; values != nil && ctx.Err() == nil {
 			values(ctx, c, add)
 		} else if !ok {
 			add(t)
@@ -197,14 +199,14 @@ func (c *completion) begins(value string) bool {
 
 // first returns the verb's first argument, if it has the type.
 func (c *completion) first(is string) string {
-	if len(c.args) == 0 || argument(c.cmd, 0) != is {
+	if len(c.args) == 0 || Argument(c.cmd, 0) != is {
 		return ""
 	}
 	return c.args[0]
 }
 
 // listed is a text for each thing of a list of the ledger, up to an error.
-func listed[T any](list func(context.Context, *completion, *client.Client) iter.Seq2[T, error], text func(*completion, *T) string) source {
+func listed[T any](list func(context.Context, *completion, *client.Client) iter.Seq2[T, error], text func(*completion, *T) string) Source {
 	return func(ctx context.Context, c *completion, yield func(string) bool) {
 		k, err := c.Client(api.Operator)
 		if err != nil {
@@ -235,8 +237,8 @@ func events(ctx context.Context, c *completion, k *client.Client) iter.Seq2[api.
 	return k.As(cmp.Or(c.Agent, "main")).Events(ctx, api.ListEvents{Channel: c.first("CHANNEL"), Order: "desc"})
 }
 
-// openSessions are the open sessions, by label or id, with a text behind each. SESSION@ begins a turn.
-func openSessions(behind string) source {
+// sessions are the open sessions, by label or id, with a text behind each. SESSION@ begins a turn.
+func sessions(behind string) Source {
 	open := listed(recent, func(c *completion, s *api.Session) string {
 		name := s.ID.String()
 		if s.State != "open" || s.Error != "" {
@@ -264,7 +266,7 @@ func turnsOf(ctx context.Context, c *completion, yield func(string) bool) {
 	if session == "" {
 		if !slices.Contains(c.types, "SESSION") {
 			c.how |= cobra.ShellCompDirectiveNoSpace
-			openSessions("@")(ctx, c, yield)
+			sessions("@")(ctx, c, yield)
 		}
 		return
 	}
@@ -298,7 +300,7 @@ func words(t *api.Turn) string {
 }
 
 // ofProgram are values that the program knows, and what each is.
-func ofProgram(values []string, about map[string]string) source {
+func ofProgram(values []string, about map[string]string) Source {
 	return func(_ context.Context, _ *completion, yield func(string) bool) {
 		for _, v := range values {
 			yield(v + "\t" + about[v])
@@ -330,6 +332,6 @@ func verbs(_ context.Context, c *completion, yield func(string) bool) {
 }
 
 // ofShell leaves a word to the shell.
-func ofShell(how cobra.ShellCompDirective) source {
+func ofShell(how cobra.ShellCompDirective) Source {
 	return func(_ context.Context, c *completion, _ func(string) bool) { c.how = how }
 }
