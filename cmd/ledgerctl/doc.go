@@ -20,7 +20,8 @@
 //	transcripts, imports,         transcripts in, and what a person reads about it
 //	importreport
 //	export, archive, page,        sessions out: files, checks of them, pages,
-//	handover, codetree, codeview  transcripts for other agents, the files of a folder
+//	handover, continuation,       transcripts for other agents, the files of a folder
+//	codetree, codeview
 //	audit, doctor, bench          what is damaged; what is set up wrong; how fast it is
 //	watch, follow, hooks, pi,     agents at work: what follows them, what they call,
 //	service, services, agents,    what keeps it running

@@ -1,4 +1,4 @@
-package main
+package continuation
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/watch"
+	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api/client"
@@ -20,10 +21,10 @@ func TestContinueKnowsAWatchThatRuns(t *testing.T) {
 	}
 	t.Setenv("HOME", home)
 	t.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
-	e := newEnv(&terminal.Terminal{})
+	e := cli.New(&terminal.Terminal{})
 	e.Server, e.Tenant = "nats://127.0.0.1:4222", "default"
 	file := filepath.Join(home, ".claude", "projects", "-w", "a.jsonl")
-	if e.isWatched(file) {
+	if isWatched(e, file) {
 		t.Error("watched, and no watch ran ever")
 	}
 	state, err := follow.StateFolder("watch")
@@ -44,7 +45,7 @@ func TestContinueKnowsAWatchThatRuns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	for !e.isWatched(file) {
+	for !isWatched(e, file) {
 		select {
 		case err := <-done:
 			t.Fatal("the watch ended: ", err)
@@ -52,12 +53,12 @@ func TestContinueKnowsAWatchThatRuns(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	if e.isWatched(filepath.Join(home, "elsewhere.jsonl")) {
+	if isWatched(e, filepath.Join(home, "elsewhere.jsonl")) {
 		t.Error("a file in no folder of the watch is watched")
 	}
 	cancel()
 	<-done
-	if e.isWatched(file) {
+	if isWatched(e, file) {
 		t.Error("watched after the watch ended")
 	}
 }
