@@ -1,76 +1,23 @@
 package main
 
 import (
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/internal/build"
-	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/audit"
 	"nexus/cmd/ledgerctl/internal/erasure"
-	"nexus/cmd/ledgerctl/internal/fault"
-	"nexus/ledger/api"
 )
 
 func verifyCmd(e *env) *cobra.Command {
-	var file, checkpoint, key string
+	var o audit.Verifying
 	cmd := verb("verify [SESSION…]", "check every event, hash, parent and blob", 0, -1, func(cmd *cobra.Command, args []string) error {
-		c, err := e.Client(api.Operator)
-		if err != nil {
-			return err
-		}
-		ids, err := e.SessionIDs(cmd.Context(), args)
-		if err != nil {
-			return err
-		}
-		var note []byte
-		if checkpoint != "" || key != "" {
-			if checkpoint == "" || key == "" || len(args) > 0 {
-				return fault.Usage(errors.New("--checkpoint and --key go together, and compare the whole ledger: name no sessions"))
-			}
-			var skipped error
-			if note, _, skipped, err = readCheckpoint(checkpoint, key); err != nil {
-				return err
-			}
-			if skipped != nil {
-				e.Tell("%s has a note that is torn, or of another key, and was skipped: %v", checkpoint, skipped)
-			}
-		}
-		began := time.Now()
-		var v *api.Verified
-		switch {
-		case note != nil:
-			v, err = c.VerifyCheckpoint(cmd.Context(), string(note))
-		case len(ids) > 0:
-			v, err = audit.VerifySessions(cmd.Context(), e.Terminal, c, ids)
-		default:
-			v, err = c.Verify(cmd.Context())
-		}
-		if err != nil {
-			return err
-		}
-		if file != "" {
-			if err := audit.WriteReport(e.Terminal, file, audit.New(cmd.Context(), c, ids, began, v)); err != nil {
-				return err
-			}
-		}
-		if file == "-" {
-			err = nil // it is what stdout has
-		} else if e.JSON {
-			err = e.Print(v)
-		} else {
-			audit.Print(e.Terminal, v)
-		}
-		if err == nil && !v.OK {
-			err = api.Errorf(api.Corrupt, nil, "%s", prose.Plural(max(v.Count, uint64(len(v.Problems))), "problem"))
-		}
-		return err
+		return audit.Verify(cmd.Context(), e.Env, args, o)
 	})
-	cmd.Flags().StringVar(&file, "report", "", "write a report, as JSON, to a file or to - (stdout)")
-	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "compare the ledger with a checkpoint in a file, the newest there")
-	cmd.Flags().StringVar(&key, "key", "", "public key that signed it")
+	cmd.Flags().StringVar(&o.Report, "report", "", "write a report, as JSON, to a file or to - (stdout)")
+	cmd.Flags().StringVar(&o.Checkpoint, "checkpoint", "", "compare the ledger with a checkpoint in a file, the newest there")
+	cmd.Flags().StringVar(&o.Key, "key", "", "public key that signed it")
 	return cmd
 }
 

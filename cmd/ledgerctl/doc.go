@@ -22,7 +22,8 @@
 //	export, archive, page,        sessions out: files, checks of them, pages,
 //	handover, continuation,       transcripts for other agents, the files of a folder
 //	codetree, codeview
-//	audit, doctor, bench          what is damaged; what is set up wrong; how fast it is
+//	audit, backups,               what is damaged, and what is kept against it;
+//	doctor, bench                 what is set up wrong; how fast it is
 //	watch, follow, hooks, pi,     agents at work: what follows them, what they call,
 //	service, services, agents,    what keeps it running
 //	wholefile

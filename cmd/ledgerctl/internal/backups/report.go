@@ -1,4 +1,4 @@
-package audit
+package backups
 
 import (
 	"context"
@@ -15,13 +15,14 @@ import (
 	"nexus/ledger/jetstream/backup"
 )
 
-// BackupReport is what backup verify prints.
-type BackupReport struct {
+// verified is what backup verify prints.
+type verified struct {
 	File string `json:"file"`
 	backup.Report
 }
 
-func PrintBackup(term *terminal.Terminal, name string, r *backup.Report) {
+// printReport prints what a check of a backup found.
+func printReport(term *terminal.Terminal, name string, r *backup.Report) {
 	state := terminal.Good.Render(r.State)
 	if r.State != backup.Complete {
 		state = terminal.Bad.Render(r.State)
@@ -50,9 +51,9 @@ func PrintBackup(term *terminal.Terminal, name string, r *backup.Report) {
 	}
 }
 
-// BackupError gives an error of a backup its code. verb is the command, whose page is the
+// failure gives an error of a backup its code. verb is the command, whose page is the
 // hint.
-func BackupError(verb string, err error) error {
+func failure(verb string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
