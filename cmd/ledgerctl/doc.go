@@ -14,7 +14,7 @@
 //	turnview, sessionview,        turns, sessions and trees, contexts, events, memories
 //	contextview, eventview,       and hits of a search, as lines and tables
 //	memoryview, searchview
-//	sessions, erasure             what is done with sessions, and said of them
+//	sessions, history, erasure    what is done with sessions and their turns
 //	plot, textdiff                pictures as SVG; texts compared line by line
 //	comparison, cost              policies compared; what calls cost
 //	transcripts, imports,         transcripts in, and what a person reads about it

@@ -22,8 +22,8 @@ type Tailing struct {
 	Follow bool   // until interrupted
 }
 
-// poll is how often a follower looks by itself: notifications are hints, and one can be lost.
-const poll = 5 * time.Second
+// Poll is how often a follower looks by itself: notifications are hints, and one can be lost.
+const Poll = 5 * time.Second
 
 // Tail prints the newest events of a channel, and those that come.
 func Tail(ctx context.Context, e *cli.Env, channel string, o Tailing) error {
@@ -64,7 +64,7 @@ func Tail(ctx context.Context, e *cli.Env, channel string, o Tailing) error {
 		case <-ctx.Done():
 			return false
 		case <-hints:
-		case <-time.After(poll):
+		case <-time.After(Poll):
 		}
 		return true
 	})
