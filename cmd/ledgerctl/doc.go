@@ -16,7 +16,7 @@
 //	memoryview, searchview
 //	sessions, history, erasure    what is done with sessions and their turns
 //	plot, textdiff                pictures as SVG; texts compared line by line
-//	comparison, cost              policies compared; what calls cost
+//	policies, comparison, cost    policies, and how they compare; what calls cost
 //	transcripts, imports,         transcripts in, and what a person reads about it
 //	importreport
 //	export, archive, page,        sessions out: files, checks of them, pages,
