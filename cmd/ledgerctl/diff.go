@@ -57,7 +57,7 @@ func diffCmd(e *env) *cobra.Command {
 		}
 		if contexts && !text {
 			return contextview.PrintDiff(cmd.Context(), e.Terminal, args, contextview.Options{Secrets: secrets}, func(name string, f contextview.Options) (names.Place, *api.Context, error) {
-				return e.contextOf(cmd, name, f)
+				return contextview.Of(cmd.Context(), e.Env, name, f)
 			})
 		}
 		if contexts {
