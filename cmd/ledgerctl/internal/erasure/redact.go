@@ -282,19 +282,11 @@ func redact(ctx context.Context, e *cli.Env, c *client.Client, list []target, re
 
 // redacted sends a request that was answered again until every store of the session says that it has nothing of what was redacted, for
 // a while.
-func redacted(ctx context.Context, c *client.Client, session turns.ID, req api.RedactTurn, wait time.Duration) (r *api.Redacted, err error) {
-	until := time.Now().Add(wait)
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+func redacted(ctx context.Context, c *client.Client, session turns.ID, req api.RedactTurn, wait time.Duration) (*api.Redacted, error) {
+	return again(ctx, wait, func() (r *api.Redacted, done bool, err error) {
 		r, err = c.Redact(ctx, session, req)
-		if err != nil || r.Done || time.Now().After(until) {
-			return r, err
-		}
-		select {
-		case <-ctx.Done():
-			return r, nil // what is left goes by itself
-		case <-time.After(pause):
-		}
-	}
+		return r, err != nil || r.Done, err
+	})
 }
 
 func printRedacted(e *cli.Env, r *api.Redacted) error {

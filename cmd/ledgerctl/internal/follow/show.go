@@ -47,12 +47,7 @@ func PrintVanished(e *cli.Env, cfg watch.Config) error {
 		return err
 	}
 	if e.JSON {
-		for _, x := range list {
-			if err := e.Print(x); err != nil {
-				return err
-			}
-		}
-		return nil
+		return terminal.PrintJSON(e.Terminal, list)
 	}
 	if len(list) == 0 {
 		e.Say("every transcript that was read is still there")

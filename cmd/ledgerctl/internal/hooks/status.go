@@ -92,12 +92,7 @@ func Status(e *cli.Env) error {
 		return err
 	}
 	if e.JSON {
-		for _, s := range list {
-			if err := e.Print(s); err != nil {
-				return err
-			}
-		}
-		return nil
+		return terminal.PrintJSON(e.Terminal, list)
 	}
 	var rows [][]string
 	for i, s := range list {

@@ -178,12 +178,7 @@ func list(ctx context.Context, e *cli.Env) error {
 		return cmp.Or(time.Time(a.Time).Compare(time.Time(b.Time)), a.Import.Compare(b.Import))
 	})
 	if e.JSON {
-		for _, r := range all {
-			if err := e.Print(r); err != nil {
-				return err
-			}
-		}
-		return nil
+		return terminal.PrintJSON(e.Terminal, all)
 	}
 	if len(all) == 0 {
 		e.Say("no session was opened by an import that has an id")

@@ -35,18 +35,12 @@ func List(ctx context.Context, e *cli.Env) error {
 	if err != nil {
 		return err
 	}
+	if e.JSON {
+		return terminal.PrintJSON(e.Terminal, list)
+	}
 	var rows [][]string
 	for _, p := range list {
-		if e.JSON {
-			if err := e.Print(p); err != nil {
-				return err
-			}
-			continue
-		}
 		rows = append(rows, []string{terminal.Bold.Render(prose.Printable(p.Name)), fmt.Sprint(p.Version), prose.Printable(p.Mode), names.AboutPolicy(p)})
-	}
-	if e.JSON {
-		return nil
 	}
 	cols := []terminal.Column{{Head: "policy"}, {Head: "version", Right: true, Drop: 2}, {Head: "mode", Drop: 1}, {Head: "what it does"}}
 	_, err = io.WriteString(e.Out, e.Table(cols, rows))

@@ -6,6 +6,7 @@ import (
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/names"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 )
 
@@ -44,7 +45,7 @@ func Run(ctx context.Context, e *cli.Env, r Asking) error {
 		defer e.Say("there are more; name more words, or raise --limit")
 	}
 	if e.JSON {
-		return PrintJSON(e.Terminal, hits)
+		return terminal.PrintJSON(e.Terminal, hits)
 	}
 	if len(hits) == 0 {
 		if !more {

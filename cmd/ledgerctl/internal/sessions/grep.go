@@ -74,7 +74,7 @@ func Grep(ctx context.Context, e *cli.Env, g *searchview.Filter) error {
 		m.Session = *s
 	}
 	if e.JSON {
-		return searchview.PrintJSON(e.Terminal, list)
+		return terminal.PrintJSON(e.Terminal, list)
 	}
 	if len(list) == 0 {
 		if said := g.Described(since); said != "" {

@@ -16,6 +16,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/searchview"
 	"nexus/cmd/ledgerctl/internal/sessionview"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 )
@@ -67,7 +68,7 @@ func List(ctx context.Context, e *cli.Env, all bool, sorted string, g *searchvie
 		defer e.Say("%s %s; --limit 0 lists all", prose.Plural(uint64(n), "session"), map[bool]string{true: "older", false: "with less"}[sorted == "said" || sorted == "opened"])
 	}
 	if e.JSON {
-		return searchview.PrintJSON(e.Terminal, list)
+		return terminal.PrintJSON(e.Terminal, list)
 	}
 	if empty > 0 {
 		defer e.Say("%s of an import without a turn not listed; sessions --all lists all", prose.Plural(empty, "session"))
