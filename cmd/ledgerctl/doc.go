@@ -6,7 +6,8 @@
 // daemon of its own.
 //
 // Begin at main.go, which lists the verbs. Each verb has a file of its name or of
-// its group: it reads flags, calls a room below, and prints. The rooms, lowest first:
+// its group: it reads flags into options and makes one call into a room below, which does
+// the work with what package cli has. The rooms, lowest first:
 //
 //	prose, fault, terminal        what every command prints with: words, errors, tables
 //	connect, names, help, cli     the way to a ledger; what a person types; the manual;
