@@ -1,126 +1,51 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/internal/build"
-	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/audit"
-	"nexus/cmd/ledgerctl/internal/fault"
-	"nexus/ledger/api"
-	"nexus/turns"
+	"nexus/cmd/ledgerctl/internal/erasure"
 )
 
 func verifyCmd(e *env) *cobra.Command {
-	var file, checkpoint, key string
+	var o audit.Verifying
 	cmd := verb("verify [SESSION…]", "check every event, hash, parent and blob", 0, -1, func(cmd *cobra.Command, args []string) error {
-		c, err := e.Client(api.Operator)
-		if err != nil {
-			return err
-		}
-		ids, err := e.sessionIDs(cmd.Context(), args)
-		if err != nil {
-			return err
-		}
-		var note []byte
-		if checkpoint != "" || key != "" {
-			if checkpoint == "" || key == "" || len(args) > 0 {
-				return fault.Usage(errors.New("--checkpoint and --key go together, and compare the whole ledger: name no sessions"))
-			}
-			var skipped error
-			if note, _, skipped, err = readCheckpoint(checkpoint, key); err != nil {
-				return err
-			}
-			if skipped != nil {
-				e.Tell("%s has a note that is torn, or of another key, and was skipped: %v", checkpoint, skipped)
-			}
-		}
-		began := time.Now()
-		var v *api.Verified
-		switch {
-		case note != nil:
-			v, err = c.VerifyCheckpoint(cmd.Context(), string(note))
-		case len(ids) > 0:
-			v, err = audit.VerifySessions(cmd.Context(), e.Terminal, c, ids)
-		default:
-			v, err = c.Verify(cmd.Context())
-		}
-		if err != nil {
-			return err
-		}
-		if file != "" {
-			if err := audit.WriteReport(e.Terminal, file, audit.New(cmd.Context(), c, ids, began, v)); err != nil {
-				return err
-			}
-		}
-		if file == "-" {
-			err = nil // it is what stdout has
-		} else if e.JSON {
-			err = e.Print(v)
-		} else {
-			audit.Print(e.Terminal, v)
-		}
-		if err == nil && !v.OK {
-			err = api.Errorf(api.Corrupt, nil, "%s", prose.Plural(max(v.Count, uint64(len(v.Problems))), "problem"))
-		}
-		return err
+		return audit.Verify(cmd.Context(), e.Env, args, o)
 	})
-	cmd.Flags().StringVar(&file, "report", "", "write a report, as JSON, to a file or to - (stdout)")
-	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "compare the ledger with a checkpoint in a file, the newest there")
-	cmd.Flags().StringVar(&key, "key", "", "public key that signed it")
+	cmd.Flags().StringVar(&o.Report, "report", "", "write a report, as JSON, to a file or to - (stdout)")
+	cmd.Flags().StringVar(&o.Checkpoint, "checkpoint", "", "compare the ledger with a checkpoint in a file, the newest there")
+	cmd.Flags().StringVar(&o.Key, "key", "", "public key that signed it")
+	return cmd
+}
+
+func proveCmd(e *env) *cobra.Command {
+	var o audit.Proving
+	cmd := verb("prove [TURN] [--disclose none|turn|session|part:N|only:N] -o FILE", "a proof that a turn is in the ledger, which anyone can check", 0, 1, func(cmd *cobra.Command, args []string) error {
+		return audit.Prove(cmd.Context(), e.Env, args, o)
+	})
+	cmd.Flags().StringVar(&o.Disclose, "disclose", "none", "what of the turn is shown: none, turn, part:N, only:N, or session (gives its key away)")
+	cmd.Flags().StringVarP(&o.Out, "output", "o", "", "file of the proof; what is shown is in FILE.event")
+	cmd.Flags().BoolVar(&o.Key, "key", false, "print the public key of the checkpoints")
+	cmd.Flags().BoolVar(&o.Checkpoint, "checkpoint", false, "sign a checkpoint now, and print it")
 	return cmd
 }
 
 func secretsCmd(e *env) *cobra.Command {
 	var redact bool
-	var o redacting
+	var o erasure.Redacting
 	cmd := verb("secrets [SESSION…] [--redact]", "where credentials of known shapes are, without showing them", 0, -1, func(cmd *cobra.Command, args []string) error {
-		c, err := e.Client(api.Operator)
-		if err != nil {
-			return err
-		}
-		ids, err := e.sessionIDs(cmd.Context(), args)
-		if err != nil {
-			return err
-		}
-		found, err := audit.FindSecrets(cmd.Context(), e.Terminal, c, ids)
-		if err != nil || !redact || len(found) == 0 {
-			return err
-		}
-		if !o.dry && !o.yes {
-			if err := e.confirm(cmd.Context(), "they will be unreadable for ever, and [redacted] stands in their places"); err != nil {
-				return err
-			}
-		}
-		list := make([]target, len(found))
-		for i, x := range found {
-			list[i] = target{session: x.Session, text: x.Text}
-		}
-		return e.redact(cmd.Context(), c, list, api.RedactTurn{Ground: o.ground, DryRun: o.dry}, o)
+		return erasure.Secrets(cmd.Context(), e.Env, args, redact, o)
 	})
 	f := cmd.Flags()
 	f.BoolVar(&redact, "redact", false, "take them out for ever, as redact does")
-	f.StringVar(&o.ground, "ground", "", "with --redact: a code for the record; it stays")
-	f.BoolVar(&o.dry, "dry-run", false, "with --redact: report what would be done; change nothing")
-	f.BoolVar(&o.yes, "yes", false, "with --redact: do not ask on a terminal")
-	f.DurationVar(&o.wait, "wait", 30*time.Second, "with --redact: how long to wait for what is done in the background")
+	f.StringVar(&o.Ground, "ground", "", "with --redact: a code for the record; it stays")
+	f.BoolVar(&o.DryRun, "dry-run", false, "with --redact: report what would be done; change nothing")
+	f.BoolVar(&o.Yes, "yes", false, "with --redact: do not ask on a terminal")
+	f.DurationVar(&o.Wait, "wait", 30*time.Second, "with --redact: how long to wait for what is done in the background")
 	return cmd
-}
-
-// sessionIDs returns the ids of sessions that are named.
-func (e *env) sessionIDs(ctx context.Context, args []string) (ids []turns.ID, err error) {
-	for _, a := range args {
-		_, s, err := e.Session(ctx, a)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, s.ID)
-	}
-	return ids, nil
 }
 
 func versionCmd(e *env) *cobra.Command {

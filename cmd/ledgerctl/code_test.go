@@ -19,7 +19,9 @@ import (
 
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/internal/watch"
+	"nexus/cmd/ledgerctl/internal/bisect"
 	"nexus/cmd/ledgerctl/internal/codetree"
+	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -81,7 +83,7 @@ func newReplay(t *testing.T, seed map[string]string) *replay {
 			t.Error(text)
 		}
 	}}
-	recordCode(&cfg, codetree.Limits{Time: time.Hour})
+	follow.RecordCode(&cfg, codetree.Limits{Time: time.Hour})
 	if r.watch, err = watch.NewDeliverer(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +256,7 @@ func (r *replay) checkBisect(file, line string) {
 	if exit != 0 {
 		r.t.Fatal(said)
 	}
-	var got bisectResult
+	var got bisect.Report
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		r.t.Fatal(err)
 	}

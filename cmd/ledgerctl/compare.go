@@ -8,6 +8,7 @@ import (
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/comparison"
+	"nexus/cmd/ledgerctl/internal/costview"
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/names"
@@ -29,7 +30,7 @@ func compareCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		table, err := modelPrices(prices)
+		table, err := costview.Prices(prices)
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/ledgerctl/internal/completion"
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/cmd/ledgerctl/internal/terminal"
 )
@@ -26,34 +27,34 @@ func TestEveryArgumentHasAType(t *testing.T) {
 	used := make(map[string]bool)
 	check := func(where, types string) {
 		for word := range strings.SplitSeq(strings.TrimSuffix(types, ",…"), "|") {
-			_, ok := valueTypes[word]
+			_, ok := completion.Types[word]
 			if used[word] = true; !ok && word != strings.ToLower(word) || word == "" {
-				t.Errorf("%s: valueTypes has no row %q", where, word)
+				t.Errorf("%s: Types has no row %q", where, word)
 			}
 		}
 	}
 	root := commands(newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard}))
-	each(root, func(c *cobra.Command) {
+	completion.Each(root, func(c *cobra.Command) {
 		_, use, _ := strings.Cut(c.Use, " ")
 		for _, word := range regexp.MustCompile(`[A-Z][A-Z=|]*[A-Z]`).FindAllString(use, -1) {
 			check(c.Use, word)
 		}
 		for n := range 3 {
-			if types := argument(c, n); types != "" {
+			if types := completion.Argument(c, n); types != "" {
 				check(c.CommandPath(), types)
 			}
 		}
 		for _, flags := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
 			flags.VisitAll(func(f *pflag.Flag) {
 				if f.NoOptDefVal == "" && !f.Hidden {
-					check(c.CommandPath()+" --"+f.Name, flagValue(c, f.Name))
+					check(c.CommandPath()+" --"+f.Name, completion.FlagValue(c, f.Name))
 				}
 			})
 		}
 	})
-	for word := range valueTypes {
+	for word := range completion.Types {
 		if !used[word] {
-			t.Errorf("valueTypes has a row %s, which nothing takes", word)
+			t.Errorf("Types has a row %s, which nothing takes", word)
 		}
 	}
 }
@@ -78,7 +79,7 @@ func TestArgumentOfAUseLine(t *testing.T) {
 		}
 		var got []string
 		for n := range tc.want {
-			got = append(got, argument(c, n))
+			got = append(got, completion.Argument(c, n))
 		}
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%s %s: %q, want %q", tc.use, tc.args, got, tc.want)
@@ -106,7 +107,7 @@ func TestListedValuesAreThoseOfTheProgram(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Split(strings.TrimSuffix(flagValue(c, tc.flag), ",…"), "|"); !slices.Equal(got, tc.want) {
+		if got := strings.Split(strings.TrimSuffix(completion.FlagValue(c, tc.flag), ",…"), "|"); !slices.Equal(got, tc.want) {
 			t.Errorf("%s --%s takes %q, and its page lists %q", tc.verb, tc.flag, tc.want, got)
 		}
 	}
@@ -124,7 +125,7 @@ func completed(t *testing.T, words ...string) (offered []string, directive strin
 	return lines[:last], lines[last]
 }
 
-// Each row of valueTypes offers what a ledger has, or leaves the word to the user or the shell.
+// Each row of Types offers what a ledger has, or leaves the word to the user or the shell.
 func TestEachTypeCompletes(t *testing.T) {
 	url, creds, stop, err := startDaemon(t, t.TempDir())
 	if err != nil {
@@ -228,7 +229,7 @@ func TestEachTypeCompletes(t *testing.T) {
 		}
 		tested[tc.typed] = true
 	}
-	for word, values := range valueTypes {
+	for word, values := range completion.Types {
 		if values != nil && !tested[word] {
 			t.Errorf("no test completes %s", word)
 		}
@@ -242,9 +243,9 @@ func TestEachTypeCompletes(t *testing.T) {
 // A word that only the user knows is not completed with files.
 func TestWordsOfTheUserAreNotCompleted(t *testing.T) {
 	root := commands(newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard}))
-	each(root, func(c *cobra.Command) {
+	completion.Each(root, func(c *cobra.Command) {
 		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if values, ok := valueTypes[flagValue(c, f.Name)]; !ok || values != nil || f.NoOptDefVal != "" {
+			if values, ok := completion.Types[completion.FlagValue(c, f.Name)]; !ok || values != nil || f.NoOptDefVal != "" {
 				return
 			}
 			args := append(strings.Fields(c.CommandPath())[1:], "--"+f.Name, "")
@@ -267,7 +268,7 @@ func TestCompletionWithoutAServerIsShort(t *testing.T) {
 		for _, words := range [][]string{{"log", ""}, {"expand", "x@"}, {"log", "--agent", ""}, {"policy", "show", "bal"}} {
 			began := time.Now()
 			got, _ := completed(t, words...)
-			if took := time.Since(began); took > 2*completionTime {
+			if took := time.Since(began); took > 2*completion.Patience {
 				t.Errorf("%s: %q takes %v", server, words, took)
 			}
 			if words[0] == "policy" && !slices.Contains(got, "balanced\t"+"the default: a long extract, a short tail, in the background") {

@@ -34,10 +34,10 @@ func contextCmd(e *env) *cobra.Command {
 				return err
 			}
 			return contextview.PrintDiff(cmd.Context(), e.Terminal, args, f, func(name string, f contextview.Options) (names.Place, *api.Context, error) {
-				return e.contextOf(cmd, name, f)
+				return contextview.Of(cmd.Context(), e.Env, name, f)
 			})
 		}
-		p, cx, err := e.contextOf(cmd, args[0], f)
+		p, cx, err := contextview.Of(cmd.Context(), e.Env, args[0], f)
 		if err != nil {
 			return err
 		}
@@ -66,41 +66,4 @@ func contextCmd(e *env) *cobra.Command {
 	_ = c.Flags().MarkHidden("diff") // the verb that compares is diff
 	c.Flags().BoolVar(&f.Secrets, "show-secrets", false, "show credentials of known shapes")
 	return c
-}
-
-// contextOf asks for the context of a session or turn. A turn's is what was recorded of
-// its call, unless the flags ask for another one; then the place is in the turn's own
-// session, where that is known.
-func (e *env) contextOf(cmd *cobra.Command, name string, f contextview.Options) (names.Place, *api.Context, error) {
-	p, err := e.Find(cmd.Context(), name)
-	if err != nil {
-		return p, nil, err
-	}
-	text := !e.JSON && f.Format == "" && !f.SVG
-	r := api.GetContext{At: p.Turn, Format: f.Format, Budget: f.Budget, Query: f.Query, QueryTokens: f.QueryTokens, Explain: f.Explain || text}
-	if r.Policy, err = f.Policy.Policy(); err != nil {
-		return p, nil, err
-	}
-	switch {
-	case p.Turn.IsZero() && (f.Before || f.Next):
-		return p, nil, fault.Usage(fmt.Errorf("--before and --next take a turn, as %s@head", name))
-	case !p.Turn.IsZero() && !f.Next && !f.Simulates():
-		r.Recorded, r.Before = true, f.Before
-		t, err := p.Client.Turn(cmd.Context(), p.Session.ID, p.Turn)
-		if err != nil {
-			return p, nil, err
-		}
-		if t.Session != p.Session.ID { // inherited
-			if p.Session, err = p.Client.As(api.Operator).Session(cmd.Context(), t.Session); err != nil {
-				return p, nil, err
-			}
-			p.Client = p.Client.As(p.Session.Agent)
-		}
-	}
-	c := p.Client
-	if e.Agent == "" {
-		c = c.As(api.Operator) // a look commits nothing
-	}
-	cx, err := c.Context(cmd.Context(), p.Session.ID, r)
-	return p, cx, err
 }

@@ -5,11 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/expansion"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
-	"nexus/turns"
 )
 
 // expandCmd is the command expand.
@@ -29,33 +27,7 @@ func expandCmd(e *env) *cobra.Command {
 		if cmd.Flags().Changed("line") && r.Line == 0 {
 			return fault.Usage(errors.New("--line counts from 1; --lines shows the numbers"))
 		}
-		p, err := e.Find(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		if p.Turn.IsZero() && r.Call == "" {
-			if p, err = expansion.NewestCompaction(cmd.Context(), e.Terminal, p); err != nil {
-				return err
-			}
-		}
-		if r.ID = p.Turn; all {
-			r.Levels = turns.Raw(`"all"`)
-		}
-		switch {
-		case r.Lines:
-			err = expansion.PrintLines(cmd.Context(), e.Terminal, p, r)
-		case r.Line > 0:
-			err = expansion.PrintLine(cmd.Context(), e.Terminal, p, r)
-		default:
-			err = expansion.Print(cmd.Context(), e.Terminal, p, r)
-		}
-		if fault.HasCode(err, api.NotFound) && r.Call != "" {
-			err = fault.WithHint(err, "ledgerctl show TURN --json has the ids of its calls")
-		}
-		if fault.HasCode(err, api.Unprocessable) {
-			err = fault.WithHint(err, "ledgerctl tree "+prose.Short(p.Session.ID)+" shows its compactions")
-		}
-		return err
+		return expansion.Run(cmd.Context(), e.Env, args[0], r, all)
 	})
 	c.Flags().BoolVar(&all, "all", false, "expand older compactions inside it, too")
 	c.Flags().Uint64Var(&r.Line, "line", 0, "the turns that one line of the summary is based on, from 1")

@@ -13,11 +13,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/help"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
+
+var manual = help.Pages()
 
 // Every verb has a page; a page names its verb's flags, no others, and has an
 // example that begins with the verb.

@@ -18,9 +18,10 @@ import (
 
 	"nexus/cmd/internal/build"
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/ledgerctl/internal/connect"
+	"nexus/cmd/ledgerctl/internal/cli"
+	"nexus/cmd/ledgerctl/internal/completion"
 	"nexus/cmd/ledgerctl/internal/fault"
-	"nexus/cmd/ledgerctl/internal/names"
+	"nexus/cmd/ledgerctl/internal/help"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -78,17 +79,16 @@ func interruptedStatus(ctx context.Context) int {
 	return 128 + int(syscall.SIGINT)
 }
 
-// env is what every verb works with: the terminal, and what finds sessions over a connection.
+// env is what the rooms work with, and what only the command line has.
 type env struct {
-	*terminal.Terminal
-	names.Finder
+	*cli.Env
 	program string        // the file of this program, which serves a ledger where no daemon does; "": none is served
 	idle    time.Duration // how long a process that this command starts serves without a client
 }
 
 // newEnv returns the world of a command that writes to a terminal.
 func newEnv(term *terminal.Terminal) *env {
-	return &env{Terminal: term, Finder: names.Finder{Connection: &connect.Connection{Terminal: term}}}
+	return &env{Env: cli.New(term)}
 }
 
 // run is main with its world given, for a ledger that something else serves; it returns the exit code.
@@ -166,7 +166,7 @@ func commands(e *env) *cobra.Command {
 	root.Flags().BoolP("version", "V", false, "the version")
 	root.SetVersionTemplate("ledgerctl {{.Version}}\n")
 	root.SetFlagErrorFunc(fault.FlagError)
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(e.Out, manualOf(cmd)) })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(e.Out, help.Of(cmd)) })
 	def := os.Getenv("NEXUS_URL")
 	if def == "" {
 		def = nats.DefaultURL
@@ -199,7 +199,7 @@ func commands(e *env) *cobra.Command {
 		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.Paged(codeCmd(e)), e.Paged(contextCmd(e)), compactCmd(e), e.Paged(lostCmd(e)), expandCmd(e), rewindCmd(e), forkCmd(e), bisectCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policyCmd(e), verifyCmd(e), proveCmd(e), secretsCmd(e), redactCmd(e), eraseCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), openCmd(e), mcpCmd(e), serveCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
 	addAliases(root, "")
 	root.SetHelpCommand(helpCmd())
-	e.complete(root)
+	completion.Add(e.Env, root)
 	return root
 }
 
@@ -272,23 +272,8 @@ func helpCmd() *cobra.Command {
 	}}
 }
 
-// manualOf is the help of a verb: its own, or that of the verb it is part of.
-func manualOf(cmd *cobra.Command) string {
-	top := cmd
-	for top.HasParent() && top.Parent().HasParent() { // events append is not append
-		top = top.Parent()
-	}
-	if top.Name() == "turn" && cmd != top {
-		return manual[strings.Replace(cmd.Name(), "list", "log", 1)] // the verb of its own
-	}
-	if text, ok := manual[top.Name()]; ok && top.HasParent() {
-		return text
-	}
-	return manual[""]
-}
-
 // verb makes a command whose arguments are counted by us, for the error's
-// sake. Its help is in [manual].
+// sake. Its help is a page of package help.
 func verb(use, short string, least, most int, f func(*cobra.Command, []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && cmd.HasSubCommands() {

@@ -14,7 +14,9 @@ import (
 	"nexus/cmd/internal/localserver"
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/fault"
+	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/cmd/ledgerctl/internal/serve"
+	"nexus/cmd/ledgerctl/internal/services"
 )
 
 func serveCmd(e *env) *cobra.Command {
@@ -28,8 +30,7 @@ func serveCmd(e *env) *cobra.Command {
 // vanishedFiles lists the transcripts that an import or a watch of this user has read and that are gone.
 func (e *env) vanishedFiles() (out []config.VanishedFile, err error) {
 	var cfg watch.Config
-	var from []string
-	if err := e.prepareWatch(&cfg, &from, watchService()); err != nil {
+	if err := follow.Prepare(e.Env, &cfg, nil, services.Watch()); err != nil {
 		return nil, err
 	}
 	list, err := watch.Vanished(cfg.State, cfg.Sources)

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"nexus/ledger/api"
 )
 
 // A command that is ended cleans up as at SIGINT, and its status names the signal.
@@ -46,20 +44,5 @@ func TestSignalsEndACommand(t *testing.T) {
 	}
 	if s := interruptedStatus(context.Background()); s != 130 {
 		t.Errorf("%d", s)
-	}
-}
-
-// tail begins anew after a head move only, not after each refusal.
-func TestOffPath(t *testing.T) {
-	for err, want := range map[error]bool{
-		api.FieldErrorf("/after", "not on the path"):           true,
-		api.FieldErrorf("/limit", "too large"):                 false,
-		api.Errorf(api.Malformed, nil, "no such member: full"): false,
-		api.Errorf(api.NotFound, nil, "no session"):            false,
-		io.EOF: false,
-	} {
-		if got := isOffPath(api.FromError(err)); got != want {
-			t.Errorf("%v: %v", err, got)
-		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/audit"
 	"nexus/cmd/ledgerctl/internal/comparison"
 	"nexus/cmd/ledgerctl/internal/contextview"
+	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/cmd/ledgerctl/internal/importreport"
 	"nexus/cmd/ledgerctl/internal/sessionview"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -134,7 +135,7 @@ func TestWatchStatusFitsANarrowTerminal(t *testing.T) {
 	for _, width := range []int{40, 80} {
 		var out bytes.Buffer
 		e := newEnv(&terminal.Terminal{Out: &out, Err: io.Discard, Width: width})
-		e.printWatch(&watch.Status{Sources: []watch.SourceStatus{{Agent: "claude", Files: 1234, Behind: 12, Failed: 1, Delivered: time.Now().Add(-46 * time.Second), Folder: "/home/me/.claude/projects"}, {Agent: "codex", Missing: true, Folder: "/home/me/.codex/archived_sessions"}}})
+		follow.PrintStatus(e.Env, &watch.Status{Sources: []watch.SourceStatus{{Agent: "claude", Files: 1234, Behind: 12, Failed: 1, Delivered: time.Now().Add(-46 * time.Second), Folder: "/home/me/.claude/projects"}, {Agent: "codex", Missing: true, Folder: "/home/me/.codex/archived_sessions"}}})
 		for line := range strings.Lines(out.String()) {
 			if n := lipgloss.Width(strings.TrimRight(line, "\n")); n > width {
 				t.Errorf("%d cells: %s", n, line)

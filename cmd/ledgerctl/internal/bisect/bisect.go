@@ -1,10 +1,10 @@
 // Package bisect finds the turn of a session after which a command fails, by a binary
 // search over the turns whose files are known.
 //
-// ledgerctl bisect calls it. It runs nothing itself: the caller supplies the run of the
-// command on the files of a turn. It imports nothing of this project.
+// ledgerctl bisect calls it. bisect.go decides, and runs nothing itself: its caller supplies the
+// run of the command on the files of a turn, which is run.go, in a worktree of git.
 //
-// Begin at [Search].
+// Begin at [InSession]; [Search] is the search.
 package bisect
 
 import (

@@ -1,6 +1,7 @@
-// Package costview shows sums of costs: as a table with notes, and as JSON.
+// Package costview is the work of ledgerctl cost: it adds up what calls used and cost, compares the
+// sum with a budget, and shows it as a table with notes, and as JSON.
 //
-// ledgerctl cost calls it. It asks no ledger: package cost reads the calls and adds them up.
+// ledgerctl cost calls it; compare takes its prices. The sums are those of cmd/internal/cost.
 //
-// Begin at [Report].
+// Begin at [Run]; report.go prints.
 package costview

@@ -3,8 +3,6 @@ package eventview
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
 	"time"
 
 	"nexus/cmd/internal/prose"
@@ -12,7 +10,6 @@ import (
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
-	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
@@ -76,51 +73,6 @@ func ShowAnswered(ctx context.Context, term *terminal.Terminal, p names.Place, t
 	Show(term, ev)
 	_, err = fmt.Fprintf(term.Out, "%s\n", prose.Clip(string(ev.Body), 4*max(term.Width, 80)))
 	return err
-}
-
-// NewestEvents prints the last n events and returns where the next call goes on.
-func NewestEvents(ctx context.Context, term *terminal.Terminal, c *client.Client, r api.ListEvents, n int) (last string, err error) {
-	r.Order, r.Limit = "desc", min(max(n, 1), 1000)
-	var newest []api.Event
-	for ev, err := range c.Events(ctx, r) {
-		if err != nil {
-			return "", err
-		}
-		if newest = append(newest, ev); len(newest) >= max(n, 1) {
-			break
-		}
-	}
-	if len(newest) == 0 {
-		return "", nil
-	}
-	last = strconv.FormatUint(newest[0].Index, 10)
-	for _, ev := range slices.Backward(newest[:min(len(newest), max(n, 0))]) {
-		if err := printEvent(term, &ev); err != nil {
-			return last, err
-		}
-	}
-	return last, nil
-}
-
-// EventsSince prints the events after r.After and returns where the next call goes on. An
-// event is behind that place once it is printed, whatever follows.
-func EventsSince(ctx context.Context, term *terminal.Terminal, c *client.Client, r api.ListEvents) (after string, err error) {
-	for {
-		page, err := c.EventPage(ctx, r)
-		if err != nil {
-			return r.After, err
-		}
-		for _, ev := range page.Events {
-			if err := printEvent(term, &ev); err != nil {
-				return r.After, err
-			}
-			r.After = strconv.FormatUint(ev.Index, 10)
-		}
-		if page.Next == "" {
-			return r.After, nil
-		}
-		r.After = page.Next
-	}
 }
 
 func printEvent(term *terminal.Terminal, ev *api.Event) error {

@@ -4,5 +4,5 @@
 // The command ledgerctl export calls it; others write files with [WriteFile]. A file is
 // written as a whole or not at all, for its owner alone.
 //
-// Begin at [Events] and [All].
+// Begin at [Run]; [Events] and [All] write raw events.
 package export

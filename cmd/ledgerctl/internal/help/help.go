@@ -1,14 +1,16 @@
 // Package help is the manual of ledgerctl: a text file for each verb, what it is for, what
 // it takes, and examples that can be typed. docs/CLI.md repeats them.
 //
-// Package main prints the pages and adds those that stand beside their commands. Tests hold
-// every flag and every example against the text.
+// Package main prints the pages. Tests hold every flag and every example against the text.
 package help
 
 import (
 	"embed"
 	"path"
 	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
 )
 
 //go:embed *.txt
@@ -18,7 +20,7 @@ var files embed.FS
 const first = "ledgerctl"
 
 // Pages returns the page of each verb; that of "" is the first one.
-func Pages() map[string]string {
+var Pages = sync.OnceValue(func() map[string]string {
 	pages := make(map[string]string)
 	entries, err := files.ReadDir(".")
 	if err != nil {
@@ -36,4 +38,19 @@ func Pages() map[string]string {
 		pages[verb] = string(text)
 	}
 	return pages
+})
+
+// Of is the page of a verb: its own, or that of the verb it is part of.
+func Of(cmd *cobra.Command) string {
+	top := cmd
+	for top.HasParent() && top.Parent().HasParent() { // events append is not append
+		top = top.Parent()
+	}
+	if top.Name() == "turn" && cmd != top {
+		return Pages()[strings.Replace(cmd.Name(), "list", "log", 1)] // the verb of its own
+	}
+	if text, ok := Pages()[top.Name()]; ok && top.HasParent() {
+		return text
+	}
+	return Pages()[""]
 }

@@ -5,10 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -53,27 +51,14 @@ func sourceOf(m *api.Memory) string {
 	}
 }
 
-// Edited returns a file as a text of the ledger: what editors write on some systems, a
-// mark of the byte order and line ends of two characters, is not part of it.
-func Edited(name string, b []byte) (string, error) {
-	for i := 0; i < len(b); {
-		r, n := utf8.DecodeRune(b[i:])
-		if r == utf8.RuneError && n == 1 {
-			return "", fault.Usage(fmt.Errorf("%s: byte %d is not UTF-8; save the file as UTF-8", name, i))
-		}
-		i += n
-	}
-	return strings.ReplaceAll(strings.TrimPrefix(string(b), "\uFEFF"), "\r\n", "\n"), nil
-}
-
-func Stays(n int) string {
+func stays(n int) string {
 	if n == 1 {
 		return "stays"
 	}
 	return "stay"
 }
 
-func Shorts(ids []turns.ID) string {
+func shorts(ids []turns.ID) string {
 	names := make([]string, len(ids))
 	for i, id := range ids {
 		names[i] = prose.Short(id)

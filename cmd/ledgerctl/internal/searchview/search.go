@@ -16,16 +16,6 @@ import (
 	"nexus/ledger/api"
 )
 
-// PrintJSON prints each value as a line of JSON.
-func PrintJSON[T any](term *terminal.Terminal, list []T) error {
-	for _, x := range list {
-		if err := term.Print(x); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // pageLimit is the most hits of one page.
 const pageLimit = 100
 
@@ -97,7 +87,7 @@ func InLog(ctx context.Context, term *terminal.Terminal, p names.Place, text str
 		defer term.Say("%s more; raise --limit", prose.Plural(uint64(n), "turn"))
 	}
 	if term.JSON {
-		return PrintJSON(term, hits)
+		return terminal.PrintJSON(term, hits)
 	}
 	if len(hits) == 0 {
 		term.Say("nothing found")

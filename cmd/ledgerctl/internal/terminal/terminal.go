@@ -137,6 +137,16 @@ func (term *Terminal) ReadFile(name string) (b []byte, err error) {
 	return b, err
 }
 
+// PrintJSON prints each value as a line of JSON.
+func PrintJSON[T any](term *Terminal, list []T) error {
+	for _, x := range list {
+		if err := term.Print(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // PrintEach prints each of a list: as JSON, or as its line. limit, where it is not
 // 0, is the most that are printed.
 func PrintEach[T any](term *Terminal, all iter.Seq2[T, error], limit int, line func(*T) string) error {
