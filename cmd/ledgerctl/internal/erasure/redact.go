@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -251,7 +252,7 @@ func redact(ctx context.Context, e *cli.Env, c *client.Client, list []target, re
 	switch {
 	case e.JSON: // each session is printed
 	case last == nil && o.TextFrom != "":
-		e.Say("nothing redacted: no event of %s has the text of %s that was looked for; it is compared byte by byte, with its case and its spaces", prose.Plural(uint64(len(list)), "session"), prose.Plural(uint64(len(req.Text)), "byte"))
+		e.Say("no event of %s has the text of %s that was looked for; it is compared byte by byte, with its case and its spaces", prose.Plural(uint64(len(list)), "session"), prose.Plural(uint64(len(req.Text)), "byte"))
 	default:
 		e.Say("%s in %s %s", prose.Plural(uint64(events), "event"), prose.Plural(uint64(len(touched)), "session"), what)
 	}
@@ -266,6 +267,9 @@ func redact(ctx context.Context, e *cli.Env, c *client.Client, list []target, re
 	}
 	if last != nil && !e.JSON {
 		for _, s := range last.Stores {
+			if o.Everywhere && slices.Contains([]string{"inherited", "forks", "memories"}, s.Store) {
+				continue // of one session; here all were looked at, and below is what memories had
+			}
 			fmt.Fprintf(e.Out, "  %-8s %-16s  %s\n", s.State, s.Store, s.Note)
 		}
 	}
@@ -274,6 +278,9 @@ func redact(ctx context.Context, e *cli.Env, c *client.Client, list []target, re
 	}
 	for text := range texts {
 		if err := keepsText(ctx, e, c, text, o); err != nil {
+			return err
+		}
+		if err := nameFiles(ctx, e, text); err != nil {
 			return err
 		}
 	}

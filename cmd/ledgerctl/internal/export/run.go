@@ -59,6 +59,9 @@ func Run(ctx context.Context, e *cli.Env, name string, o Options) error {
 	if as := FormatOfFile(o.File); as != "" && !o.FormatGiven {
 		o.Format = as
 	}
+	if o.Format == "md" {
+		o.Format = "markdown"
+	}
 	c, s, err := e.Session(ctx, name)
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ func Table(term *terminal.Terminal, list []api.Session) string {
 			said = day(time.Time(*s.HeadTime), s.HeadTimeBound)
 		}
 		rows = append(rows, []string{id, s.Agent, state(s), said, prose.Grouped(s.Turns), prose.Grouped(s.Compactions), prose.Grouped(s.Tokens),
-			fmt.Sprintf("%.0f %%", 100*s.Pressure), terminal.Gauge(s.Pressure, 10), prose.Source(s.Meta), Part(depth[i]) + Title(term, s)})
+			fmt.Sprintf("%.0f %%", 100*s.Pressure), terminal.Gauge(s.Pressure, 10), prose.Source(s.Meta), Part(depth[i]) + hidden(s) + Title(term, s)})
 	}
 	return term.Table(cols, rows)
 }
@@ -99,6 +99,14 @@ func Part(depth int) string {
 		return ""
 	}
 	return strings.Repeat("  ", min(depth, 8)-1) + "↳ "
+}
+
+// hidden marks a session that lists leave out unless they are asked for all.
+func hidden(s *api.Session) string {
+	if s.Hidden {
+		return "(hidden) "
+	}
+	return ""
 }
 
 // Title is what a person knows a session by.
