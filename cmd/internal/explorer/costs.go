@@ -17,6 +17,8 @@ const (
 	costWait = 700 * time.Millisecond
 	// costTime bounds the work behind one page.
 	costTime = 30 * time.Second
+	// costShare is the part of the time for which a session that grows is added up again: one in so many.
+	costShare = 20
 )
 
 // costs keeps what sessions cost: each call has a price by its model, its size and where its tokens
@@ -32,23 +34,33 @@ type costKept struct {
 	turns   uint64
 	updated time.Time
 	money   string
+	due     time.Time // when it may be added up again, if the session has grown
 }
 
-// get returns the cost of a session, false if it is not known as it is now.
-func (k *costs) get(s *api.Session) (string, bool) {
+// money returns the cost of a session as it was when it was added up last; "": it was not.
+func (k *costs) money(s *api.Session) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.kept[s.ID].money
+}
+
+// isDue reports whether a session is to be added up now.
+func (k *costs) isDue(s *api.Session) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c, ok := k.kept[s.ID]
-	return c.money, ok && c.turns == s.Turns && c.updated.Equal(time.Time(s.Updated))
+	return !ok || (c.turns != s.Turns || !c.updated.Equal(time.Time(s.Updated))) && time.Now().After(c.due)
 }
 
-func (k *costs) put(s *api.Session, money string) {
+// put keeps the cost of a session, which was added up since began.
+func (k *costs) put(s *api.Session, money string, began time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.kept == nil || len(k.kept) >= costsKept {
 		k.kept = make(map[turns.ID]costKept)
 	}
-	k.kept[s.ID] = costKept{s.Turns, time.Time(s.Updated), money}
+	now := time.Now()
+	k.kept[s.ID] = costKept{s.Turns, time.Time(s.Updated), money, now.Add(costShare * now.Sub(began))}
 }
 
 // begin reports whether nobody adds up; then the caller does, until it calls end.
@@ -70,15 +82,15 @@ func (k *costs) end() {
 func (v *visit) addCosts(rows []sessionRow, of []*api.Session) {
 	v.addUp(of)
 	for i, s := range of {
-		rows[i].Cost, _ = v.costs.get(s)
+		rows[i].Cost = v.costs.money(s)
 	}
 }
 
-// costOf is what the own turns of a session cost, for people; "" if it is not known, or not yet.
+// costOf is what the own turns of a session cost, for people; "" if it is not known, or not yet. That of a
+// large session that grows is some seconds old.
 func (v *visit) costOf(s *api.Session) string {
 	v.addUp([]*api.Session{s})
-	money, _ := v.costs.get(s)
-	return money
+	return v.costs.money(s)
 }
 
 // addUp adds up the costs that are not known, and returns after [costWait] at the latest: the rest
@@ -86,7 +98,7 @@ func (v *visit) costOf(s *api.Session) string {
 func (v *visit) addUp(of []*api.Session) {
 	var todo []*api.Session
 	for _, s := range of {
-		if _, ok := v.costs.get(s); !ok && s.Error == "" {
+		if s.Error == "" && v.costs.isDue(s) {
 			copied := *s
 			todo = append(todo, &copied)
 		}
@@ -101,15 +113,16 @@ func (v *visit) addUp(of []*api.Session) {
 		ctx, cancel := context.WithTimeout(context.Background(), costTime)
 		defer cancel()
 		for _, s := range todo {
+			began := time.Now()
 			a, err := cost.OfSession(ctx, v.c, s, v.Models)
 			if err != nil {
 				if ctx.Err() != nil { // too many turns: not again until it changes
-					v.costs.put(s, "")
+					v.costs.put(s, "", began)
 					return
 				}
 				continue // the session's own page says what is wrong with it
 			}
-			v.costs.put(s, moneyOf(&a))
+			v.costs.put(s, moneyOf(&a), began)
 		}
 	}()
 	t := time.NewTimer(costWait)
