@@ -104,6 +104,40 @@ func TestRecordedContextHasNoCompactionThatIsLaterThanTheCall(t *testing.T) {
 	}
 }
 
+// A call was under way when a compaction was committed. It did not see that: what it was given, and what
+// calls cost since the compaction, is told so.
+func TestACallUnderWayHasNotSeenACompaction(t *testing.T) {
+	e := newWorld().Engine(t)
+	s := must(e.Sessions.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t).ID
+	for range 4 {
+		add(t, e, s, say("before", strings.Repeat("an answer of some words ", 60)))
+	}
+	given := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t)
+	compact := func() turns.ID {
+		return must(e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{AtOnce: true, Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":50}`)}}, nil))(t).Compaction.ID
+	}
+	k := compact()
+	r := with(say("meanwhile", "the answer of that call"), given)
+	r.Usage = &turns.Usage{InputTokens: 25_477, OutputTokens: 5}
+	late := add(t, e, s, r).ID
+	cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{At: late, Recorded: true, Before: true}))(t)
+	if n := len(given.Messages); cx.Recorded != "recipe" || len(cx.Messages) != n+1 || !bytes.Equal(cx.Messages[0], given.Messages[0]) || !bytes.Equal(cx.Messages[n-1], given.Messages[n-1]) {
+		t.Errorf("by %q, %d messages, served were %d", cx.Recorded, len(cx.Messages), n)
+	}
+	since := func() *api.Since {
+		return must(e.History.GetCompaction(t.Context(), alice, s, api.GetTurn{ID: k}))(t).Compaction.Since
+	}
+	if got := since(); got != nil {
+		t.Errorf("a call that had not seen the compaction counts since it: %+v", got)
+	}
+	r = with(say("after it", "a"), must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t))
+	r.Usage = &turns.Usage{InputTokens: 300, OutputTokens: 5}
+	add(t, e, s, r)
+	if got := since(); got == nil || got.Calls != 1 || got.First.InputTokens != 300 {
+		t.Errorf("since the compaction: %+v", got)
+	}
+}
+
 func TestRecordedContextRefusesWhatAsksForAnother(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := must(e.Sessions.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t).ID

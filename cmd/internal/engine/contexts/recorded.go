@@ -103,7 +103,8 @@ func asked(halves []summary.HalfTurn, before bool) []summary.HalfTurn {
 }
 
 // givenContext makes the context that the call of a turn was given, by the recipe that
-// the turn came with; nil if it came with none that this build can follow.
+// the turn came with; nil if it came with none that this build can follow. It is of the turn before,
+// or, where compactions were committed while the call was under way, of the one before them.
 func (cx *Contexts) givenContext(ctx context.Context, s *ledger.Session, ev *turns.Event, req api.GetContext) (*contextView, error) {
 	var n lineage.Node // before the first turn
 	if !ev.Parent.IsZero() {
@@ -113,6 +114,14 @@ func (cx *Contexts) givenContext(ctx context.Context, s *ledger.Session, ev *tur
 		}
 	}
 	r, err := cx.StoredRecipe(s, n, ev)
+	for err == nil && r == nil && n.Kind == turns.KindCompaction && n.Ref.Session == s.ID {
+		if n.Parent.IsZero() {
+			n = lineage.Node{}
+		} else if n, err = cx.reader.Projections.Node(n.Parent); err != nil {
+			return nil, err
+		}
+		r, err = cx.StoredRecipe(s, n, ev)
+	}
 	if err != nil || r == nil {
 		return nil, err
 	}

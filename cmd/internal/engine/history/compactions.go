@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"nexus/cmd/internal/engine/reader"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -130,7 +131,7 @@ scan:
 			if ev.Kind == turns.KindCompaction {
 				break scan
 			}
-			if ev.Usage == nil {
+			if ev.Usage == nil || out.Calls == 0 && hs.wasUnderWay(ev, n) {
 				continue
 			}
 			if out.Calls++; out.Calls == 1 {
@@ -143,4 +144,15 @@ scan:
 		return nil, nil
 	}
 	return out, nil
+}
+
+// wasUnderWay reports whether a turn came with the recipe of a context in which a compaction
+// above it was not in force yet: its call was under way when that was committed.
+func (hs *History) wasUnderWay(ev *turns.Event, compaction lineage.Node) bool {
+	var b turns.TurnBody
+	if ev.Kind != turns.KindTurn || hs.content.Open(ev, &b) != nil || b.Context == nil {
+		return false
+	}
+	r, err := view.ParseRecipe(b.Context.Recipe)
+	return err == nil && r.Compaction.Ref() != compaction.Ref && r.Head.Ref() != compaction.Ref
 }
