@@ -2,10 +2,13 @@ package turns
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -44,13 +47,51 @@ func DecodeJSON(data []byte, v any) error {
 		case errors.Is(err, json.ErrUnknownName):
 			reason = "unknown field"
 		case se.JSONKind != 0 && se.Err == nil:
-			reason = fmt.Sprintf("a JSON %s can't stand here", se.JSONKind)
+			reason = fmt.Sprintf("a JSON %s can't stand here%s", nameOf(se.JSONKind), wanted(se.GoType))
+		case errors.Is(se.Err, strconv.ErrSyntax) || errors.Is(se.Err, strconv.ErrRange):
+			reason = "this number can't stand here" + wanted(se.GoType)
 		case se.Err != nil:
 			reason = strings.TrimPrefix(se.Err.Error(), "malformed: ")
 		}
 		return &FieldError{Field: string(se.JSONPointer), Reason: reason, Kind: ErrMalformed}
 	}
 	return &FieldError{Reason: err.Error(), Kind: ErrMalformed}
+}
+
+// nameOf is the name of a kind of JSON value.
+func nameOf(k jsontext.Kind) string {
+	switch k {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	}
+	return k.String()
+}
+
+// wanted says what can stand where a value of a type is read; "" where that is not said.
+func wanted(t reflect.Type) string {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil || reflect.PointerTo(t).Implements(reflect.TypeFor[json.UnmarshalerFrom]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return ""
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return ", a string can"
+	case reflect.Bool:
+		return ", true or false can"
+	case reflect.Slice, reflect.Array:
+		return ", an array can"
+	case reflect.Map, reflect.Struct:
+		return ", an object can"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return ", a whole number from 0 can"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return ", a whole number can"
+	}
+	return ""
 }
 
 // mayNestTooDeep reports whether data has enough brackets to nest deeper than

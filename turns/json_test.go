@@ -283,3 +283,32 @@ func TestTheZeroIDIsNoID(t *testing.T) {
 		t.Errorf("left out: %v, %v", v.ID, err)
 	}
 }
+
+// A refusal names the place, and what can stand there.
+func TestARefusedValueSaysWhatCanStandThere(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"n":-5}`:    "/n: this number can't stand here, a whole number from 0 can",
+		`{"n":1.5}`:   "/n: this number can't stand here, a whole number from 0 can",
+		`{"n":1e99}`:  "/n: this number can't stand here, a whole number from 0 can",
+		`{"n":"x"}`:   "/n: a JSON string can't stand here, a whole number from 0 can",
+		`{"s":5}`:     "/s: a JSON number can't stand here, a string can",
+		`{"p":{}}`:    "/p: a JSON object can't stand here, a string can",
+		`{"l":{}}`:    "/l: a JSON object can't stand here, an array can",
+		`{"l":[1]}`:   "/l/0: a JSON number can't stand here, a string can",
+		`{"b":0}`:     "/b: a JSON number can't stand here, true or false can",
+		`{"m":[]}`:    "/m: a JSON array can't stand here, an object can",
+		`{"other":1}`: "/other: unknown field",
+	} {
+		var x struct {
+			N uint64         `json:"n"`
+			S string         `json:"s"`
+			P *string        `json:"p"`
+			L []string       `json:"l"`
+			B bool           `json:"b"`
+			M map[string]int `json:"m"`
+		}
+		if err := DecodeJSON([]byte(text), &x); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -27,7 +27,7 @@ type UserRow struct {
 	NKey     string   `toml:"nkey"`     // the public one: U…
 	Tenant   string   `toml:"tenant"`   // default: "default"
 	Agents   []string `toml:"agents"`   // exact names; "*" is every agent but the operator
-	Operator bool     `toml:"operator"` // may also act as the agent "_", and export content keys
+	Operator bool     `toml:"operator"` // may also act as the agent "_"
 }
 
 // Credentials are files with the seed of an NKey each, which every NATS client can
