@@ -238,6 +238,9 @@ func (m *Message) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if err := json.UnmarshalDecode(d, &j); err != nil {
 		return err
 	}
+	if j.Parts == nil { // else a misspelt member would leave a message that says nothing
+		return &FieldError{Field: string(d.StackPointer()) + "/parts", Reason: "missing", Kind: ErrMalformed}
+	}
 	*m = Message{Role: j.Role, Name: j.Name, FinishReason: j.FinishReason}
 	if len(j.Parts) > 0 {
 		m.Parts = make([]Part, len(j.Parts))

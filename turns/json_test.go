@@ -312,3 +312,13 @@ func TestARefusedValueSaysWhatCanStandThere(t *testing.T) {
 		}
 	}
 }
+
+func TestAMessageWithoutPartsIsRefused(t *testing.T) {
+	for text, want := range map[string]string{`[{"role":"user"}]`: "/0/parts: missing", `[{"role":"user","parts":null}]`: "/0/parts: missing", `[{"role":"user","parts":[]}]`: ""} {
+		var ms []Message
+		err := DecodeJSON([]byte(text), &ms)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
