@@ -119,21 +119,20 @@ func TestACallUnderWayHasNotSeenACompaction(t *testing.T) {
 	k := compact()
 	r := with(say("meanwhile", "the answer of that call"), given)
 	r.Usage = &turns.Usage{InputTokens: 25_477, OutputTokens: 5}
-	late := add(t, e, s, r).ID
-	cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{At: late, Recorded: true, Before: true}))(t)
+	late := add(t, e, s, r)
+	cx := must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{At: late.ID, Recorded: true, Before: true}))(t)
 	if n := len(given.Messages); cx.Recorded != "recipe" || len(cx.Messages) != n+1 || !bytes.Equal(cx.Messages[0], given.Messages[0]) || !bytes.Equal(cx.Messages[n-1], given.Messages[n-1]) {
 		t.Errorf("by %q, %d messages, served were %d", cx.Recorded, len(cx.Messages), n)
 	}
-	since := func() *api.Since {
-		return must(e.History.GetCompaction(t.Context(), alice, s, api.GetTurn{ID: k}))(t).Compaction.Since
+	since := func(a *api.Appended) *api.Since {
+		return must(e.History.GetCompaction(t.Context(), alice, s, api.GetTurn{ID: k, Read: api.Read{MinPosition: a.Position}}))(t).Compaction.Since
 	}
-	if got := since(); got != nil {
+	if got := since(late); got != nil {
 		t.Errorf("a call that had not seen the compaction counts since it: %+v", got)
 	}
 	r = with(say("after it", "a"), must(e.Contexts.Context(t.Context(), alice, s, api.GetContext{}))(t))
 	r.Usage = &turns.Usage{InputTokens: 300, OutputTokens: 5}
-	add(t, e, s, r)
-	if got := since(); got == nil || got.Calls != 1 || got.First.InputTokens != 300 {
+	if got := since(add(t, e, s, r)); got == nil || got.Calls != 1 || got.First.InputTokens != 300 {
 		t.Errorf("since the compaction: %+v", got)
 	}
 }
