@@ -13,9 +13,6 @@ type RedactedBody struct {
 	Leaves []RedactedLeaf `cbor:"3,keyasint,omitempty"` // of the commitment of that event, in their order
 }
 
-// RedactedText stands in the place of a text that was taken out.
-const RedactedText = "[redacted]"
-
 // RedactedLeaf is a leaf of the commitment of an event that was redacted.
 type RedactedLeaf struct {
 	_     struct{} `cbor:",toarray"`

@@ -15,7 +15,7 @@ const (
 	costsKept = 20_000
 	// costWait is how long a page waits for costs; what was not added up by then the next view has.
 	costWait = 700 * time.Millisecond
-	// costTime bounds the work behind one page.
+	// costTime bounds the work for one session, and the time after which the work for a page begins no other.
 	costTime = 30 * time.Second
 	// costShare is the part of the time for which a session that grows is added up again: one in so many.
 	costShare = 20
@@ -52,8 +52,8 @@ func (k *costs) isDue(s *api.Session) bool {
 	return !ok || (c.turns != s.Turns || !c.updated.Equal(time.Time(s.Updated))) && time.Now().After(c.due)
 }
 
-// put keeps the cost of a session, which was added up since began.
-func (k *costs) put(s *api.Session, money string, began time.Time) {
+// store keeps the cost of a session, which was added up since began.
+func (k *costs) store(s *api.Session, money string, began time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.kept == nil || len(k.kept) >= costsKept {
@@ -99,8 +99,7 @@ func (v *visit) addUp(of []*api.Session) {
 	var todo []*api.Session
 	for _, s := range of {
 		if s.Error == "" && v.costs.isDue(s) {
-			copied := *s
-			todo = append(todo, &copied)
+			todo = append(todo, s)
 		}
 	}
 	if len(todo) == 0 || !v.costs.begin() {
@@ -110,19 +109,8 @@ func (v *visit) addUp(of []*api.Session) {
 	go func() {
 		defer close(done)
 		defer v.costs.end()
-		ctx, cancel := context.WithTimeout(context.Background(), costTime)
-		defer cancel()
-		for _, s := range todo {
-			began := time.Now()
-			a, err := cost.OfSession(ctx, v.c, s, v.Models)
-			if err != nil {
-				if ctx.Err() != nil { // too many turns: not again until it changes
-					v.costs.put(s, "", began)
-					return
-				}
-				continue // the session's own page says what is wrong with it
-			}
-			v.costs.put(s, moneyOf(&a), began)
+		for end := time.Now().Add(costTime); len(todo) > 0 && time.Now().Before(end); todo = todo[1:] {
+			v.addUpOne(todo[0])
 		}
 	}()
 	t := time.NewTimer(costWait)
@@ -132,4 +120,17 @@ func (v *visit) addUp(of []*api.Session) {
 	case <-t.C:
 	case <-v.r.Context().Done():
 	}
+}
+
+// addUpOne adds up one session. Where that takes too long it is not tried again until the session changes.
+func (v *visit) addUpOne(s *api.Session) {
+	ctx, cancel := context.WithTimeout(context.Background(), costTime)
+	defer cancel()
+	began := time.Now()
+	switch a, err := cost.OfSession(ctx, v.c, s, v.Models); {
+	case err == nil:
+		v.costs.store(s, moneyOf(&a), began)
+	case ctx.Err() != nil:
+		v.costs.store(s, "", began)
+	} // else the session's own page says what is wrong with it
 }

@@ -17,11 +17,11 @@ var ErrRewound = errors.New("the transcript was rewound to a turn that can't be 
 // Joint is the place where a transcript that was handed over goes on: it tells the steps
 // that were written from those that came since.
 type Joint struct {
-	fork  turns.ID // the session in the ledger
-	first turns.ID // the session in the transcript
-	own   map[turns.ID]bool
-	turn  map[turns.ID]turns.ID // a turn of the transcript → that of the ledger
-	taken takenFrom
+	fork     turns.ID // the session in the ledger
+	first    turns.ID // the session in the transcript
+	own      map[turns.ID]bool
+	turn     map[turns.ID]turns.ID // a turn of the transcript → that of the ledger
+	redacted redactedSteps
 }
 
 // NewJoint returns the joint of a transcript. It writes it again and reads that as an
@@ -32,7 +32,7 @@ func NewJoint(t *Transcript) (*Joint, error) {
 		return nil, err
 	}
 	format, _ := formats.Find(t.Format) // it was written in it
-	j := &Joint{fork: t.Session.ID, own: make(map[turns.ID]bool), turn: make(map[turns.ID]turns.ID), taken: newTakenFrom()}
+	j := &Joint{fork: t.Session.ID, own: make(map[turns.ID]bool), turn: make(map[turns.ID]turns.ID), redacted: newRedactedSteps()}
 	var answered []turns.ID
 	var last turns.ID // the turn after the last answer; zero: none
 	for st, err := range format.Open(&text, transcript.Options{Final: true}).Steps() {
@@ -40,7 +40,7 @@ func NewJoint(t *Transcript) (*Joint, error) {
 			return nil, err
 		}
 		j.own[st.ID()] = true
-		j.taken.add(st)
+		j.redacted.add(st)
 		switch {
 		case st.Open != nil && j.first.IsZero():
 			j.first = st.Open.ID
@@ -54,7 +54,7 @@ func NewJoint(t *Transcript) (*Joint, error) {
 	// the person says next.
 	if !t.isExport() {
 		delete(j.own, last)
-		j.taken.forget(last)
+		j.redacted.forget(last)
 	}
 	var stored []turns.ID
 	for _, x := range t.Path {
@@ -82,7 +82,7 @@ func (j *Joint) Step(st transcript.Step) (out transcript.Step, own bool, err err
 	if j.own[st.ID()] {
 		return st, true, nil
 	}
-	if id, ok := j.taken.find(st); ok {
+	if id, ok := j.redacted.find(st); ok {
 		j.own[st.ID()] = true
 		if at, ok := j.turn[id]; ok {
 			j.turn[st.ID()] = at

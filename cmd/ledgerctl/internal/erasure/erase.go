@@ -119,14 +119,14 @@ func toErase(ctx context.Context, e *cli.Env, c *client.Client, args []string, o
 
 // erased erases a session, and waits until every store says so, for a while.
 func erased(ctx context.Context, c *client.Client, id turns.ID, o Erasing) (r *api.Receipt, err error) {
-	return again(ctx, o.Wait, func() (r *api.Receipt, done bool, err error) { // a receipt looks at all that the session has
+	return pollUntilDone(ctx, o.Wait, func() (r *api.Receipt, done bool, err error) { // a receipt looks at all that the session has
 		r, err = c.Erase(ctx, id, api.EraseSession{Ground: o.Ground, DryRun: o.DryRun, WithEvents: o.WithEvents})
 		return r, err != nil || r.Done || o.DryRun, err
 	})
 }
 
-// again calls ask until it is done, for a while. What is left when the command ends goes by itself.
-func again[T any](ctx context.Context, wait time.Duration, ask func() (answer T, done bool, err error)) (T, error) {
+// pollUntilDone calls ask until it is done, for a while. What is left when the command ends goes by itself.
+func pollUntilDone[T any](ctx context.Context, wait time.Duration, ask func() (answer T, done bool, err error)) (T, error) {
 	until := time.Now().Add(wait)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		answer, done, err := ask()

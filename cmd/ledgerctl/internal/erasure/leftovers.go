@@ -1,21 +1,19 @@
 package erasure
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"github.com/go-json-experiment/json"
-
 	"nexus/cmd/internal/agents"
+	"nexus/cmd/internal/engine/erasure/mark"
 	"nexus/cmd/ledgerctl/internal/cli"
 )
 
-// lookAt bounds the bytes of transcripts that are looked at for a text.
-const lookAt = 8 << 30
+// maxSearched bounds the bytes of transcripts that are searched for a text.
+const maxSearched = 8 << 30
 
 // nameFiles prints which transcripts in the folders of agents have a text still: they are not the
 // ledger's, and whoever reads them has the text.
@@ -40,15 +38,12 @@ func nameFiles(ctx context.Context, e *cli.Env, text string) error {
 	return nil
 }
 
-// filesWith returns the files in the agents' folders that have a text, as it is or as JSON escapes it.
-// all: each was looked at.
+// filesWith returns the files in the agents' folders that have a text in one of the forms in which redact
+// finds it. all: each was searched.
 func filesWith(ctx context.Context, home agents.Home, text string) (files []string, all bool) {
-	forms := [][]byte{[]byte(text)}
-	if b, err := json.Marshal(text); err == nil && len(b) > 2 && !bytes.Equal(b[1:len(b)-1], forms[0]) {
-		forms = append(forms, b[1:len(b)-1])
-	}
+	find := mark.NewText(text)
 	all = true
-	left, seen := int64(lookAt), make(map[string]bool)
+	left, seen := int64(maxSearched), make(map[string]bool)
 	for _, f := range home.Transcripts() {
 		_ = filepath.WalkDir(f.Dir, func(name string, d fs.DirEntry, err error) error {
 			switch {
@@ -64,7 +59,7 @@ func filesWith(ctx context.Context, home agents.Home, text string) (files []stri
 				return nil
 			}
 			seen[name] = true
-			has, n, err := fileHas(name, forms)
+			has, n, err := fileHas(name, find)
 			left -= n
 			if has {
 				files = append(files, name)
@@ -76,25 +71,20 @@ func filesWith(ctx context.Context, home agents.Home, text string) (files []stri
 	return files, all
 }
 
-// fileHas reports whether a file has one of some texts, and how many bytes of it were read.
-func fileHas(name string, forms [][]byte) (has bool, read int64, err error) {
+// fileHas reports whether a file has a text, and how many bytes of it were read.
+func fileHas(name string, text *mark.Text) (has bool, read int64, err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return false, 0, err
 	}
 	defer f.Close()
-	keep := 0
-	for _, b := range forms {
-		keep = max(keep, len(b)-1)
-	}
+	keep := text.Longest()
 	buf := make([]byte, keep+1<<20)
 	for had := 0; ; {
 		n, err := io.ReadFull(f, buf[had:])
 		read += int64(n)
-		for _, b := range forms {
-			if bytes.Contains(buf[:had+n], b) {
-				return true, read, nil
-			}
+		if text.In(buf[:had+n]) {
+			return true, read, nil
 		}
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
 			return false, read, nil

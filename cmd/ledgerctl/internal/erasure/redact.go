@@ -290,7 +290,7 @@ func redact(ctx context.Context, e *cli.Env, c *client.Client, list []target, re
 // redacted sends a request that was answered again until every store of the session says that it has nothing of what was redacted, for
 // a while.
 func redacted(ctx context.Context, c *client.Client, session turns.ID, req api.RedactTurn, wait time.Duration) (*api.Redacted, error) {
-	return again(ctx, wait, func() (r *api.Redacted, done bool, err error) {
+	return pollUntilDone(ctx, wait, func() (r *api.Redacted, done bool, err error) {
 		r, err = c.Redact(ctx, session, req)
 		return r, err != nil || r.Done, err
 	})

@@ -18,7 +18,7 @@ import (
 )
 
 // Marker stands in the place of what was taken.
-const Marker = turns.RedactedText
+const Marker = "[redacted]"
 
 // Bounds of a text that is taken out, in bytes: a shorter one is part of ordinary words.
 const minText, maxText = 4, 64 << 10
