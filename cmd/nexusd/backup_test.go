@@ -25,7 +25,7 @@ var backups = flag.Int("backups", 2, "backups that TestABackupOfARunningNexusd m
 func TestABackupOfARunningNexusd(t *testing.T) {
 	bin := faulttest.Build(t, ".")
 	data, out := t.TempDir(), t.TempDir()
-	a := &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash)}
+	a := newAcked()
 	cmd, url := launch(t, bin, data)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

@@ -72,7 +72,7 @@ func TestBadFS(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := c.disk(t)
-			b := &badDisk{mount: d.mount, data: filepath.Join(d.mount, "data"), bin: bin, a: &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash)}}
+			b := &badDisk{mount: d.mount, data: filepath.Join(d.mount, "data"), bin: bin, a: newAcked()}
 			b.run(t, c.rounds, c.fail, c.heal, c.restart, c.blocked)
 			if c.restart {
 				d.unplug(t)

@@ -25,24 +25,29 @@ var kills = flag.Int("kills", 3, "how many times TestKill9 kills nexusd; docs/TE
 
 // acked holds the turns that were acknowledged: ids by session, in order, and hashes.
 type acked struct {
-	mu    sync.Mutex
-	turns map[turns.ID][]turns.ID
-	hash  map[turns.ID]turns.Hash
-	down  bool // the power is being cut: what arrives now reaches nobody
+	mu       sync.Mutex
+	turns    map[turns.ID][]turns.ID
+	hash     map[turns.ID]turns.Hash
+	redacted map[turns.ID]bool // turns; false: there is no answer yet
+	down     bool              // the power is being cut: what arrives now reaches nobody
 }
 
-// TestKill9 kills nexusd with SIGKILL, again and again, while writers append,
-// compact and fork. After each restart they go on, retrying with the same ids
+func newAcked() *acked {
+	return &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash), redacted: make(map[turns.ID]bool)}
+}
+
+// TestKill9 kills nexusd with SIGKILL, again and again, while writers append and
+// compact, and one of them redacts. After each restart they go on, retrying with the same ids
 // what was not answered. At the end every acknowledged turn is there, once, with
-// the hash that was acknowledged, and the ledger verifies.
+// the hash that was acknowledged, what was redacted is, and nothing else, and the ledger verifies.
 func TestKill9(t *testing.T) {
 	bin := faulttest.Build(t, ".")
 	data := t.TempDir()
-	a := &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash)}
+	a := newAcked()
 	const writers = 8
 	pending := make([]*write, writers)
 	for i := range pending {
-		pending[i] = &write{session: api.NewID()}
+		pending[i] = &write{session: api.NewID(), redacts: i == 0}
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d, %d kills", seed, *kills)
@@ -110,6 +115,8 @@ type write struct {
 	open    bool
 	n       int
 	id      turns.ID // zero: none outstanding
+	redacts bool
+	redact  turns.ID // a turn whose redaction has no answer yet
 }
 
 func (w *write) request() api.AppendTurn {
@@ -135,6 +142,15 @@ func (w *write) run(ctx context.Context, t *testing.T, url, data string, a *acke
 		}
 		w.open = true
 	}
+	var op *client.Client
+	if w.redacts {
+		asOperator, err := client.Dial(url, filepath.Join(data, "users", "operator.nk"), nats.MaxReconnects(0))
+		if err != nil {
+			return
+		}
+		defer asOperator.Close()
+		op = client.New(asOperator, "default", api.Operator)
+	}
 	for ctx.Err() == nil {
 		if w.id.IsZero() {
 			w.n++
@@ -159,7 +175,38 @@ func (w *write) run(ctx context.Context, t *testing.T, url, data string, a *acke
 		if w.n%25 == 0 {
 			_, _ = c.Compact(ctx, w.session, api.RunCompaction{})
 		}
+		if w.redacts && (w.n%10 == 0 || !w.redact.IsZero()) && !w.redactOne(ctx, t, op, a) {
+			return
+		}
 	}
+}
+
+// redactOne redacts a turn of the writer's, and says whether there was an answer.
+func (w *write) redactOne(ctx context.Context, t *testing.T, op *client.Client, a *acked) bool {
+	a.mu.Lock()
+	ids := a.turns[w.session]
+	if w.redact.IsZero() {
+		w.redact = ids[rand.IntN(len(ids))]
+	}
+	if !a.redacted[w.redact] {
+		a.redacted[w.redact] = false
+	}
+	a.mu.Unlock()
+	_, err := op.Redact(ctx, w.session, api.RedactTurn{Turn: w.redact})
+	if err != nil {
+		if e := (*api.Error)(nil); errors.As(err, &e) && e.Code != api.Indeterminate && e.Code != api.Unavailable {
+			t.Errorf("redact %s of %s: %v", w.redact, w.session, err)
+		}
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.down {
+		return false
+	}
+	a.redacted[w.redact] = true
+	w.redact = turns.ID{}
+	return true
 }
 
 // asOperator starts nexusd and returns a client of the operator. stop kills nexusd.
@@ -182,7 +229,7 @@ func checkAcked(t *testing.T, bin, data string, a *acked) {
 	t.Helper()
 	c, stop := asOperator(t, bin, data)
 	defer stop()
-	total := 0
+	total, redacted := 0, 0
 	for s, ids := range a.turns {
 		var got []turns.ID
 		for x, err := range c.Turns(t.Context(), s, api.ListTurns{}) {
@@ -194,6 +241,15 @@ func checkAcked(t *testing.T, bin, data string, a *acked) {
 			}
 			if h, ok := a.hash[x.ID]; ok && h != x.Hash {
 				t.Errorf("turn %s was acknowledged with %v and has %v", x.ID, h, x.Hash)
+			}
+			switch done, asked := a.redacted[x.ID]; {
+			case done && x.Redacted == nil:
+				t.Errorf("turn %s was redacted, and is not", x.ID)
+			case !asked && x.Redacted != nil:
+				t.Errorf("turn %s is redacted, which nobody asked for: %v", x.ID, x.Redacted)
+			}
+			if x.Redacted != nil {
+				redacted++
 			}
 			got = append(got, x.ID)
 		}
@@ -214,5 +270,5 @@ func checkAcked(t *testing.T, bin, data string, a *acked) {
 	if err != nil || !v.OK {
 		t.Errorf("verify: %+v, %v", v, err)
 	}
-	t.Logf("%d acknowledged turns in %d sessions, none lost, none twice; verified %+v", total, len(a.turns), v)
+	t.Logf("%d acknowledged turns in %d sessions, none lost, none twice, %d redacted; verified %+v", total, len(a.turns), redacted, v)
 }

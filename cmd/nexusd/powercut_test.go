@@ -26,7 +26,6 @@ import (
 	"nexus/cmd/nexusd/internal/faulttest"
 	"nexus/ledger"
 	"nexus/ledger/api"
-	"nexus/turns"
 )
 
 var powerCuts = flag.Int("powercuts", 0, "how often TestPowerCut cuts the power; it needs root, loop devices and mkfs.ext4")
@@ -94,10 +93,10 @@ func TestPowerCut(t *testing.T) {
 	d := newDisk(t)
 	bin := booted(t, faulttest.Build(t, "."))
 	data := filepath.Join(d.mount, "data")
-	a := &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash)}
+	a := newAcked()
 	pending := make([]*write, 8)
 	for i := range pending {
-		pending[i] = &write{session: api.NewID()}
+		pending[i] = &write{session: api.NewID(), redacts: i == 0}
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d, %d cuts", seed, *powerCuts)

@@ -200,11 +200,14 @@ func readAll(t *testing.T, op *client.Client) error {
 		if err != nil {
 			return err
 		}
+		if s.State == "erased" {
+			continue
+		}
 		for x, err := range op.Turns(t.Context(), s.ID, api.ListTurns{Full: true}) {
 			if err != nil {
 				return err
 			}
-			if x.Error != "" {
+			if x.Error != "" && x.Error != api.Erased {
 				return fmt.Errorf("%w: turn %s: %s", ledger.ErrCorrupt, x.ID, x.Error)
 			}
 		}

@@ -27,6 +27,7 @@ func whole(t *testing.T) (dir string, want state) {
 	running := t.TempDir()
 	d, c := start(t, running)
 	populate(t, c)
+	markAll(t, c)
 	stop(t, d, c)
 	d, c = start(t, running)
 	want = observe(t, c, nil)

@@ -28,13 +28,14 @@ import (
 var newState = flag.String("new-state", "", "TestNewState writes a data folder to testdata/states/NAME.tar.gz; it never replaces one")
 
 // maxState is the largest archive of a data folder, in bytes.
-const maxState = 300 << 10
+const maxState = 400 << 10
 
 // state is what a ledger answers about everything it holds.
 type state struct {
 	Sessions map[string]sessionState `json:"sessions"`
 	Turns    map[string]turnState    `json:"turns"`
 	Contexts []contextState          `json:"contexts"`
+	Marks    *marksState             `json:"marks,omitempty"` // nil: of a folder from before it was observed
 }
 
 type sessionState struct {
@@ -49,7 +50,8 @@ type sessionState struct {
 type turnState struct {
 	Hash    turns.Hash `json:"hash"`
 	Depth   uint64     `json:"depth"`
-	Content string     `json:"content"` // SHA-256 of messages, response and replacement
+	Content string     `json:"content"`         // SHA-256 of messages, response and replacement
+	Error   api.Code   `json:"error,omitempty"` // "erased": what was inherited from a session that was erased
 }
 
 type contextState struct {
@@ -134,6 +136,7 @@ func TestNewState(t *testing.T) {
 	data := filepath.Join(dir, "data")
 	d, c := start(t, data)
 	populate(t, c)
+	markAll(t, c)
 	s := observe(t, c, nil)
 	verified(t, c)
 	stop(t, d, c)
@@ -155,8 +158,9 @@ func TestNewState(t *testing.T) {
 	t.Logf("%d sessions, %d turns, %d contexts: %d bytes", len(s.Sessions), len(s.Turns), len(s.Contexts), info.Size())
 }
 
-// populate stores every kind of event, a part that is a blob, and compactions
-// of several policies, built in and put by an agent, under two agents.
+// populate stores turns and what moves them, a part that is a blob, and compactions
+// of several policies, built in and put by an agent, under two agents. [markAll] stores the
+// other kinds of event.
 func populate(t *testing.T, c *client.Client) {
 	t.Helper()
 	ctx := t.Context()
@@ -271,20 +275,23 @@ func observe(t *testing.T, c *client.Client, served []contextState) state {
 	ctx := t.Context()
 	op := c.As(api.Operator)
 	out, refused := state{Sessions: make(map[string]sessionState), Turns: make(map[string]turnState)}, 0
-	for s, err := range op.Sessions(ctx) {
+	for s, err := range op.ListSessions(ctx, api.ListSessions{Hidden: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		out.Sessions[s.ID.String()] = sessionState{s.Agent, s.Label, s.State, s.Hash, s.Head, s.Depth}
+		if s.State == "erased" {
+			continue
+		}
 		for x, err := range op.Turns(ctx, s.ID, api.ListTurns{Full: true}) {
-			if err != nil || x.Error != "" {
+			if err != nil || x.Error != "" && x.Error != api.Erased {
 				t.Fatalf("turn %s: %v, %q", x.ID, err, x.Error)
 			}
 			content := []any{x.Messages, x.Response}
 			if x.Compaction != nil {
 				content = append(content, x.Compaction.Replacement)
 			}
-			out.Turns[x.ID.String()] = turnState{Hash: x.Hash, Depth: x.Depth, Content: sum(t, content)}
+			out.Turns[x.ID.String()] = turnState{Hash: x.Hash, Depth: x.Depth, Content: sum(t, content), Error: x.Error}
 		}
 		if served == nil && s.Head != nil {
 			for _, format := range []string{"otel", "openai", "anthropic", "gemini"} {
@@ -308,6 +315,7 @@ func observe(t *testing.T, c *client.Client, served []contextState) state {
 	if refused > 8 { // two sessions have such views, in four formats
 		t.Errorf("%d of %d contexts are refused", refused, len(served))
 	}
+	out.Marks = observeMarks(t, op)
 	return out
 }
 

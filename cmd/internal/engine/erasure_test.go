@@ -222,6 +222,9 @@ func TestAnErasedSessionTakesTheEventsAlongThatItAnswered(t *testing.T) {
 	if stateOf(r, "external events") != api.StoreDone {
 		t.Errorf("with its events: %+v", r.Stores)
 	}
+	if l, err := e.Events.ListChannels(ctx, alice, api.ListChannels{}); err != nil || len(l.Channels) != 1 || l.Channels[0].Channel != "mail" || l.Channels[0].Error != "" {
+		t.Errorf("the channel whose newest event was erased: %+v, %v", l, err)
+	}
 	later := mail("cobalt later")
 	for _, e := range []*Engine{e, w.Engine(t)} {
 		if ev, err := e.Events.GetEvent(ctx, alice, api.GetEvent{Channel: "mail", ID: gone.ID}); err == nil && ev.Error != api.Erased || err != nil && enginetest.Code(err) != api.Erased {

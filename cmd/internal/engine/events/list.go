@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -14,6 +15,10 @@ import (
 
 // maxTurns bounds the turns that event.get names.
 const maxTurns = 100
+
+// maxNamed bounds the events of a channel in which its name is looked for: all but the newest
+// one matter only where events were erased.
+const maxNamed = 100
 
 // maxScanned bounds the events that a page of event.list looks at.
 const maxScanned = 1000
@@ -252,11 +257,8 @@ func (es *Events) ListChannels(ctx context.Context, c reader.Caller, req api.Lis
 			break
 		}
 		v := api.Channel{ID: ch.ID, Agent: ch.Agent, Count: ch.Count, Updated: api.UnixTime(ch.Updated), Hash: ch.Tail.Hash, Position: page.FormatPosition(ch.Tail.Seq)}
-		_, _, body, err := es.reader.ReceivedAt(ch.Tail.Seq)
-		if err != nil {
+		if v.Channel, err = es.nameOf(c.Tenant, ch.ID, ch.Count); err != nil {
 			v.Error, v.MissingKey = reader.WhyUnreadable(err)
-		} else {
-			v.Channel = body.Channel
 		}
 		n, err := page.EncodedSize(v)
 		if err != nil {
@@ -265,4 +267,26 @@ func (es *Events) ListChannels(ctx context.Context, c reader.Caller, req api.Lis
 		out.Channels, size = append(out.Channels, v), size+n
 	}
 	return out, nil
+}
+
+// nameOf returns the name of a channel, which is in the body of each of its events: by the
+// newest of maxNamed that can be read. Errors: why the newest can't be read, if none can.
+func (es *Events) nameOf(tenant, channel string, count uint64) (string, error) {
+	var newest error
+	for at, err := range es.reader.Projections.ReceivedFrom(tenant, channel, count-1, true) {
+		if err != nil {
+			return "", err
+		}
+		_, _, body, err := es.reader.ReceivedAt(at.Seq)
+		if err == nil {
+			return body.Channel, nil
+		}
+		if newest == nil {
+			newest = err
+		}
+		if !errors.Is(err, turns.ErrErased) || count-at.Index >= maxNamed {
+			break
+		}
+	}
+	return "", newest
 }
