@@ -176,6 +176,9 @@ func TestNothingIsImportedThatDoesNotVerify(t *testing.T) {
 			event: func(*abroad) *turns.Event { return &turns.Event{Kind: turns.KindChanged} }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if tc.event == nil {
+				t.Fatal("the case has no event")
+			}
 			x := newAbroad(t, bob)
 			if err := importAs(t, e, bob, x.records(t)...); err != nil {
 				t.Fatal(err)

@@ -155,26 +155,31 @@ func ofProvider(p *provider.Error) *Error {
 	return e
 }
 
-// ofLedger is the refusal that an error of the service becomes.
+// ofLedger is the refusal that an error of the service becomes. Its status is that of the code,
+// but for those of which clients of this API expect another one.
 func ofLedger(a *api.Error) *Error {
-	e := &Error{Status: http.StatusInternalServerError, Type: ServerError, Code: string(a.Code), Message: a.Message}
+	e := &Error{Status: a.Status(), Type: ServerError, Code: string(a.Code), Message: a.Message}
 	switch a.Code {
-	case api.Malformed, api.Unsupported, api.TooLarge, api.Unprocessable:
-		e.Status, e.Type, e.Param = http.StatusBadRequest, InvalidRequest, "input"
-		if a.Code == api.TooLarge {
-			e.Status = http.StatusRequestEntityTooLarge
-		}
-	case api.NotFound, api.Erased:
-		e.Status, e.Type = http.StatusNotFound, NotFoundType
-	case api.Denied:
-		e.Status, e.Type = http.StatusForbidden, InvalidRequest
-	case api.Conflict, api.Closed, api.IDReused:
-		e.Status, e.Type, e.Final = http.StatusConflict, InvalidRequest, true
-	case api.Busy:
-		e.Status, e.Type, e.RetryAfter = http.StatusTooManyRequests, TooMany, time.Second
-	case api.Unavailable, api.Indeterminate:
-		e.Status, e.RetryAfter = http.StatusServiceUnavailable, time.Second
-	case api.Corrupt, api.Internal, api.Nothing:
+	case api.Unprocessable:
+		e.Status = http.StatusBadRequest
+	case api.Erased: // as what was deleted, and what never was
+		e.Status = http.StatusNotFound
+	case api.Indeterminate: // the same request is to come again
+		e.Status = http.StatusServiceUnavailable
+	}
+	switch {
+	case e.Status == http.StatusNotFound:
+		e.Type = NotFoundType
+	case e.Status == http.StatusTooManyRequests:
+		e.Type, e.RetryAfter = TooMany, time.Second
+	case e.Status == http.StatusServiceUnavailable:
+		e.RetryAfter = time.Second
+	case e.Status == http.StatusConflict:
+		e.Type, e.Final = InvalidRequest, true
+	case e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge:
+		e.Type, e.Param = InvalidRequest, "input"
+	case e.Status < http.StatusInternalServerError:
+		e.Type = InvalidRequest
 	}
 	return e
 }

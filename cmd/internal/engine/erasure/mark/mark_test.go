@@ -1,6 +1,9 @@
 package mark
 
 import (
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -116,5 +119,49 @@ func TestAPartIsMarkedWhole(t *testing.T) {
 		if err := m.Validate("/messages/0"); err != nil {
 			t.Errorf("%s: %v", p.Type, err)
 		}
+	}
+}
+
+// Every text of a body is either what was said, and gets markers, or one of kept. A field that
+// is new is in neither list: whoever adds it decides.
+func TestEveryTextOfABodyIsDecided(t *testing.T) {
+	marked := strings.Fields(`
+		BlobRef.Preview ClaimedBody.Label CompactionBody.Focus CompactionBody.Memories CompactionBody.Meta CompactionBody.Summary CompactionBody.Survival
+		DescribedBody.Project DescribedBody.Tags DescribedBody.Title DocumentBody.Text ElidedPart.Show FlushBody.Error FlushBody.Response HiddenBody.Cause
+		MemoryBody.Text MemoryBody.User MemoryBody.Zone MemoryChangedBody.Reason MovedBody.Note NotedBody.Text Part.Arguments Part.Content Part.Ext
+		Part.Response ReceivedBody.Body ReceivedBody.Channel ReceivedBody.Kind ReceivedBody.Meta Section.Content Section.Name Settings.Meta Settings.User
+		StateBody.Cause Trigger.Detail TurnBody.Meta`)
+	found := make(map[string]bool)
+	var walk func(reflect.Type)
+	walk = func(x reflect.Type) {
+		switch x.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			walk(x.Elem())
+		case reflect.Struct:
+			for f := range x.Fields() {
+				name := x.Name() + "." + f.Name
+				if found[name] {
+					continue
+				}
+				if k := f.Type; k.Kind() == reflect.String || k == reflect.TypeFor[turns.Raw]() || k.Kind() == reflect.Slice && k.Elem().Kind() == reflect.String {
+					found[name] = true
+					continue
+				}
+				walk(f.Type)
+			}
+		}
+	}
+	for _, body := range []any{turns.OpenedBody{}, turns.ChangedBody{}, turns.TurnBody{}, turns.CompactionBody{}, turns.MovedBody{}, turns.StateBody{}, turns.HiddenBody{},
+		turns.DescribedBody{}, turns.NotedBody{}, turns.FlushBody{}, turns.ReceivedBody{}, turns.ClaimedBody{}, turns.MemoryBody{}, turns.MemoryChangedBody{}, turns.DocumentBody{}, turns.Preamble{}} {
+		walk(reflect.TypeOf(body))
+	}
+	for name := range kept {
+		if !found[name] {
+			t.Errorf("%s is kept, and is no text of a body", name)
+		}
+		delete(found, name)
+	}
+	if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, marked) {
+		t.Errorf("what gets markers is\n%s", strings.Join(got, " "))
 	}
 }
