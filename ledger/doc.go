@@ -7,6 +7,9 @@
 // The import, the projections and the verification ask it again for what others
 // wrote. Begin to read there.
 //
+// Where an append, a fork or a context is decided is not here: the engine is
+// nexus/cmd/internal/engine, for the reasons of decision 110.
+//
 // It touches no network, disk or clock, and imports package turns and package
 // lineage only. Package jetstream and package memlog implement [Log]; package
 // ledgertest holds the suite that both pass; package api is the wire contract and
