@@ -8,6 +8,7 @@ import (
 	"nexus/cmd/internal/build"
 	"nexus/cmd/ledgerctl/internal/audit"
 	"nexus/cmd/ledgerctl/internal/erasure"
+	"nexus/cmd/ledgerctl/internal/names"
 )
 
 func verifyCmd(e *env) *cobra.Command {
@@ -23,7 +24,14 @@ func verifyCmd(e *env) *cobra.Command {
 
 func proveCmd(e *env) *cobra.Command {
 	var o audit.Proving
-	cmd := verb("prove [TURN] [--disclose none|turn|session|part:N|only:N] -o FILE", "a proof that a turn is in the ledger, which anyone can check", 0, 1, func(cmd *cobra.Command, args []string) error {
+	cmd := verb("prove [TURN | SESSION N] [--disclose none|turn|session|part:N|only:N] -o FILE", "a proof that a turn is in the ledger, which anyone can check", 0, 2, func(cmd *cobra.Command, args []string) error {
+		if len(args) == 2 {
+			name, err := names.Joined(args)
+			if err != nil {
+				return err
+			}
+			args = []string{name}
+		}
 		return audit.Prove(cmd.Context(), e.Env, args, o)
 	})
 	cmd.Flags().StringVar(&o.Disclose, "disclose", "none", "what of the turn is shown: none, turn, part:N, only:N, or session (gives its key away)")

@@ -39,7 +39,13 @@ func backupVerifyCmd(e *env) *cobra.Command {
 
 func restoreCmd(e *env) *cobra.Command {
 	var c mend.RestoreConfig
-	cmd := verb("restore FILE --data DIR", "create a data folder from a backup", 1, 1, func(cmd *cobra.Command, args []string) error {
+	cmd := verb("restore FILE DIR", "create a data folder from a backup", 1, 2, func(cmd *cobra.Command, args []string) error {
+		if len(args) == 2 {
+			if c.Data != "" {
+				return fault.Usage(errors.New("DIR and --data both name the folder to make"))
+			}
+			c.Data = args[1]
+		}
 		return backups.Restore(cmd.Context(), e.Env, args[0], c)
 	})
 	cmd.Flags().StringVar(&c.Keys, "keys", "", "the content keys")

@@ -43,8 +43,8 @@ func rewindCmd(e *env) *cobra.Command {
 
 func forkCmd(e *env) *cobra.Command {
 	var o sessions.Forking
-	c := verb("fork SESSION|TURN", "a new session that starts at a turn of another", 1, 1, func(cmd *cobra.Command, args []string) error {
-		return sessions.Fork(cmd.Context(), e.Env, args[0], o)
+	c := placeVerb("fork SESSION|TURN [N]", "a new session that starts at a turn of another", func(cmd *cobra.Command, name string) error {
+		return sessions.Fork(cmd.Context(), e.Env, name, o)
 	})
 	c.Flags().StringVar(&o.Mode, "mode", "as_seen", "as_seen, full, summary")
 	c.Flags().StringVar(&o.Label, "label", "", "label of the new session")

@@ -21,6 +21,13 @@ func contextCmd(e *env) *cobra.Command {
 		if err := f.Check(e.Terminal); err != nil {
 			return err
 		}
+		if !f.Diff && len(args) == 2 && names.IsPlace(args[1]) {
+			name, err := names.Joined(args)
+			if err != nil {
+				return err
+			}
+			args = []string{name}
+		}
 		switch {
 		case f.Diff && len(args) < 2:
 			return fault.WithHint(fault.Usage(errors.New("--diff compares two contexts, and only one is named")),

@@ -8,8 +8,8 @@ import (
 
 func continueCmd(e *env) *cobra.Command {
 	var o continuation.Options
-	c := verb("continue SESSION|TURN", "continue in another coding agent", 1, 1, func(cmd *cobra.Command, args []string) error {
-		return continuation.Run(cmd.Context(), e.Env, args[0], o)
+	c := placeVerb("continue SESSION|TURN [N]", "continue in another coding agent", func(cmd *cobra.Command, name string) error {
+		return continuation.Run(cmd.Context(), e.Env, name, o)
 	})
 	c.Flags().StringVar(&o.In, "in", "", "claude, codex, pi, gemini")
 	c.Flags().StringVar(&o.Model, "model", "", "the model that the agent is to use")

@@ -14,7 +14,7 @@ import (
 func expandCmd(e *env) *cobra.Command {
 	var all bool
 	var r api.ExpandCompaction
-	c := verb("expand COMPACTION|TURN|SESSION", "the turns behind what a context shows", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := placeVerb("expand COMPACTION|TURN|SESSION [N]", "the turns behind what a context shows", func(cmd *cobra.Command, name string) error {
 		set := 0
 		for _, name := range []string{"all", "line", "lines", "call"} {
 			if cmd.Flags().Changed(name) {
@@ -27,7 +27,7 @@ func expandCmd(e *env) *cobra.Command {
 		if cmd.Flags().Changed("line") && r.Line == 0 {
 			return fault.Usage(errors.New("--line counts from 1; --lines shows the numbers"))
 		}
-		return expansion.Run(cmd.Context(), e.Env, args[0], r, all)
+		return expansion.Run(cmd.Context(), e.Env, name, r, all)
 	})
 	c.Flags().BoolVar(&all, "all", false, "expand older compactions inside it, too")
 	c.Flags().Uint64Var(&r.Line, "line", 0, "the turns that one line of the summary is based on, from 1")

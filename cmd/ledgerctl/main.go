@@ -22,6 +22,7 @@ import (
 	"nexus/cmd/ledgerctl/internal/completion"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/help"
+	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -204,7 +205,7 @@ func commands(e *env) *cobra.Command {
 }
 
 // aliases are other words for a verb, by its path.
-var aliases = map[string][]string{"sessions": {"session", "ls"}, "memory save": {"add"}, "memory withdraw": {"rm", "delete"}, "event get": {"show"}}
+var aliases = map[string][]string{"sessions": {"session", "ls", "list"}, "search": {"grep"}, "verify": {"fsck"}, "continue": {"resume"}, "memory save": {"add"}, "memory withdraw": {"rm", "delete"}, "event get": {"show"}}
 
 // addAliases gives the verbs below c their aliases. Each list is an ls, too.
 func addAliases(c *cobra.Command, path string) {
@@ -251,6 +252,18 @@ func (e *env) sessionVerb(use, short string, f func(cmd *cobra.Command, c *clien
 			return err
 		}
 		return f(cmd, c, s)
+	})
+}
+
+// placeVerb makes a command for one session or turn, which a session and the number of a turn
+// name, too.
+func placeVerb(use, short string, f func(cmd *cobra.Command, name string) error) *cobra.Command {
+	return verb(use, short, 1, 2, func(cmd *cobra.Command, args []string) error {
+		name, err := names.Joined(args)
+		if err != nil {
+			return err
+		}
+		return f(cmd, name)
 	})
 }
 

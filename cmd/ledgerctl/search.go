@@ -7,12 +7,18 @@ import (
 
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/searchview"
+	"nexus/turns"
 )
 
 // searchCmd is the command search.
 func searchCmd(e *env) *cobra.Command {
 	var r searchview.Asking
-	c := verb("search TEXT", "find turns, memories and events by words", 1, -1, func(cmd *cobra.Command, args []string) error {
+	c := verb("search TEXT [SESSION]", "find turns, memories and events by words", 1, -1, func(cmd *cobra.Command, args []string) error {
+		if last := len(args) - 1; last > 0 && r.In == "" { // as grep has it: the words, then where
+			if _, err := turns.ParseID(args[last]); err == nil {
+				r.In, args = args[last], args[:last]
+			}
+		}
 		r.Text = strings.Join(args, " ")
 		return searchview.Run(cmd.Context(), e.Env, r)
 	})

@@ -17,7 +17,7 @@ import (
 func turnCmd(e *env) *cobra.Command {
 	c := verb("turn", "turns: list, show, append, path, expand, note", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
 	list := e.Paged(logCmd(e))
-	list.Use = "list SESSION|TURN"
+	list.Use = "list SESSION|TURN [N]"
 	list.Aliases = []string{"log"}
 	c.AddCommand(list, showCmd(e), appendCmd(e), pathCmd(e), expandCmd(e), noteTurnCmd(e))
 	return c
@@ -36,8 +36,8 @@ func appendCmd(e *env) *cobra.Command {
 
 func logCmd(e *env) *cobra.Command {
 	var o history.Logging
-	c := verb("log SESSION|TURN", "the turns of a session, newest first", 1, 1, func(cmd *cobra.Command, args []string) error {
-		return history.Log(cmd.Context(), e.Env, args[0], o)
+	c := placeVerb("log SESSION|TURN [N]", "the turns of a session, newest first", func(cmd *cobra.Command, name string) error {
+		return history.Log(cmd.Context(), e.Env, name, o)
 	})
 	c.Flags().IntVarP(&o.Limit, "limit", "n", 0, "at most N; 0: all")
 	c.Flags().StringVar(&o.Since, "since", "", "from a time on: "+names.DayHelp)
@@ -49,20 +49,20 @@ func logCmd(e *env) *cobra.Command {
 
 func showCmd(e *env) *cobra.Command {
 	var n int
-	c := verb("show TURN | SESSION N", "one turn in full, or one part of it", 1, 2, func(cmd *cobra.Command, args []string) error {
+	c := placeVerb("show TURN | SESSION N", "one turn in full, or one part of it", func(cmd *cobra.Command, name string) error {
 		var part *int
 		if cmd.Flags().Changed("part") {
 			part = &n
 		}
-		return history.Show(cmd.Context(), e.Env, args, part)
+		return history.Show(cmd.Context(), e.Env, name, part)
 	})
 	c.Flags().IntVar(&n, "part", 0, "the content of one part, as it is")
 	return c
 }
 
 func pathCmd(e *env) *cobra.Command {
-	return verb("path SESSION|TURN", "the ids of its turns, from the first one", 1, 1, func(cmd *cobra.Command, args []string) error {
-		p, err := e.Find(cmd.Context(), args[0])
+	return placeVerb("path SESSION|TURN [N]", "the ids of its turns, from the first one", func(cmd *cobra.Command, name string) error {
+		p, err := e.Find(cmd.Context(), name)
 		if err != nil {
 			return err
 		}

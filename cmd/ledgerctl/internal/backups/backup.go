@@ -110,7 +110,7 @@ func Verify(ctx context.Context, e *cli.Env, file, digest string) error {
 // Restore makes a data folder from a backup.
 func Restore(ctx context.Context, e *cli.Env, file string, c mend.RestoreConfig) error {
 	if c.Data == "" {
-		return fault.Usage(errors.New("--data DIR is missing: the folder to make"))
+		return fault.Usage(errors.New("the folder to make is missing: ledgerctl restore FILE DIR --keys FILE"))
 	}
 	size := int64(-1)
 	if st, err := os.Stat(file); err == nil {

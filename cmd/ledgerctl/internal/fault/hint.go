@@ -140,6 +140,11 @@ func NoVerb(cmd *cobra.Command, name string) error {
 	if n := nearest(name, names); n != "" {
 		return WithHint(err, "did you mean "+strings.TrimSuffix(path, name)+n+"?")
 	}
+	for word := range strings.FieldsFuncSeq(name, func(r rune) bool { return r == '-' || r == '_' }) { // scan-secrets
+		if slices.Contains(names, word) {
+			return WithHint(err, "did you mean "+strings.TrimSuffix(path, name)+word+"?")
+		}
+	}
 	if !cmd.HasParent() {
 		return WithHint(err, verbsHint)
 	}
@@ -148,8 +153,8 @@ func NoVerb(cmd *cobra.Command, name string) error {
 
 // elsewhere are words that other tools have for a verb, and what it is here.
 var elsewhere = map[string]string{
-	"ls": "sessions", "list": "sessions", "ps": "sessions", "grep": "search", "find": "search", "query": "search", "resume": "continue", "handoff": "continue",
-	"fsck": "verify", "check": "verify", "audit": "verify", "branch": "fork", "reset": "rewind, or session reset", "undo": "rewind, or import --undo", "delete": "session hide, or erase", "rm": "session hide, or erase", "remove": "session hide, or erase", "purge": "erase", "hide": "session hide", "unhide": "session unhide", "tag": "session tag", "title": "session title", "rename": "session title", "note": "turn note", "checkout": "rewind", "revert": "rewind",
+	"ps": "sessions", "find": "search", "query": "search", "handoff": "continue",
+	"check": "verify", "audit": "verify", "branch": "fork", "reset": "rewind, or session reset", "undo": "rewind, or import --undo", "delete": "session hide, or erase", "rm": "session hide, or erase", "remove": "session hide, or erase", "purge": "erase", "hide": "session hide", "unhide": "session unhide", "tag": "session tag", "title": "session title", "rename": "session title", "note": "turn note", "checkout": "rewind", "revert": "rewind",
 	"usage": "cost", "costs": "cost", "status": "doctor", "health": "doctor", "info": "doctor", "scan": "secrets", "leaks": "secrets",
 	"cat": "show", "get": "show", "view": "show", "read": "log", "history": "log", "logs": "log", "add": "append", "new": "append new", "send": "append", "say": "append",
 	"summarize": "compact", "summary": "expand", "graph": "tree", "lineage": "tree", "forks": "tree", "install": "hook install, or service install", "daemon": "service",
@@ -171,6 +176,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 		}
 		return Usage(fmt.Errorf("--%s takes %s, not %q", f.Name, takes, value.GetValue()))
 	case errors.As(err, &missing):
+		if words := cmd.Flags().Args(); !cmd.HasParent() && len(words) > 0 { // of no verb, so that its flags are unknown, too
+			return NoVerb(cmd, words[0])
+		}
 		var names []string
 		for _, set := range []*pflag.FlagSet{cmd.Flags(), cmd.InheritedFlags()} {
 			set.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })

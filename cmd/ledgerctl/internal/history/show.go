@@ -2,10 +2,7 @@ package history
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
-	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/eventview"
 	"nexus/cmd/ledgerctl/internal/fault"
@@ -13,16 +10,8 @@ import (
 	"nexus/ledger/api"
 )
 
-// Show prints a turn in full, or with part only this one of its parts. A turn is named by itself, or by a session and
-// its number.
-func Show(ctx context.Context, e *cli.Env, args []string, part *int) error {
-	name := args[0]
-	if len(args) == 2 { // as people write it: the session, then the number of the turn
-		if strings.ContainsAny(name, "@/") {
-			return fault.Usage(fmt.Errorf("%s names a turn already; show takes one turn, or a session and a number", prose.Printable(name)))
-		}
-		name += "@" + args[1]
-	}
+// Show prints a turn in full, or with part only this one of its parts.
+func Show(ctx context.Context, e *cli.Env, name string, part *int) error {
 	p, err := e.Turn(ctx, name)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func (f Finder) Find(ctx context.Context, name string) (Place, error) {
 	more := ""
 	if !strings.ContainsAny(name, "@/") {
 		c, s, err := f.Session(ctx, name)
-		byChance := isPlace(name) && len(name) < leastTranscriptID && (s == nil || s.Label != name) // a number that ids end with
+		byChance := IsPlace(name) && len(name) < leastTranscriptID && (s == nil || s.Label != name) // a number that ids end with
 		if !fault.HasCode(err, api.NotFound) && (!byChance || err != nil && !fault.IsUsage(err)) {
 			return Place{Client: c, Session: s}, err
 		}

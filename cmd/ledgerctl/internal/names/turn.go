@@ -35,10 +35,10 @@ func TurnNumber(name string) (n uint64, ok bool) {
 // shownLength is how many characters of an id tables show: what is as long is an id.
 const shownLength = 8
 
-// isPlace reports whether name says where on the path of a session a turn is, and is no
+// IsPlace reports whether name says where on the path of a session a turn is, and is no
 // id: t12, 12, head, head~3. An id's end of digits alone has all the characters that
 // tables show, or a leading zero.
-func isPlace(name string) bool {
+func IsPlace(name string) bool {
 	if rest, ok := strings.CutPrefix(name, "head"); ok {
 		return rest == "" || rest[0] == '~'
 	}
@@ -146,7 +146,7 @@ func (f Finder) Turn(ctx context.Context, name string) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	if isPlace(name) {
+	if IsPlace(name) {
 		return Place{}, fault.Usage(fmt.Errorf("%s is a turn of which session? SESSION@%s", name, strings.Trim(name, "[]")))
 	}
 	named, err := op.FindNames(ctx, api.FindNames{Name: name, Kind: "turn", Limit: maxListed})
@@ -157,7 +157,7 @@ func (f Finder) Turn(ctx context.Context, name string) (Place, error) {
 		return Place{}, tooShort(name)
 	}
 	if s, serr := op.FindNames(ctx, api.FindNames{Name: name, Kind: "session", Limit: 1}); len(named.Turns) == 0 && serr == nil && len(s.Sessions) > 0 {
-		return Place{}, fault.WithHint(fault.Usage(fmt.Errorf("%s is a session, and a turn is asked for", name)), "its newest turn is "+prose.ShellWord(name+"@head"))
+		return Place{}, fault.WithHint(fault.Usage(fmt.Errorf("%s is a session, and a turn is asked for", name)), "ledgerctl log "+prose.ShellWord(name)+" lists its turns; the newest is "+prose.ShellWord(name+"@head"))
 	}
 	found, err := f.places(ctx, op, named.Turns)
 	if id, perr := turns.ParseID(strings.ToUpper(name)); err == nil && len(found) == 0 && perr == nil {
@@ -203,7 +203,7 @@ func (f Finder) places(ctx context.Context, op *client.Client, list []api.NamedT
 // has the second as its label stays what is meant.
 func (f Finder) Pair(ctx context.Context, first, second string) ([]string, error) {
 	at, marked := strings.CutPrefix(second, "@")
-	if !marked && !isPlace(second) {
+	if !marked && !IsPlace(second) {
 		return []string{first, second}, nil
 	}
 	p, err := f.Find(ctx, first)
@@ -223,6 +223,22 @@ func (f Finder) Pair(ctx context.Context, first, second string) ([]string, error
 	return []string{first, sess + "@" + at}, nil
 }
 
+// Joined is the name of what one argument names, a session or a turn, or two: a session, and a
+// turn of it by its number, by head~3 or by its id.
+func Joined(args []string) (string, error) {
+	if len(args) < 2 {
+		return args[0], nil
+	}
+	name, turn := args[0], strings.TrimPrefix(args[1], "@")
+	if strings.ContainsAny(name, "@/") {
+		return "", fault.Usage(fmt.Errorf("%s names a turn already, and %s another one", prose.Printable(name), prose.Printable(turn)))
+	}
+	if IsPlace(turn) {
+		return name + "@" + turn, nil
+	}
+	return name + "/" + turn, nil
+}
+
 // TurnIn finds a turn on the path of a session's head, or among what a tree shows of
 // its other branches; by its whole id, wherever on them it is; by its number, 12 or t12, or
 // as head~3, on the path of the head.
@@ -230,7 +246,7 @@ func (f Finder) TurnIn(ctx context.Context, c *client.Client, s *api.Session, na
 	if name == "" { // the beginning of every id
 		return Place{}, fault.WithHint(fault.Usage(errors.New("the name of the turn is empty")), turnHint)
 	}
-	if at, marked := strings.CutPrefix(name, "@"); marked || isPlace(name) {
+	if at, marked := strings.CutPrefix(name, "@"); marked || IsPlace(name) {
 		id, err := f.at(ctx, c, s, prose.Short(s.ID), at)
 		return Place{Client: c, Session: s, Turn: id}, err
 	}

@@ -88,7 +88,7 @@ func Rewind(ctx context.Context, e *cli.Env, name, turn string, dry bool) error 
 		return e.Print(s)
 	}
 	e.Tell("head is %s at depth %d", *s.Head, s.Depth)
-	if was != nil {
+	if was != nil && *was != *s.Head {
 		e.Say("forward again: ledgerctl rewind %s %s", prose.Short(s.ID), *was)
 	}
 	return nil
