@@ -15,7 +15,10 @@ import (
 	"nexus/turns"
 )
 
-var long = flag.Int("long", 10_000, "turns of the long session of BenchmarkExplorer")
+var (
+	long = flag.Int("long", 10_000, "turns of the long session of BenchmarkExplorer")
+	many = flag.Int("many", 1_000, "sessions that BenchmarkExplorer ends with")
+)
 
 // fill appends n turns, many at a time in their order.
 func fill(b *testing.B, c *client.Client, s turns.ID, n int) {
@@ -38,30 +41,52 @@ func drain(b *testing.B, a *http.Response) int {
 	return int(n)
 }
 
-// BenchmarkExplorer has the time to the first byte and the bytes of pages of a short and of a
-// long session.
+// BenchmarkExplorer has the time to the first byte, the bytes, and the memory that is allocated, of
+// pages of a ledger with a short session and few sessions, and of the same ledger with a long
+// session and many.
 func BenchmarkExplorer(b *testing.B) {
 	d, c := start(b, config.Config{})
-	for _, n := range []int{100, *long} {
-		s, err := c.Create(context.Background(), api.CreateSession{})
+	ctx := context.Background()
+	sessions := 0
+	for _, size := range []struct{ turns, sessions int }{{100, 100}, {*long, *many}} {
+		s, err := c.Create(ctx, api.CreateSession{})
 		if err != nil {
 			b.Fatal(err)
 		}
-		fill(b, c, s.ID, n)
-		look := loggedIn(b, d, c.As(api.Operator), api.OpenPages{})
-		for name, path := range map[string]string{"first": "", "middle": fmt.Sprint("?from=", n/2), "last": "?from=last"} {
-			b.Run(fmt.Sprintf("turns=%d/%s", n, name), func(b *testing.B) {
-				size, first := 0, time.Duration(0)
+		fill(b, c, s.ID, size.turns)
+		for ; sessions < size.sessions; sessions++ {
+			other, err := c.Create(ctx, api.CreateSession{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			fill(b, c, other.ID, 1)
+		}
+		middle := ""
+		for t, err := range c.Turns(ctx, s.ID, api.ListTurns{From: uint64(size.turns / 2), Page: api.Page{Limit: 1}}) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			middle = t.ID.String()
+			break
+		}
+		look, id := loggedIn(b, d, c.As(api.Operator), api.OpenPages{}), s.ID.String()
+		for _, page := range []struct{ name, path string }{
+			{"sessions", "/ui/"}, {"session", "/ui/s/" + id}, {"session-middle", fmt.Sprintf("/ui/s/%s?from=%d", id, size.turns/2)}, {"session-last", "/ui/s/" + id + "?from=last"},
+			{"turn-middle", "/ui/s/" + id + "/t/" + middle}, {"context-middle", "/ui/s/" + id + "/x/" + middle}, {"search", "/ui/search?q=thing"}, {"cost", "/ui/cost"}, {"health", "/ui/health"}, {"checkpoints", "/ui/checkpoints"}, {"compaction-preview", "/ui/s/" + id + "/compact"},
+		} {
+			b.Run(fmt.Sprintf("turns=%d,sessions=%d/%s", size.turns, size.sessions, page.name), func(b *testing.B) {
+				bytes, first := 0, time.Duration(0)
+				b.ReportAllocs()
 				for b.Loop() {
 					began := time.Now()
-					a, err := look.Get(look.base + "/ui/s/" + s.ID.String() + path)
+					a, err := look.Get(look.base + page.path)
 					if err != nil || a.StatusCode != http.StatusOK {
 						b.Fatal(a, err)
 					}
 					first += time.Since(began)
-					size = drain(b, a)
+					bytes = drain(b, a)
 				}
-				b.ReportMetric(float64(size), "bytes/page")
+				b.ReportMetric(float64(bytes)/1000, "kB/page")
 				b.ReportMetric(float64(first.Microseconds())/float64(b.N)/1000, "first-byte-ms/op")
 			})
 		}

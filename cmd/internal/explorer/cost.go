@@ -21,7 +21,9 @@ type costPage struct {
 	Total   costRow
 	Notes   []string
 	Prices  []string
-	Partial bool // there was more than a page reads
+	Reading bool   // calls are being read
+	SoFar   uint64 // calls that were read by now
+	AsOf    string // when the sums that are shown were, while newer ones are added up
 }
 
 type costRow struct {
@@ -57,28 +59,30 @@ func moneyOf(a *cost.Amount) string {
 func (v *visit) cost() error {
 	q := v.r.URL.Query()
 	p := &costPage{By: q.Get("by"), Since: q.Get("since")}
-	if !slices.Contains([]string{"day", "model", "project", "session", "kind"}, p.By) {
-		p.By = "day"
+	if !slices.Contains(costKeys, cost.Key(p.By)) {
+		p.By = string(costKeys[0])
 	}
-	opt := cost.Options{By: []cost.Key{cost.Key(p.By)}, Models: v.Models, Zone: time.Local}
-	days, ok := map[string]int{"day": 1, "week": 7, "month": 31, "quarter": 92}[p.Since]
-	if ok {
-		opt.Since = v.Now().AddDate(0, 0, -days)
+	var since time.Time
+	if days, ok := map[string]int{"day": 1, "week": 7, "month": 31, "quarter": 92}[p.Since]; ok {
+		since = v.Now().AddDate(0, 0, -days)
 	} else {
 		p.Since = ""
 	}
-	sum := cost.NewSum(opt)
-	found, calls := cost.Read(v.r.Context(), v.c, cost.Scope{Since: opt.Since, Now: v.Now()})
-	deadline := v.Now().Add(patience / 2)
-	for c, err := range calls {
-		if err != nil {
-			return err
-		}
-		if sum.Add(c); v.Now().After(deadline) {
-			p.Partial = true
-			break
-		}
+	done, running := v.sums.get(v.r.Context(), sumScope{v.who.Tenant, v.who.Agent, p.Since}, v.addAll(v.c, since))
+	if running != nil {
+		p.Reading, p.SoFar = true, running.calls.Load()
+		v.w.Header().Set("Refresh", "2")
 	}
+	switch {
+	case done == nil:
+		v.page("cost", "Cost", "cost", p)
+		return nil
+	case done.err != nil:
+		return done.err
+	case running != nil:
+		p.AsOf = done.began.Local().Format("15:04:05")
+	}
+	sum, found := done.sums[cost.Key(p.By)], done.found
 	rows := sum.Rows()
 	most := uint64(1)
 	for i := range rows {

@@ -58,7 +58,10 @@ type Explorer struct {
 	handler  http.Handler
 	live     *live
 	costs    costs
+	sums     sums
 	requests atomic.Uint64
+	base     context.Context // of what goes on behind pages, until Close
+	stop     context.CancelFunc
 }
 
 // New returns an explorer that nobody is logged in at.
@@ -68,6 +71,7 @@ func New(c Config) *Explorer {
 	}
 	e := &Explorer{Config: c, desk: login.NewDesk(c.Now), views: newViews()}
 	e.live = newLive(c.Client.Conn())
+	e.base, e.stop = context.WithCancel(context.Background())
 	e.handler = e.routes()
 	return e
 }
@@ -75,8 +79,8 @@ func New(c Config) *Explorer {
 // ServeHTTP serves what is below /ui/.
 func (e *Explorer) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.handler.ServeHTTP(w, r) }
 
-// Close ends the streams of pages that follow the ledger.
-func (e *Explorer) Close() { e.live.close() }
+// Close ends the streams of pages that follow the ledger, and what goes on behind pages.
+func (e *Explorer) Close() { e.stop(); e.live.close() }
 
 // InUse reports whether a page follows the ledger or a code waits to be redeemed. ever counts the
 // requests of those who are logged in.

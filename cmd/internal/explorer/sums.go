@@ -1,0 +1,153 @@
+package explorer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"nexus/cmd/internal/cost"
+	"nexus/ledger/api/client"
+)
+
+const (
+	// sumWait is how long a page waits for a reading of all calls; it shows the one before, or
+	// how far this one is.
+	sumWait = time.Second
+	// sumTime bounds a reading.
+	sumTime = 10 * time.Minute
+	// sumsKept bounds the readings that are kept.
+	sumsKept = 16
+	// sumShare is for how long a reading counts, in the time that it took: a ledger that is large
+	// is not read all the time.
+	sumShare, sumLeast = 5, time.Second
+)
+
+// costKeys are what the page of costs adds calls up by. One reading does it for each.
+var costKeys = []cost.Key{"day", "model", "project", "session", "kind"}
+
+// sums keeps what all calls cost. Their prices follow from each call, so all turns are read, which
+// takes a large ledger longer than a page may: a page never waits for it, and shows the sums of
+// the reading before. Safe for concurrent use.
+type sums struct {
+	mu   sync.Mutex
+	of   map[sumScope]*reading
+	turn sync.Mutex // one reads at a time
+}
+
+// sumScope is whose calls are read, and since when.
+type sumScope struct{ tenant, agent, since string }
+
+// reading is what is known of a scope.
+type reading struct {
+	done    *added // the newest that is whole; nil: none yet
+	running *added // the one under way; nil: none
+}
+
+// added is one reading of calls. All but calls is written before ended is closed, and read behind it.
+type added struct {
+	began time.Time
+	calls atomic.Uint64 // so far
+	ended chan struct{}
+
+	took  time.Duration
+	sums  map[cost.Key]*cost.Sum
+	found *cost.Found
+	err   error
+}
+
+// get returns the newest sums of a scope, begins to read where they are old, and waits a little
+// for it. running is the reading under way; nil: done is of now.
+func (k *sums) get(ctx context.Context, scope sumScope, read func(*added)) (done, running *added) {
+	k.mu.Lock()
+	r := k.of[scope]
+	if r == nil {
+		r = new(reading)
+		if k.of == nil {
+			k.of = make(map[sumScope]*reading)
+		}
+		if k.of[scope] = r; len(k.of) > sumsKept {
+			k.drop(scope)
+		}
+	}
+	if d := r.done; d != nil && time.Since(d.began) < max(sumLeast, sumShare*d.took) {
+		k.mu.Unlock()
+		return d, nil
+	}
+	if r.running == nil {
+		a := &added{began: time.Now(), ended: make(chan struct{})}
+		r.running = a
+		go func() {
+			k.turn.Lock()
+			read(a)
+			k.turn.Unlock()
+			a.took = time.Since(a.began)
+			k.mu.Lock()
+			if r.running = nil; a.err == nil || r.done == nil {
+				r.done = a
+			}
+			k.mu.Unlock()
+			close(a.ended)
+		}()
+	}
+	running = r.running
+	k.mu.Unlock()
+	t := time.NewTimer(sumWait)
+	defer t.Stop()
+	select {
+	case <-running.ended:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r.running == running {
+		return r.done, running
+	}
+	return r.done, nil
+}
+
+// drop forgets the oldest scope that nobody reads, but not keep. k.mu is locked.
+func (k *sums) drop(keep sumScope) {
+	var idle []sumScope
+	for s, r := range k.of {
+		if s != keep && r.running == nil {
+			idle = append(idle, s)
+		}
+	}
+	if len(idle) > 0 {
+		delete(k.of, slices.MinFunc(idle, func(a, b sumScope) int {
+			return cmp.Compare(k.of[a].done.began.UnixNano(), k.of[b].done.began.UnixNano())
+		}))
+	}
+}
+
+// addAll reads the calls since a time, and adds them up by each key.
+func (e *Explorer) addAll(c *client.Client, since time.Time) func(*added) {
+	return func(a *added) {
+		ctx, cancel := context.WithTimeout(e.base, sumTime)
+		defer cancel()
+		a.sums = make(map[cost.Key]*cost.Sum)
+		for _, by := range costKeys {
+			a.sums[by] = cost.NewSum(cost.Options{By: []cost.Key{by}, Models: e.Models, Zone: time.Local, Since: since})
+		}
+		found, calls := cost.Read(ctx, c, cost.Scope{Since: since, Now: e.Now()})
+		for call, err := range calls {
+			if err != nil {
+				a.err = err
+				return
+			}
+			for s := range maps.Values(a.sums) {
+				s.Add(call)
+			}
+			a.calls.Add(1)
+		}
+		if a.found = found; ctx.Err() != nil {
+			a.err = errors.New("the calls of this ledger take too long to read")
+		}
+	}
+}
