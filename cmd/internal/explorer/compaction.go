@@ -25,8 +25,9 @@ type compactionPage struct {
 	Lines    []lineRow
 	LinesCut bool
 	Lost     []lostGroup
-	LostAll  uint64
-	LostMore bool
+	LostAll  uint64 // facts, of all kinds
+	Listed   int    // of them
+	LostMore bool   // the oldest of the covered turns were not compared
 	LostErr  string
 	Summary  pages.Prose
 	Policy   string
@@ -62,6 +63,7 @@ type sourceRow struct {
 type lostGroup struct {
 	Kind  string
 	Facts []lostRow
+	All   uint64 // facts of the kind that were lost; 0: not known
 }
 
 type lostRow struct {
@@ -152,7 +154,7 @@ func (v *visit) lost(s *api.Session, id turns.ID, p *compactionPage) {
 		p.LostErr = api.FromError(err).Message
 		return
 	}
-	p.LostAll, p.LostMore = list.Count, list.Partial || list.Next != ""
+	p.Listed, p.LostMore = len(list.Facts), list.Partial || list.From > 0
 	for _, f := range list.Facts {
 		if n := len(p.Lost); n == 0 || p.Lost[n-1].Kind != f.Kind {
 			p.Lost = append(p.Lost, lostGroup{Kind: f.Kind})
@@ -165,7 +167,13 @@ func (v *visit) lost(s *api.Session, id turns.ID, p *compactionPage) {
 		Kept  uint64 `json:"kept"`
 	}
 	if json.Unmarshal(list.Survival, &kept) != nil {
-		return
+		kept = nil
+	}
+	for i := range p.Lost { // list.Count is of the facts on the list's pages, which per_kind bounds
+		g := &p.Lost[i]
+		x := kept[g.Kind]
+		g.All = max(x.Total-min(x.Total, x.Kept), uint64(len(g.Facts)))
+		p.LostAll += g.All
 	}
 	for _, kind := range []string{"user", "errors", "commands", "paths", "identifiers", "numbers"} {
 		if x, ok := kept[kind]; ok && x.Total > 0 {

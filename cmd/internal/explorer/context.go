@@ -26,6 +26,10 @@ type contextPage struct {
 	Budget   uint64
 	Share    float64
 	Guessed  bool
+	Model    string // that answered, or the call before
+	Window   uint64 // of that model; 0: it is not in the table
+	Answered bool
+	Uncount  uint64 // tokens beyond the estimate
 	Recorded string
 	Print    string // fingerprint
 	Bar      *gauge
@@ -106,7 +110,7 @@ const builtRows = 40
 
 // builtNow makes the context anew that a call was given: that of its turn without what the call
 // answered.
-func (v *visit) builtNow(s *api.Session, t *api.Turn, was *api.Context, old []contextPiece) *built {
+func (v *visit) builtNow(s *api.Session, t *api.Turn, was *api.Context, old []contextPiece, window uint64) *built {
 	b := &built{Policy: s.Policy.Name, Budget: v.number("budget", 0)}
 	r := api.GetContext{At: t.ID, Explain: true, Budget: b.Budget}
 	if name := v.r.URL.Query().Get("policy"); name != "" && name != b.Policy {
@@ -137,6 +141,9 @@ func (v *visit) builtNow(s *api.Session, t *api.Turn, was *api.Context, old []co
 		cx.Sources, cx.Messages = append(cx.Sources, x.Source), append(cx.Messages, x.messages...)
 	}
 	cx.Reported = 0
+	if window > 0 && b.Budget == 0 {
+		cx.Budget = was.Budget
+	}
 	b.Used, b.Bar = cx.Tokens+cx.Overhead, gaugeOf(cx)
 	type place struct {
 		turn turns.ID
@@ -191,7 +198,8 @@ func (v *visit) builtNow(s *api.Session, t *api.Turn, was *api.Context, old []co
 
 // since is what changed from the context of the call before, and what that did to its cache.
 type since struct {
-	Call     string // the turn of that call
+	Call     string // URL of the context of that call
+	Model    string
 	Depth    uint64
 	Prefix   uint64 // tokens, from the beginning, that are as they were
 	Before   uint64 // tokens of that context
@@ -235,19 +243,25 @@ func (v *visit) context() error {
 	if err != nil {
 		return err
 	}
-	p := &contextPage{head: v.head(s), Turn: t, Back: v.turnURL(s.ID, id), Used: cx.Tokens + cx.Overhead, Ours: cx.Tokens + cx.Overhead, Budget: cx.Budget, Guessed: cx.WindowGuess, Recorded: cx.Recorded,
+	all := piecesOf(cx)
+	since, same, err := v.since(s, t, cx, all)
+	if err != nil {
+		return err
+	}
+	model := t.Model
+	if model == "" && since != nil {
+		model = since.Model
+	}
+	window := v.windowOf(s, cx, model)
+	p := &contextPage{head: v.head(s), Turn: t, Since: since, Model: pages.Line(model, 60), Window: window, Answered: t.Response != nil, Back: v.turnURL(s.ID, id), Used: cx.Tokens + cx.Overhead, Ours: cx.Tokens + cx.Overhead, Budget: cx.Budget, Guessed: cx.WindowGuess, Recorded: cx.Recorded,
 		Print: cx.Fingerprint, Preamble: cx.Preamble, Usage: t.Usage}
 	if cx.Reported > 0 {
 		p.Used = cx.Reported
 	}
 	p.Share = float64(p.Used) / float64(max(p.Budget, 1))
 	p.Bar = gaugeOf(cx)
-	all := piecesOf(cx)
-	same := -1
-	if p.Since, same, err = v.since(s, t, cx, all); err != nil {
-		return err
-	}
-	p.Built = v.builtNow(s, t, cx, all)
+	p.Uncount = cx.Reported - min(cx.Reported, cx.Tokens+cx.Overhead)
+	p.Built = v.builtNow(s, t, cx, all, window)
 	depths := v.depths(s, t.Depth, all)
 	for i := range p.Built.Rows {
 		if r := &p.Built.Rows[i]; depths[r.turn] > 0 {
@@ -284,6 +298,19 @@ func (v *visit) context() error {
 	}
 	v.page("context", fmt.Sprintf("Context of turn %d", t.Depth), "sessions", p)
 	return nil
+}
+
+// windowOf returns the window of the model that a context is for, and bounds the context by it; 0: the
+// context keeps its bound. That of a recipe is what the call was made with. Else it is of the session:
+// what it states, or that of its model, which a transcript seldom names, or a guess. The turns of
+// transcripts name theirs.
+func (v *visit) windowOf(s *api.Session, cx *api.Context, model string) uint64 {
+	m, ok := v.Models.Find(model)
+	if !ok || m.ContextWindow == 0 || cx.Recorded == "recipe" || s.Limits.ContextWindow > 0 {
+		return 0
+	}
+	cx.Budget, cx.WindowGuess = m.InputBudget(), false
+	return m.ContextWindow
 }
 
 // contextBefore is what the model was given for the call of a turn, as far as the ledger knows.
@@ -405,7 +432,7 @@ func (v *visit) since(s *api.Session, t *api.Turn, cx *api.Context, all []contex
 		return nil, -1, err
 	}
 	old := piecesOf(was)
-	out = &since{Call: v.turnURL(s.ID, prior.ID), Depth: prior.Depth, Before: was.Tokens + was.Overhead}
+	out = &since{Call: fmt.Sprintf("/ui/s/%s/x/%s", s.ID, prior.ID), Model: prior.Model, Depth: prior.Depth, Before: was.Tokens + was.Overhead}
 	preamble := bytes.Equal(cx.System, was.System) && equalRaw(cx.Tools, was.Tools)
 	if preamble {
 		out.Prefix = cx.Overhead

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,6 +60,7 @@ type Explorer struct {
 	live     *live
 	costs    costs
 	sums     sums
+	large    sync.Map // tenant and agent: there are more than [orderedMost] sessions
 	requests atomic.Uint64
 	base     context.Context // of what goes on behind pages, until Close
 	stop     context.CancelFunc

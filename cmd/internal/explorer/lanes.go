@@ -22,19 +22,25 @@ type lanes struct {
 
 // lane is a session of a tree.
 type lane struct {
-	ID             turns.ID
-	Name           string
-	Note           string
-	Here           bool
-	Y, Mid         int
-	X, End         string // where it begins and ends
-	From           string // the path from the lane that it continues; "": the root
-	Head           string
-	Compactions    []string // paths of diamonds
-	Forked         uint64
-	Depth          uint64
-	State          string
-	HasCompactions bool
+	ID          turns.ID
+	Name        string
+	Note        string
+	Here        bool
+	Y, Mid      int
+	X, End      string // where it begins and ends
+	From        string // the path from the lane that it continues; "": the root
+	Head        string
+	Compactions []laneMark
+	Forked      uint64
+	Depth       uint64
+	State       string
+}
+
+// laneMark is the diamond of a compaction.
+type laneMark struct {
+	URL       string
+	Depth     uint64
+	Path, Hit string // the diamond, and what around it leads there too
 }
 
 const laneHeight = 26
@@ -78,10 +84,10 @@ func draw(t *api.Tree, here turns.ID, from, to uint64) *lanes {
 		}
 		for _, b := range s.Branches {
 			for _, k := range b.Compactions {
-				l.Compactions = append(l.Compactions, fmt.Sprintf("M%.1f %dl5 5l-5 5l-5 -5z", at(k.Depth), y-5))
+				x := at(k.Depth)
+				l.Compactions = append(l.Compactions, laneMark{URL: fmt.Sprintf("/ui/s/%s/c/%s", s.ID, k.ID), Depth: k.Depth, Path: fmt.Sprintf("M%.1f %dl5 5l-5 5l-5 -5z", x, y-5), Hit: fmt.Sprintf("M%.1f %dh20v24h-20z", x-10, y-12)})
 			}
 		}
-		l.HasCompactions = len(l.Compactions) > 0
 		rows[s.ID] = len(out.Lanes)
 		out.Lanes = append(out.Lanes, l)
 	}

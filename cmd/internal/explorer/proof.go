@@ -85,9 +85,22 @@ type provePage struct {
 	Depth uint64
 	Turn  string // its page
 	URL   string // of the files
-	Name  string // of the file of the proof that shows nothing
+	Name  string // how the names of all the files begin
 	Key   string // public, of the checkpoints
 	Parts partList
+	turn  turns.ID
+}
+
+// proofFile is a proof that can be saved.
+type proofFile struct{ URL, Name string }
+
+// File is the proof that shows none, turn or part.
+func (p *provePage) File(show string, part int) proofFile {
+	url := p.URL + "?show=" + show
+	if show == api.DisclosePart {
+		url += "&part=" + strconv.Itoa(part)
+	}
+	return proofFile{url, proofName(p.turn, show, part)}
 }
 
 // mayProve refuses a login that gets no proofs.
@@ -116,7 +129,7 @@ func (v *visit) prove() error {
 		return err
 	}
 	url := v.turnURL(s.ID, turn)
-	p := &provePage{head: v.head(s), Depth: t.Depth, Turn: url, URL: url + "/proof", Name: proofName(turn, api.DiscloseNone, 0), Key: key.Key}
+	p := &provePage{head: v.head(s), Depth: t.Depth, Turn: url, URL: url + "/proof", Name: "turn-" + prose.Short(turn), turn: turn, Key: key.Key}
 	p.Parts = partsOf(t, int(min(v.number("p", 0), 1<<20)), url+"/prove")
 	v.page("prove", fmt.Sprintf("Proof of turn %d", t.Depth), "sessions", p)
 	return nil
@@ -126,6 +139,8 @@ func (v *visit) prove() error {
 func proofName(turn turns.ID, show string, part int) string {
 	name := "turn-" + prose.Short(turn)
 	switch show {
+	case api.DiscloseNone:
+		name += "-hashes"
 	case api.DiscloseTurn:
 		name += "-whole"
 	case api.DisclosePart:

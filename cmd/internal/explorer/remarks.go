@@ -57,7 +57,7 @@ func (a *act) note() (string, error) {
 		return "", err
 	}
 	_, err = a.c.Note(a.r.Context(), a.s.ID, api.NoteTurn{ID: a.id, Turn: turn, Text: strings.TrimSpace(a.r.PostForm.Get("text"))})
-	return a.here() + "/t/" + turn.String(), err
+	return a.here() + "/t/" + turn.String() + "?noted#note", err
 }
 
 // ownTitle returns the title that a person gave a session, for the form that changes it: without

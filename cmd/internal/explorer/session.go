@@ -95,12 +95,25 @@ type sessionPage struct {
 	Last     string
 	Prompts  []promptRow
 	Lanes    *lanes
-	Parts    []sessionRow
-	Masked   int
-	Unread   string
-	OwnTitle string // that a person gave it
-	Tags     string // with commas
+	Marks    []markRow // the compactions in force, newest first
+	// MarksMore says that there are more of them.
+	MarksMore bool
+	Parts     []sessionRow
+	Masked    int
+	Unread    string
+	OwnTitle  string // that a person gave it
+	Tags      string // with commas
 }
+
+// markRow is a compaction in a list.
+type markRow struct {
+	ID            turns.ID
+	Depth         uint64
+	Before, After uint64 // tokens
+}
+
+// marksShown is how many compactions a session's page lists.
+const marksShown = 20
 
 type promptRow struct {
 	Depth uint64
@@ -111,6 +124,11 @@ func (v *visit) session() error {
 	s, _, err := v.place()
 	if err != nil {
 		return err
+	}
+	v.knows()
+	base := "/ui/s/" + s.ID.String()
+	if n := min(v.number("turn", 0), s.Depth); n > 0 { // the form that goes to a turn
+		return v.seeOther(fmt.Sprintf("%s?from=%d#t%d", base, around(n), n))
 	}
 	p := &sessionPage{head: v.head(s), Tags: strings.Join(s.Tags, ", ")}
 	p.Cost = v.costOf(s)
@@ -127,7 +145,6 @@ func (v *visit) session() error {
 		from = s.Depth
 	}
 	p.From, p.To = from, min(from+window-1, s.Depth)
-	base := "/ui/s/" + s.ID.String()
 	if from > 1 {
 		p.Prev = fmt.Sprintf("%s?from=%d", base, max(from, window+1)-window)
 	}
@@ -151,6 +168,9 @@ func (v *visit) session() error {
 			}
 		}
 	}
+	if p.Marks, p.MarksMore, err = v.marks(s); err != nil {
+		return err
+	}
 	p.Lanes = draw(tree, s.ID, p.From, p.To)
 	if p.Parts, err = v.parts(s); err != nil {
 		return err
@@ -162,6 +182,22 @@ func (v *visit) session() error {
 // treeOf is the first page of a session's tree of forks.
 func (v *visit) treeOf(s *api.Session) (*api.Tree, error) {
 	return v.c.TreePage(v.r.Context(), s.ID, api.GetTree{Page: api.Page{Limit: 100}})
+}
+
+// marks lists the compactions in force, newest first.
+func (v *visit) marks(s *api.Session) (out []markRow, more bool, err error) {
+	for t, err := range v.c.Compactions(v.r.Context(), s.ID) {
+		if err != nil {
+			return nil, false, err
+		}
+		if len(out) == marksShown {
+			return out, true, nil
+		}
+		if k := t.Compaction; k != nil {
+			out = append(out, markRow{t.ID, t.Depth, k.TokensBefore, k.TokensAfter})
+		}
+	}
+	return out, false, nil
 }
 
 func forksOf(t *api.Tree) map[turns.ID][]api.TreeSession {

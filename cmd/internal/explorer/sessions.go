@@ -16,10 +16,8 @@ import (
 )
 
 const (
-	// sessionsShown is how many sessions a page lists, sessionsRead how many it looks at for
-	// them: filters are applied here.
+	// sessionsShown is how many sessions a page lists.
 	sessionsShown = 100
-	sessionsRead  = 2000
 	// isLive is how long after its last turn a session counts as being worked in.
 	isLive = 10 * time.Minute
 )
@@ -41,9 +39,9 @@ type sessionRow struct {
 	Budget   uint64
 	Pressure float64
 	Cost     string
-	When     time.Time
-	Ago      string
-	Bound    string
+	When     time.Time // of the newest turn
+	Ago      string    // the same, or its bound, in a few characters
+	Said     string    // the same in full
 	Live     bool
 	Error    string
 	Fork     *api.ForkedFrom
@@ -54,7 +52,7 @@ type sessionRow struct {
 // sessionFilter is what a list is narrowed to; its fields are those of the URL.
 type sessionFilter struct {
 	Agent, Project, Folder, State, Since, Title string
-	Hidden                                      bool
+	Hidden                                      string // "": those are left out; "only": no others; else they are listed too
 	since                                       time.Time
 }
 
@@ -66,53 +64,55 @@ type sessionsPage struct {
 	Folders  []string
 	Projects []string
 	Next     string // URL of the older ones
-	First    bool
-	Looked   int  // sessions that were looked at
-	Partial  bool // there are more to look at
-	Vanished bool // transcripts that vanished can be listed
+	Newest   string // URL of the first page, of one that is not
+	Looked   int    // sessions that were looked at
+	Changed  bool   // the list is in the order of the ledger: see [orderedMost]
+	Vanished bool   // transcripts that vanished can be listed
 	MayErase bool
+	Intro    bool // says what the page is for
 }
 
 func (v *visit) sessions() error {
 	q := v.r.URL.Query()
-	f := sessionFilter{Agent: q.Get("agent"), Project: q.Get("project"), Hidden: q.Get("hidden") != "", Folder: q.Get("folder"), State: q.Get("state"), Since: q.Get("since"), Title: q.Get("title")}
+	f := sessionFilter{Agent: q.Get("agent"), Project: q.Get("project"), Hidden: q.Get("hidden"), Folder: q.Get("folder"), State: q.Get("state"), Since: q.Get("since"), Title: q.Get("title")}
 	if d, ok := map[string]time.Duration{"day": 24 * time.Hour, "week": 7 * 24 * time.Hour, "month": 30 * 24 * time.Hour}[f.Since]; ok {
 		f.since = v.Now().Add(-d)
 	}
-	p := &sessionsPage{Vanished: v.Vanished != nil && v.who.Agent == api.Operator, MayErase: v.who.MayExport(), Filter: f, First: q.Get("after") == "", Any: f != sessionFilter{since: f.since}}
+	p := &sessionsPage{Vanished: v.Vanished != nil && v.who.Agent == api.Operator, MayErase: v.who.MayExport(), Filter: f, Any: f != sessionFilter{since: f.since}, Intro: v.isNew()}
+	page, err := v.listed(&f, q.Get("before"), q.Get("after"))
+	if err != nil {
+		return err
+	}
 	agents, folders, projects := make(map[string]bool), make(map[string]bool), make(map[string]bool)
-	var shown []*api.Session // those of the rows
-	after := q.Get("after")
-	for len(p.Rows) < sessionsShown && p.Looked < sessionsRead {
-		list, err := v.c.SessionPage(v.r.Context(), api.ListSessions{About: api.About{About: true}, Order: "updated", Hidden: f.Hidden, Page: api.Page{After: after, Limit: sessionsShown}})
-		if err != nil {
-			return err
+	for i := range page.looked {
+		s := &page.looked[i]
+		agents[s.Agent] = true
+		if s.Project != "" {
+			projects[s.Project] = true
 		}
-		for i := range list.Sessions {
-			s := &list.Sessions[i]
-			p.Looked++
-			agents[s.Agent] = true
-			if s.Project != "" {
-				projects[s.Project] = true
-			}
-			if w := turns.WorkContextOf(s.Meta); w.Cwd != "" {
-				folders[w.Cwd] = true
-			}
-			if f.matches(s) {
-				p.Rows, shown = append(p.Rows, v.row(s)), append(shown, s)
-			}
-		}
-		if after = list.Next; after == "" {
-			break
+		if w := turns.WorkContextOf(s.Meta); w.Cwd != "" {
+			folders[w.Cwd] = true
 		}
 	}
-	if after != "" {
-		q.Set("after", after)
-		p.Next, p.Partial = "/ui/?"+q.Encode(), true
+	for _, s := range page.shown {
+		p.Rows = append(p.Rows, v.row(s))
 	}
-	v.addCosts(p.Rows, shown)
-	// The service has them by their last change, and an import changes old ones.
-	slices.SortStableFunc(p.Rows, func(a, b sessionRow) int { return b.When.Compare(a.When) })
+	p.Looked, p.Changed = len(page.looked), page.changed
+	first := q.Has("before") || q.Has("after")
+	q.Del("before")
+	q.Del("after")
+	if first {
+		p.Newest = strings.TrimSuffix("/ui/?"+q.Encode(), "?")
+	}
+	switch {
+	case page.before != "":
+		q.Set("before", page.before)
+		p.Next = "/ui/?" + q.Encode()
+	case page.after != "":
+		q.Set("after", page.after)
+		p.Next = "/ui/?" + q.Encode()
+	}
+	v.addCosts(p.Rows, page.shown)
 	p.Rows = nested(p.Rows)
 	for a := range agents {
 		p.Agents = append(p.Agents, a)
@@ -134,11 +134,7 @@ func (v *visit) sessions() error {
 
 func (f *sessionFilter) matches(s *api.Session) bool {
 	w := turns.WorkContextOf(s.Meta)
-	last := s.Updated
-	if s.HeadTime != nil {
-		last = *s.HeadTime
-	}
-	return (f.Agent == "" || s.Agent == f.Agent) && (f.State == "" || s.State == f.State) && (f.Folder == "" || w.IsIn(f.Folder)) && !time.Time(last).Before(f.since) &&
+	return (f.Agent == "" || s.Agent == f.Agent) && (f.State == "" || s.State == f.State) && (f.Folder == "" || w.IsIn(f.Folder)) && !lastTurn(s).Before(f.since) && (f.Hidden != "only" || s.Hidden) &&
 		(f.Project == "" || turns.ProjectOf(s.Meta).Has(s.Project, f.Project)) &&
 		(f.Title == "" || strings.Contains(strings.ToLower(s.Title+" "+s.Label+" "+strings.Join(s.Tags, " ")), strings.ToLower(f.Title)))
 }
@@ -204,12 +200,8 @@ func (v *visit) row(s *api.Session) sessionRow {
 	if r.Label == r.Title {
 		r.Label = ""
 	}
-	at := s.Updated
-	if s.HeadTime != nil {
-		at, r.Bound = *s.HeadTime, prose.Bound(s.HeadTimeBound)
-	}
-	r.When = time.Time(at)
-	r.Ago = ago(v.Now(), r.When)
+	r.When = lastTurn(s)
+	r.Ago, r.Said = saidAt(v.Now(), r.When, s.HeadTimeBound)
 	r.Live = s.State == "open" && v.Now().Sub(time.Time(s.Updated)) < isLive && v.Now().Sub(r.When) < isLive
 	if s.Error != "" {
 		r.Error = prose.Unreadable("session", s.Error, s.MissingKey)
@@ -252,6 +244,21 @@ func ago(now, t time.Time) string {
 		return humanize.Comma(int64(d.Hours()/24)) + " d"
 	}
 	return t.Local().Format("2 Jan 2006")
+}
+
+// saidAt is when the newest turn of a session was said, in a few characters and in full. Of a bound the
+// day is enough.
+func saidAt(now, t time.Time, bound turns.TimeBound) (short, full string) {
+	day, full := t.Local().Format("2 Jan 2006"), t.Local().Format("2006-01-02 15:04")
+	switch {
+	case !turns.IsTimeKnown(t):
+		return "–", "the transcript does not say when"
+	case bound == turns.TimeNotBefore:
+		return "after " + day, "not before " + full + "; the transcript does not say when"
+	case bound == turns.TimeNotAfter:
+		return "by " + day, "not after " + full + "; the transcript does not say when"
+	}
+	return ago(now, t), full
 }
 
 // tail is the last two parts of a path.

@@ -41,6 +41,7 @@ type turnPage struct {
 	Price     string
 	CacheHit  float64
 	Inherited bool
+	Noted     bool // the note was saved just now
 }
 
 // read reads a turn with its whole content, and the results of its calls.
@@ -98,7 +99,7 @@ func (v *visit) turn() error {
 	if err != nil {
 		return err
 	}
-	p := &turnPage{head: v.head(s), Turn: t, Depth: t.Depth, Masked: masked, Inherited: t.Session != s.ID}
+	p := &turnPage{head: v.head(s), Turn: t, Depth: t.Depth, Masked: masked, Inherited: t.Session != s.ID, Noted: v.r.URL.Query().Has("noted")}
 	p.Command = "ledgerctl continue " + s.ID.String() + "/" + t.ID.String() + " --in claude" // by its id: it may be on another branch
 	p.Row = v.turnRow(s, t, e)
 	p.pieces(s, t, e, int(min(v.number("p", 0), 1<<20)))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"math"
 	"mime"
 	"net/http"
 	"path"
@@ -85,7 +86,9 @@ func (v *views) functions() template.FuncMap {
 		"kinds":      func() []kinds.Look { return kinds.All[:] },
 		"stamp":      func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"when":       func(t time.Time) string { return t.Local().Format("2006-01-02 15:04") },
+		"clock":      func(t api.Time) string { return time.Time(t).Local().Format("2006-01-02 15:04") },
 		"clip":       clip,
+		"int":        func(n uint64) int { return int(min(n, math.MaxInt32)) },
 		"add":        func(a, b int) int { return a + b },
 		"list":       func(words ...string) []string { return words },
 		"sum":        func(a, b uint64) uint64 { return a + b },
