@@ -62,6 +62,7 @@ type sourceRow struct {
 
 type lostGroup struct {
 	Kind  string
+	Name  string // for people
 	Facts []lostRow
 	All   uint64 // facts of the kind that were lost; 0: not known
 }
@@ -157,7 +158,7 @@ func (v *visit) lost(s *api.Session, id turns.ID, p *compactionPage) {
 	p.Listed, p.LostMore = len(list.Facts), list.Partial || list.From > 0
 	for _, f := range list.Facts {
 		if n := len(p.Lost); n == 0 || p.Lost[n-1].Kind != f.Kind {
-			p.Lost = append(p.Lost, lostGroup{Kind: f.Kind})
+			p.Lost = append(p.Lost, lostGroup{Kind: f.Kind, Name: factName(f.Kind)})
 		}
 		g := &p.Lost[len(p.Lost)-1]
 		g.Facts = append(g.Facts, lostRow{Text: pages.Line(f.Text, 160), Uses: f.Uses, URL: v.turnURL(s.ID, f.Turn), Depth: f.Depth})
@@ -177,9 +178,17 @@ func (v *visit) lost(s *api.Session, id turns.ID, p *compactionPage) {
 	}
 	for _, kind := range []string{"user", "errors", "commands", "paths", "identifiers", "numbers"} {
 		if x, ok := kept[kind]; ok && x.Total > 0 {
-			p.Survival = append(p.Survival, survivalRow{Kind: kind, Kept: x.Kept, Total: x.Total, Width: fmt.Sprint(100 * x.Kept / x.Total)})
+			p.Survival = append(p.Survival, survivalRow{Kind: factName(kind), Kept: x.Kept, Total: x.Total, Width: fmt.Sprint(100 * x.Kept / x.Total)})
 		}
 	}
+}
+
+// factName is a kind of facts for people.
+func factName(kind string) string {
+	if kind == "user" {
+		return "a person's sentences"
+	}
+	return kind
 }
 
 // Around is where a window begins that has the compaction near its top.

@@ -126,6 +126,9 @@ func (v *visit) builtNow(s *api.Session, t *api.Turn, was *api.Context, old []co
 	if !slices.Contains(b.Names, s.Policy.Name) {
 		b.Names = append(b.Names, s.Policy.Name)
 	}
+	if window > 0 && b.Budget == 0 {
+		r.Budget = was.Budget
+	}
 	cx, err := v.c.Context(v.r.Context(), s.ID, r)
 	if err != nil {
 		b.Err = api.FromError(err).Message
@@ -141,9 +144,6 @@ func (v *visit) builtNow(s *api.Session, t *api.Turn, was *api.Context, old []co
 		cx.Sources, cx.Messages = append(cx.Sources, x.Source), append(cx.Messages, x.messages...)
 	}
 	cx.Reported = 0
-	if window > 0 && b.Budget == 0 {
-		cx.Budget = was.Budget
-	}
 	b.Used, b.Bar = cx.Tokens+cx.Overhead, gaugeOf(cx)
 	type place struct {
 		turn turns.ID

@@ -33,6 +33,9 @@ func TestTheProofOfATurnIsTwoFiles(t *testing.T) {
 	said := []string{"Go on.", "what could be slow?", "make test"} // the parts 1 to 3
 	for query, want := range map[string][]int{"": nil, "show=none": nil, "show=turn": {1, 2, 3}, "show=part&part=2": {2}, "show=part&part=3": {3}} {
 		status, h, text := b.do(http.MethodGet, page+"/proof?"+query, "")
+		if name, ok := strings.CutPrefix(h.Get("Content-Disposition"), `attachment; filename="`); query != "" && (!ok || !strings.Contains(b.page(page+"/prove"), ">"+strings.TrimSuffix(name, `"`)+"<")) {
+			t.Errorf("%s: the page does not name %s", query, name)
+		}
 		if status != http.StatusOK || !strings.Contains(h.Get("Content-Disposition"), ".proof\"") || !strings.Contains(h.Get("Content-Security-Policy"), "sandbox") {
 			t.Fatalf("%s: %d, %v\n%s", query, status, h, text)
 		}
