@@ -238,3 +238,30 @@ func TestTheThemeShowsWhichItIs(t *testing.T) {
 		seen[svg] = theme
 	}
 }
+
+// A ledger with too many sessions to read all of them for a page has them in its own order.
+func TestTooManySessionsAreInTheOrderOfTheLedger(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes 2,700 sessions")
+	}
+	d, c := start(t, config.Config{})
+	want := make([]string, 2700)
+	for i := range want {
+		s, err := c.Create(t.Context(), api.CreateSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[len(want)-1-i] = s.ID.String()
+	}
+	b := loggedIn(t, d, c, api.OpenPages{})
+	page := b.has("/ui/", "In the order in which they changed in the ledger")
+	var got []string
+	for _, at := range []string{page, b.page(html.UnescapeString(older.FindStringSubmatch(page)[1]))} {
+		for _, m := range listed.FindAllStringSubmatch(at, -1) {
+			got = append(got, m[1])
+		}
+	}
+	if !slices.Equal(got, want[:200]) {
+		t.Errorf("two pages have %d sessions, not the newest 200 in their order", len(got))
+	}
+}

@@ -126,6 +126,29 @@ await part('keys', async (where) => {
   await close();
 });
 
+// On a phone: each turn has its number to tap, the diamond in the tree leads to the compaction, no field makes the
+// phone zoom, and nothing that is tapped is lower than 24 px.
+await part('phone', async (where) => {
+  const [page, close] = await open({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, javaScriptEnabled: false }, where);
+  for (const name of Object.keys(paths)) {
+    await page.goto(base + paths[name]);
+    const wrong = await page.evaluate(() => {
+      const box = (x) => x.getBoundingClientRect();
+      const seen = (x) => box(x).width > 0 && box(x).left >= 0;
+      const low = [...document.querySelectorAll('main input[type=checkbox], main input[type=radio], main table:not(.costs) a, main .nearby a, main .crumbs a, main .windowbar a, main .pages a, main .meta a, .sources a, .lost a, .depth, .brand')].filter((x) => seen(x) && box(x).height < 24);
+      const small = [...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter((x) => seen(x) && parseFloat(getComputedStyle(x).fontSize) < 16);
+      const find = document.querySelector('.find input');
+      return [...low.map((x) => 'lower than 24 px: ' + x.outerHTML.slice(0, 90)), ...small.map((x) => 'less than 16 px: ' + x.outerHTML.slice(0, 90)), ...[...document.querySelectorAll('.turn')].filter((x) => !x.querySelector('.depth') || box(x.querySelector('.depth')).width < 24).map((x) => 'no number to tap: ' + x.id), ...(document.documentElement.scrollWidth > innerWidth ? ['wider than the window'] : []), ...(find && find.placeholder.length > 12 ? ['the words in the search are cut'] : [])];
+    });
+    if (wrong.length) check(false, `${where}, ${name}`, wrong[0]);
+  }
+  await page.goto(base + session);
+  await Promise.all([page.waitForURL(/\/t\//), page.locator('.turn.step .depth').first().tap()]);
+  await page.goto(base + session);
+  await Promise.all([page.waitForURL(/\/c\//), page.locator('.lanes svg a .hit').first().tap()]);
+  await close();
+});
+
 // Search as one types: what is found stands there without Enter, and the address has the question.
 await part('search', async (where) => {
   const [page, close] = await open({ viewport: { width: 1280, height: 800 } }, where);
