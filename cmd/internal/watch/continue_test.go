@@ -10,6 +10,7 @@ import (
 
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -63,7 +64,7 @@ func TestContinuedTranscriptComesBackOntoTheFork(t *testing.T) {
 
 func formatOf(t *testing.T, head string) string {
 	t.Helper()
-	f, err := transcripts.Detect([]byte(head))
+	f, err := transcriptfile.Detect([]byte(head))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/internal/daemon/config"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -293,7 +293,7 @@ func checkStored(t *testing.T, c *client.Client, paths ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		format, err := transcripts.Detect(b[:min(len(b), headSize)])
+		format, err := transcriptfile.Detect(b[:min(len(b), headSize)])
 		if err != nil {
 			t.Fatal(path, err)
 		}
