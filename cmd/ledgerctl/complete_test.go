@@ -101,7 +101,7 @@ func TestListedValuesAreThoseOfTheProgram(t *testing.T) {
 	}{
 		{"context", "format", export.ContextForms},
 		{"import", "format", strings.Split(transcriptfile.FormatNames(), ", ")},
-		{"continue", "in", agents.Names()},
+		{"continue", "in", agents.Resuming()},
 	} {
 		c, _, err := root.Find([]string{tc.verb})
 		if err != nil {

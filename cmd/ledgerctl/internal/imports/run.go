@@ -12,6 +12,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/repository"
 	"nexus/cmd/internal/transcripts"
@@ -43,7 +44,7 @@ func Run(ctx context.Context, e *cli.Env, args []string, o *Options) error {
 		return o.units(ctx, e, args)
 	}
 	if len(args) == 0 {
-		return fault.WithHint(fault.Usage(errors.New("usage: ledgerctl import FILE|DIR…")), "ledgerctl watch --once brings in what Claude Code, Codex, pi and Gemini CLI have on this machine")
+		return fault.WithHint(fault.Usage(errors.New("usage: ledgerctl import FILE|DIR…")), "ledgerctl watch --once brings in what "+agents.Titles()+" have on this machine")
 	}
 	files, size, err := transcriptfile.Find(args)
 	if err != nil {
