@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -274,7 +275,7 @@ func (s *Sum) keepDearest(c *Call, a *Amount) {
 	if s.opt.Dearest == 0 || a.Picos() == 0 || len(s.dearest) == s.opt.Dearest && a.Picos() <= s.dearest[len(s.dearest)-1].Picos() {
 		return
 	}
-	at, _ := slices.BinarySearchFunc(s.dearest, a.Picos(), func(d Dear, picos uint64) int { return cmp.Compare(picos, d.Picos()) })
+	at := sort.Search(len(s.dearest), func(i int) bool { return s.dearest[i].Picos() < a.Picos() })
 	s.dearest = slices.Insert(s.dearest, at, Dear{*c, *a})
 	s.dearest = s.dearest[:min(len(s.dearest), s.opt.Dearest)]
 }

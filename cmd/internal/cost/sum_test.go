@@ -35,8 +35,8 @@ func total(calls ...Call) Amount {
 // The dearest calls are few, in their order; a copy of one is none, and one without a known cost is not dear.
 func TestTheDearestCallsAreKept(t *testing.T) {
 	s := NewSum(Options{Models: table(), Dearest: 3})
-	for _, c := range []Call{call("a", &turns.Usage{OutputTokens: 20}), call("b", &turns.Usage{OutputTokens: 50}), call("b", &turns.Usage{OutputTokens: 50}), call("c", nil),
-		call("d", &turns.Usage{OutputTokens: 10}), call("e", &turns.Usage{OutputTokens: 40}), call("f", &turns.Usage{OutputTokens: 30}), call("g", &turns.Usage{OutputTokens: 50})} {
+	for _, c := range []Call{call("a", &turns.Usage{InputTokens: 10, OutputTokens: 20}), call("b", &turns.Usage{InputTokens: 10, OutputTokens: 50}), call("b", &turns.Usage{InputTokens: 10, OutputTokens: 50}), call("c", nil),
+		call("d", &turns.Usage{InputTokens: 10, OutputTokens: 10}), call("e", &turns.Usage{InputTokens: 10, OutputTokens: 40}), call("f", &turns.Usage{InputTokens: 10, OutputTokens: 30}), call("g", &turns.Usage{InputTokens: 10, OutputTokens: 50})} {
 		s.Add(c)
 	}
 	var got []string
