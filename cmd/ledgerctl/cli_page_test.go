@@ -42,6 +42,11 @@ func TestCLIPageHasEveryHelpPage(t *testing.T) {
 	if !ok || !ended {
 		t.Fatalf("%s has no place for the help pages", file)
 	}
+	for verb, text := range manual {
+		if !strings.HasSuffix(text, "\n") {
+			t.Errorf("the page of %s (cmd/ledgerctl/internal/help) does not end with a line break", verb)
+		}
+	}
 	want := cliPages()
 	if *update {
 		if err := os.WriteFile(file, []byte(head+begin+want+end+tail), 0o644); err != nil {

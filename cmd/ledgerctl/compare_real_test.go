@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/comparison"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/compactor/compare"
@@ -81,7 +81,7 @@ func realHistories(t *testing.T, half uint32) (out []comparison.History) {
 	if _, err := os.Stat(data); err != nil {
 		t.Skip("real transcripts are not beside the project (../shared/data)")
 	}
-	files, _, err := transcripts.Find([]string{data})
+	files, _, err := transcriptfile.Find([]string{data})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func realHistories(t *testing.T, half uint32) (out []comparison.History) {
 			continue
 		}
 		hs, err := comparison.Histories(t.Context(), e.Terminal, f.Name, nil)
-		if unknown := (transcripts.UnknownFormat{}); errors.As(err, &unknown) || errors.Is(err, turns.ErrMalformed) {
+		if unknown := (transcriptfile.UnknownFormat{}); errors.As(err, &unknown) || errors.Is(err, turns.ErrMalformed) {
 			continue
 		} else if err != nil {
 			t.Fatalf("%s: %v", f.Name, err)

@@ -15,7 +15,7 @@ import (
 
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/cost"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/completion"
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -100,8 +100,8 @@ func TestListedValuesAreThoseOfTheProgram(t *testing.T) {
 		want       []string
 	}{
 		{"context", "format", export.ContextForms},
-		{"import", "format", strings.Split(transcripts.FormatNames(), ", ")},
-		{"continue", "in", agents.Names()},
+		{"import", "format", strings.Split(transcriptfile.FormatNames(), ", ")},
+		{"continue", "in", agents.Resuming()},
 	} {
 		c, _, err := root.Find([]string{tc.verb})
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/ledger/api"
 	"nexus/turns/tokens"
 )
@@ -228,7 +229,7 @@ func TestCostsOfRealTranscriptsAreThoseOfTheirRecords(t *testing.T) {
 				args = append(args, names...)
 			}
 			args = slices.DeleteFunc(args, func(n string) bool { return strings.HasSuffix(n, ".metadata.json") })
-			found, _, err := transcripts.Find(args)
+			found, _, err := transcriptfile.Find(args)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -168,7 +169,7 @@ func TestExportsAreKnownAgain(t *testing.T) {
 					t.Errorf("%q", parts)
 				}
 				again := transcripts.Intake{Importer: &transcripts.Importer{Client: c}, Report: &transcripts.Report{Format: format}}
-				f := must(transcripts.Detect([]byte(further)))(t)
+				f := must(transcriptfile.Detect([]byte(further)))(t)
 				n := 0
 				for st, err := range f.Open(strings.NewReader(further), transcript.Options{Final: true}).Steps() {
 					if err == nil && n < 3 {

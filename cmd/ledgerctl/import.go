@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/imports"
 )
 
@@ -20,6 +21,6 @@ func importCmd(e *env) *cobra.Command {
 	c.Flags().BoolVar(&o.Final, "final", false, "the files will not grow: import the last turns too")
 	c.Flags().BoolVar(&o.Refresh, "refresh", false, "read files again that an older reader imported, or that were changed")
 	c.Flags().BoolVar(&o.Losses, "losses", false, "list each loss")
-	c.Flags().StringVar(&o.Format, "format", "auto", transcripts.FormatNames())
+	c.Flags().StringVar(&o.Format, "format", "auto", transcriptfile.FormatNames())
 	return c
 }

@@ -13,6 +13,7 @@ import (
 
 	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -109,11 +110,11 @@ func TestClaudeCodeForksInAnyOrder(t *testing.T) {
 				}
 				defer stop()
 				names := claudeForks(t, t.TempDir())
-				var files []transcripts.File
+				var files []transcriptfile.File
 				for _, what := range order {
-					files = append(files, transcripts.File{Name: names[what]})
+					files = append(files, transcriptfile.File{Name: names[what]})
 				}
-				imports := [][]transcripts.File{files, files}
+				imports := [][]transcriptfile.File{files, files}
 				if oneByOne {
 					imports = nil
 					for i := range files {

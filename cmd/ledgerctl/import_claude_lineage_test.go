@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -78,13 +78,13 @@ func TestClaudeCodeLineageInAnyOrderAndGrouping(t *testing.T) {
 					}
 					defer stop()
 					dir := t.TempDir()
-					var files []transcripts.File
+					var files []transcriptfile.File
 					for _, i := range order {
 						f := filepath.Join(dir, fmt.Sprintf("%d.jsonl", i))
 						if err := os.WriteFile(f, []byte(x.files[i]), 0o600); err != nil {
 							t.Fatal(err)
 						}
-						files = append(files, transcripts.File{Name: f})
+						files = append(files, transcriptfile.File{Name: f})
 					}
 					rest := files
 					for _, n := range sizes {

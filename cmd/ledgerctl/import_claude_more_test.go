@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -68,14 +69,14 @@ func importedState(t *testing.T, texts map[string]string, order []string, togeth
 	}
 	defer stop()
 	dir := t.TempDir()
-	var files []transcripts.File
+	var files []transcriptfile.File
 	for _, name := range order {
 		f := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(f), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if strings.HasSuffix(name, ".jsonl") {
-			files = append(files, transcripts.File{Name: f})
+			files = append(files, transcriptfile.File{Name: f})
 		}
 	}
 	for name, text := range texts {
@@ -83,7 +84,7 @@ func importedState(t *testing.T, texts map[string]string, order []string, togeth
 			t.Fatal(err)
 		}
 	}
-	imports := [][]transcripts.File{files}
+	imports := [][]transcriptfile.File{files}
 	if !together {
 		imports = nil
 		for i := range files {

@@ -13,6 +13,7 @@ import (
 
 	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -91,13 +92,13 @@ func TestPiForksInAnyOrder(t *testing.T) {
 				}
 				defer stop()
 				names := piForks(t, t.TempDir())
-				var files []transcripts.File
+				var files []transcriptfile.File
 				for _, what := range order {
-					files = append(files, transcripts.File{Name: names[what]})
+					files = append(files, transcriptfile.File{Name: names[what]})
 				}
-				imports := [][]transcripts.File{files, files}
+				imports := [][]transcriptfile.File{files, files}
 				if oneByOne {
-					imports = [][]transcripts.File{files[:1], files[1:2], files[2:3], files[3:], files}
+					imports = [][]transcriptfile.File{files[:1], files[1:2], files[2:3], files[3:], files}
 				}
 				for _, fs := range imports {
 					im := transcripts.Importer{Client: c, Format: "auto", Final: true}

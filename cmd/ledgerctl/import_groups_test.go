@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 )
@@ -33,16 +34,16 @@ func TestFilesThatNameOneIDAreOneGroup(t *testing.T) {
 		"a session of another form":    {[]string{a + `{"parent_session" : "x7"}`, b, `{"sessionId":"x7"}`}, [][]int{{0, 2}, {1}}},
 		"without ids":                  {[]string{"one", a, "two", b}, [][]int{{0, 2}, {1}, {3}}},
 		"other dashes":                 {[]string{"a-b-c-d " + a, "1234567-89ab-cdef-0123-456789abcdef " + b}, [][]int{{0}, {1}}},
-		"an export of a ledger":        {[]string{a, transcripts.ExportPrefix + `{}}`, b}, [][]int{{0, 1, 2}}},
-		"an archive":                   {[]string{a, transcripts.ArchivePrefix + `{}}`, b}, [][]int{{0, 1, 2}}},
+		"an export of a ledger":        {[]string{a, transcriptfile.ExportPrefix + `{}}`, b}, [][]int{{0, 1, 2}}},
+		"an archive":                   {[]string{a, transcriptfile.ArchivePrefix + `{}}`, b}, [][]int{{0, 1, 2}}},
 		"a compressed archive":         {[]string{a, "\x1f\x8b\x08", b}, [][]int{{0, 1, 2}}},
 		"an empty file, and a missing": {[]string{"", a, "missing"}, [][]int{{0, 2}, {1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			var files []transcripts.File
+			var files []transcriptfile.File
 			for i, text := range tc.files {
-				files = append(files, transcripts.File{Name: filepath.Join(dir, fmt.Sprint(i))})
+				files = append(files, transcriptfile.File{Name: filepath.Join(dir, fmt.Sprint(i))})
 				if text == "missing" {
 					continue
 				}
@@ -50,7 +51,7 @@ func TestFilesThatNameOneIDAreOneGroup(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if d := cmp.Diff(tc.want, transcripts.Groups(files, "auto")); d != "" {
+			if d := cmp.Diff(tc.want, transcriptfile.Groups(files, "auto")); d != "" {
 				t.Errorf("groups (-want +got):\n%s", d)
 			}
 		})
@@ -61,9 +62,9 @@ func TestFilesThatNameOneIDAreOneGroup(t *testing.T) {
 // other does, in the same order.
 func TestManyFilesAreImportedAsOneAfterTheOther(t *testing.T) {
 	dir := t.TempDir()
-	var files []transcripts.File
+	var files []transcriptfile.File
 	add := func(name, text string) {
-		files = append(files, transcripts.File{Name: filepath.Join(dir, name)})
+		files = append(files, transcriptfile.File{Name: filepath.Join(dir, name)})
 		if err := os.WriteFile(files[len(files)-1].Name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +75,7 @@ func TestManyFilesAreImportedAsOneAfterTheOther(t *testing.T) {
 		add(fmt.Sprintf("%d-copy.jsonl", i), piTranscript(id))
 	}
 	add("none.jsonl", "no transcript\n")
-	files = append(files, transcripts.File{Name: filepath.Join(dir, "missing.jsonl")}, transcripts.File{Name: dir, Special: true})
+	files = append(files, transcriptfile.File{Name: filepath.Join(dir, "missing.jsonl")}, transcriptfile.File{Name: dir, Special: true})
 	ctx := t.Context()
 	e := newEnv(&terminal.Terminal{Out: io.Discard, Err: io.Discard})
 	var got [2][]string
@@ -116,13 +117,13 @@ func TestManyFilesAreImportedAsOneAfterTheOther(t *testing.T) {
 // A caller that stops leaves nothing running, whatever has begun.
 func TestStoppedImportOfManyFilesEnds(t *testing.T) {
 	dir := t.TempDir()
-	var files []transcripts.File
+	var files []transcriptfile.File
 	for i := range 40 {
 		name := filepath.Join(dir, fmt.Sprint(i))
 		if err := os.WriteFile(name, fmt.Appendf(nil, "%08d-89ab-7def-8123-456789abcdef", i), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, transcripts.File{Name: name})
+		files = append(files, transcriptfile.File{Name: name})
 	}
 	im := transcripts.Importer{Format: "auto"}
 	for i, o := range im.Files(t.Context(), files) {

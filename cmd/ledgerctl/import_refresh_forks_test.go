@@ -11,6 +11,7 @@ import (
 
 	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api/client"
@@ -29,9 +30,9 @@ func TestRefreshOfForksCopiesNothing(t *testing.T) {
 				}
 				defer stop()
 				names := piForks(t, t.TempDir())
-				var files []transcripts.File
+				var files []transcriptfile.File
 				for _, what := range strings.Fields(order) {
-					files = append(files, transcripts.File{Name: names[what]})
+					files = append(files, transcriptfile.File{Name: names[what]})
 				}
 				if oneByOne {
 					for i := range files {
@@ -64,11 +65,11 @@ func TestRefreshOfAForkBeforeItsParentNeedsOnePass(t *testing.T) {
 		t.Run(strings.Join(order, " "), func(t *testing.T) {
 			r := newRefresher(t)
 			names := claudeForks(t, t.TempDir())
-			var files []transcripts.File
+			var files []transcriptfile.File
 			for _, what := range order {
-				files = append(files, transcripts.File{Name: names[what]})
+				files = append(files, transcriptfile.File{Name: names[what]})
 			}
-			importAll(t, r.c, []transcripts.File{{Name: names["session"]}, {Name: names["end"]}, {Name: names["second"]}}, false)
+			importAll(t, r.c, []transcriptfile.File{{Name: names["session"]}, {Name: names["end"]}, {Name: names["second"]}}, false)
 			for id := range r.listed(false) {
 				r.older(id)
 			}
@@ -108,7 +109,7 @@ func TestImportOfAnImpossibleCountGoesOn(t *testing.T) {
 }
 
 // importAll imports files and returns how much was stored.
-func importAll(t *testing.T, c *client.Client, files []transcripts.File, refresh bool) (stored int) {
+func importAll(t *testing.T, c *client.Client, files []transcriptfile.File, refresh bool) (stored int) {
 	t.Helper()
 	im := transcripts.Importer{Client: c, Format: "auto", Final: true, Refresh: refresh}
 	for i, o := range im.Files(t.Context(), files) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 )
@@ -14,11 +15,11 @@ import (
 // A refresh of real transcripts right after their import changes nothing.
 func TestRefreshOfRealTranscriptsChangesNothing(t *testing.T) {
 	root := filepath.Join("..", "..", "..", "shared", "data")
-	var files []transcripts.File
+	var files []transcriptfile.File
 	_ = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && filepath.Ext(name) == ".jsonl" {
 			if info, err := d.Info(); err == nil && info.Size() < 3<<20 {
-				files = append(files, transcripts.File{Name: name, Searched: true})
+				files = append(files, transcriptfile.File{Name: name, Searched: true})
 			}
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -28,7 +29,7 @@ func TestRealTranscripts(t *testing.T) {
 	if _, err := os.Stat(data); err != nil {
 		t.Skip("real transcripts are not beside the project (../shared/data)")
 	}
-	files, _, err := transcripts.Find([]string{data})
+	files, _, err := transcriptfile.Find([]string{data})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func TestRealTranscripts(t *testing.T) {
 		}
 		r, err := im.File(ctx, f.Name)
 		if err != nil {
-			if unknown := (transcripts.UnknownFormat{}); !errors.As(err, &unknown) {
+			if unknown := (transcriptfile.UnknownFormat{}); !errors.As(err, &unknown) {
 				t.Errorf("%s: %v", f.Name, err)
 			}
 			continue

@@ -58,6 +58,23 @@ func TestATakenHTTPPortIsAnExitStatus(t *testing.T) {
 	}
 }
 
+// A server that nobody can reach may be there later: supervisors tell it from a wrong configuration by the status.
+func TestAServerThatIsNotReachedIsExitStatusFive(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "nats://" + l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var out, log bytes.Buffer
+	code := run(t.Context(), []string{"--nats", url, "--plaintext", "--http", "off", "--data", t.TempDir()}, nil, &out, &log)
+	if code != 5 || !strings.Contains(log.String(), "check that the server runs") {
+		t.Errorf("exit status %d, want 5, log:\n%s", code, log.String())
+	}
+}
+
 // The ready line names the files of the credentials. On a port that was named, the
 // user's configuration has them too, and they work; on one that was picked it does not.
 func TestReadyLineNamesTheCredentials(t *testing.T) {

@@ -22,7 +22,7 @@ it as "Authorization: Bearer TOKEN". nexusd reads rows when it starts.
   --scope S    read, write or admin (default: read)
 
 Example:
-  $ nexusd token prometheus >> nexus.toml
+  $ nexusd token prometheus --agent metrics >> nexus.toml
 `
 
 // newToken is the command nexusd token.

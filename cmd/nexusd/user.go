@@ -23,7 +23,7 @@ rows when it starts.
   --agents A,B  the agents that the user may act as (default: NAME; * is every
                 agent but the operator)
   --tenant T    the tenant of these agents (default: default)
-  --operator    the user may act as the operator _ too
+  --operator    the user may act as the operator _ too, who reads all agents
   --seed FILE   where the seed goes (default: NAME.nk)
 
 Example:

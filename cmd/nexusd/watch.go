@@ -71,18 +71,16 @@ func vanished(cfg config.Config) func() ([]config.VanishedFile, error) {
 // watched returns the folders of a configuration; ~ is the home. A relative one would
 // depend on where the daemon was started.
 func watched(c config.WatchTable, home string) (out []watch.Source, err error) {
-	for _, x := range []struct {
-		agent string
-		dirs  []string
-	}{{agents.Claude, c.Claude}, {agents.Codex, c.Codex}, {agents.Pi, c.Pi}, {agents.Gemini, c.Gemini}} {
-		for _, dir := range x.dirs {
+	folders := c.Folders()
+	for _, agent := range agents.Names() {
+		for _, dir := range folders[agent] {
 			if rest, ok := strings.CutPrefix(dir, "~/"); ok && home != "" {
 				dir = filepath.Join(home, rest)
 			}
 			if !filepath.IsAbs(dir) {
-				return nil, fmt.Errorf("watch: the folder %q of %s is no absolute path", dir, x.agent)
+				return nil, fmt.Errorf("watch: the folder %q of %s is no absolute path", dir, agent)
 			}
-			out = append(out, watch.Source{Agent: x.agent, Root: filepath.Clean(dir)})
+			out = append(out, watch.Source{Agent: agent, Root: filepath.Clean(dir)})
 		}
 	}
 	return out, nil

@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/watch"
@@ -179,6 +181,54 @@ func TestWatchTable(t *testing.T) {
 	for _, bad := range []config.WatchTable{{Agent: "_"}, {Tenant: "a b"}} {
 		if err := (config.Config{Watch: bad}).Validate(); err == nil || !strings.Contains(err.Error(), "watch") {
 			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// Each agent has its setting in [watch], and its name where people look for the agents that
+// are read. A row of agents.All that lacks one fails here, with the place.
+func TestEachAgentIsNamedWhereAgentsAreListed(t *testing.T) {
+	for _, a := range agents.All() {
+		file := filepath.Join(t.TempDir(), "nexus.toml")
+		addTo(t, file, fmt.Sprintf("[watch]\n%s = [\"/x\"]\n", a.Name))
+		cfg, err := parse([]string{"--config", file}, nil)
+		if err != nil {
+			t.Errorf("WatchTable (cmd/internal/daemon/config/config.go) has no list %s: %v", a.Name, err)
+			continue
+		}
+		if got, err := watched(cfg.Watch, ""); err != nil || !slices.Equal(got, []watch.Source{{Agent: a.Name, Root: "/x"}}) {
+			t.Errorf("WatchTable.Folders (cmd/internal/daemon/config/config.go) lacks %s: %v, %v", a.Name, got, err)
+		}
+	}
+	title := func(a agents.Agent) string { return a.Title }
+	for _, x := range []struct {
+		file, after, before string // the list is between two texts
+		word                func(agents.Agent) string
+	}{
+		{"README.md", "the folders of", "\n", title},
+		{"docs/GUIDE.md", "## Live capture", "```", title},
+		{"docs/LIMITS.md", "agents are read:**", "\n", title},
+		{"docs/AGENTS.md", "| client |", "\n\n", func(a agents.Agent) string { return "[" + a.Title + "]" }},
+		{"docs/OPERATIONS.md", "| `[watch]` |", "\n", func(a agents.Agent) string { return "`" + a.Name + "`" }},
+		{"cmd/ledgerctl/internal/help/watch.txt", "Follows the transcripts of", "\n\n", title},
+		{"cmd/ledgerctl/internal/help/watch.txt", "--from AGENT=DIR ", "--state", func(a agents.Agent) string { return a.Name }},
+		{"cmd/ledgerctl/internal/help/import.txt", "--format auto|", "\n", func(a agents.Agent) string { return a.Format }},
+	} {
+		b, err := os.ReadFile(filepath.Join(root, x.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, list, found := strings.Cut(string(b), x.after)
+		list, _, ends := strings.Cut(list, x.before)
+		if !found || !ends {
+			t.Errorf("%s has no list after %q", x.file, x.after)
+			continue
+		}
+		list = " " + strings.Join(strings.Fields(list), " ") + " "
+		for _, a := range agents.All() {
+			if !regexp.MustCompile(`\W` + regexp.QuoteMeta(x.word(a)) + `(\W|$)`).MatchString(list) {
+				t.Errorf("%s does not name %s after %q", x.file, x.word(a), x.after)
+			}
 		}
 	}
 }

@@ -97,14 +97,14 @@ func relaxedValue(d *jsontext.Decoder) ([]byte, error) {
 	}
 }
 
-// nextObject finds, after the start of b, an object that is whole to the end
-// of the line and looks like a record; -1 if there is none.
-func nextObject(b []byte) int {
+// nextObject finds, after the start of b, an object that is whole to the end of the line,
+// begins as a record does and has a type; -1 if there is none.
+func nextObject(b []byte, begins []string) int {
 	at := 1
 	for range 16 { // each try may scan the line
 		next := -1
-		for _, mark := range []string{`{"parentUuid":`, `{"type":`, `{"isSidechain":`, `{"logicalParentUuid":`, `{"sessionId":`} {
-			if i := bytes.Index(b[min(at, len(b)):], []byte(mark)); i >= 0 && (next < 0 || at+i < next) {
+		for _, begin := range begins {
+			if i := bytes.Index(b[min(at, len(b)):], []byte(begin)); i >= 0 && (next < 0 || at+i < next) {
 				next = at + i
 			}
 		}

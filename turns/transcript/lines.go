@@ -83,8 +83,9 @@ func (l *lineReader) skipEmpty() {
 // lineObjects returns the JSON objects of one line. A line has one. A crash and a resume
 // of the writer leave two on a line, the first perhaps torn. A last line without a line
 // break may not be whole yet; it is read only with final, or if it is one object. torn is
-// the first part of the line that is no object; nil: there is none.
-func lineObjects(line sourceLine, final bool, loss *LossReport) (out [][]byte, torn []byte) {
+// the first part of the line that is no object; nil: there is none. begins are those of
+// [LineFormat].
+func lineObjects(line sourceLine, final bool, begins []string, loss *LossReport) (out [][]byte, torn []byte) {
 	rest := line.b
 	if v, n, repaired := readObject(rest); n == len(rest) && n > 0 && repaired == "" {
 		return [][]byte{v}, nil
@@ -96,7 +97,7 @@ func lineObjects(line sourceLine, final bool, loss *LossReport) (out [][]byte, t
 	for len(rest) > 0 {
 		v, n, repaired := readObject(rest)
 		if n == 0 {
-			next := nextObject(rest)
+			next := nextObject(rest, begins)
 			if torn == nil {
 				torn = bytes.Clone(rest[:max(next, 0)])
 				if next < 0 {

@@ -5,5 +5,6 @@
 // watch, hooks, continue and service call it, and nexusd for its own watch. It may import
 // the formats of transcripts. It reads settings of agents and changes nothing.
 //
-// A new agent is one row of [All]. Begin there.
+// A new agent is one row of [All]; one that is only read has no folder, file and resume.
+// Begin there.
 package agents

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -88,6 +89,7 @@ type Options struct {
 	Zone         *time.Location
 	Blocks       []time.Time // with ByBlock: see [Blocks]
 	Since, Until time.Time   // [Since, Until); zero: no bound
+	Dearest      int         // how many of the dearest calls are kept: see [Sum.Dearest]
 }
 
 // Tokens are the tokens of calls. The kinds do not overlap, but Reasoning is a part of
@@ -208,6 +210,7 @@ type Row struct {
 // Sum adds calls up. It is not safe for concurrent use.
 type Sum struct {
 	opt      Options
+	dearest  []Dear
 	rows     map[Group]*Row
 	total    Amount
 	kinds    map[Kind]*Amount
@@ -241,6 +244,7 @@ func (s *Sum) Add(c Call) {
 		return
 	}
 	a := s.amountOf(&c, repeated)
+	s.keepDearest(&c, &a)
 	g := s.groupOf(&c)
 	r := s.rows[g]
 	if r == nil {
@@ -259,6 +263,26 @@ func (s *Sum) Add(c Call) {
 	}
 	k.add(&a)
 }
+
+// Dear is a call with what it cost.
+type Dear struct {
+	Call
+	Amount
+}
+
+// keepDearest keeps the call if it is one of the dearest.
+func (s *Sum) keepDearest(c *Call, a *Amount) {
+	if s.opt.Dearest == 0 || a.Picos() == 0 || len(s.dearest) == s.opt.Dearest && a.Picos() <= s.dearest[len(s.dearest)-1].Picos() {
+		return
+	}
+	at := sort.Search(len(s.dearest), func(i int) bool { return s.dearest[i].Picos() < a.Picos() })
+	s.dearest = slices.Insert(s.dearest, at, Dear{*c, *a})
+	s.dearest = s.dearest[:min(len(s.dearest), s.opt.Dearest)]
+}
+
+// Dearest returns the dearest calls whose cost is known, the dearest first: as many as the
+// options say.
+func (s *Sum) Dearest() []Dear { return s.dearest }
 
 // response names a response of a provider. Some proxies give one id to all; then the input
 // tells them apart.

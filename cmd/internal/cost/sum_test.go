@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -29,6 +30,22 @@ func total(calls ...Call) Amount {
 		s.Add(c)
 	}
 	return s.Total()
+}
+
+// The dearest calls are few, in their order; a copy of one is none, and one without a known cost is not dear.
+func TestTheDearestCallsAreKept(t *testing.T) {
+	s := NewSum(Options{Models: table(), Dearest: 3})
+	for _, c := range []Call{call("a", &turns.Usage{InputTokens: 10, OutputTokens: 20}), call("b", &turns.Usage{InputTokens: 10, OutputTokens: 50}), call("b", &turns.Usage{InputTokens: 10, OutputTokens: 50}), call("c", nil),
+		call("d", &turns.Usage{InputTokens: 10, OutputTokens: 10}), call("e", &turns.Usage{InputTokens: 10, OutputTokens: 40}), call("f", &turns.Usage{InputTokens: 10, OutputTokens: 30}), call("g", &turns.Usage{InputTokens: 10, OutputTokens: 50})} {
+		s.Add(c)
+	}
+	var got []string
+	for _, d := range s.Dearest() {
+		got = append(got, d.Message)
+	}
+	if !slices.Equal(got, []string{"b", "g", "e"}) {
+		t.Errorf("%v", got)
+	}
 }
 
 func TestEachResponseOfAProviderCountsOnce(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -76,6 +77,9 @@ func (d *Daemon) dial(role, url string, more ...nats.Option) (*nats.Conn, error)
 			}
 		}))...)
 	if err != nil {
+		if network := net.Error(nil); errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.As(err, &network) {
+			err = fmt.Errorf("%w: %w", ledger.ErrUnavailable, err) // it may be there later: the exit status is 5
+		}
 		return nil, fmt.Errorf("connect to %s for the %s: %w", config.WithoutUser(url), role, err)
 	}
 	d.opened(func(context.Context) error { nc.Close(); return nil })

@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/daemon/folder"
+	"nexus/cmd/internal/daemon/mend"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/seal/sealtest"
 )
 
 // A log of keys that was cut in both copies at the end of a record is sound by itself. The ledger's sessions say what is missing.
@@ -54,5 +57,85 @@ func TestKeysThatAreCutAreNamed(t *testing.T) {
 	}
 	if !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), "nexusd keys") {
 		t.Errorf("without any key: %v, want corrupt, and what to do", err)
+	}
+}
+
+// A restore that was told to go on without keys makes a ledger that starts, also where the newest event has none. It
+// names the sessions that can't be read, and still refuses keys that nobody gave up.
+func TestARestoreWithoutTheNewestKeysStarts(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	d, c := start(t, dir)
+	kept := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	extend(t, c, kept.ID, 2)
+	cfg, _ := backUp(t, c.As(api.Operator), out)
+	older := filepath.Join(out, "older.keys")
+	if err := os.WriteFile(older, must[[]byte](t)(os.ReadFile(cfg.Keys)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lost := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	extend(t, c, lost.ID, 2)
+	backUp(t, c.As(api.Operator), out)
+	stop(t, d, c)
+
+	where := filepath.Join(t.TempDir(), "restored")
+	rc := mend.RestoreConfig{File: cfg.File, Keys: older, Data: where, AcceptMissingKeys: true}
+	if got := must[mend.Restored](t)(mend.Restore(t.Context(), rc)); got.KeysMissing != 1 || !strings.Contains(got.Text(), lost.ID.String()) {
+		t.Errorf("the restore names no session: %s", got.Text())
+	}
+	logs := new(bytes.Buffer)
+	fresh := config.Config{Data: where, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Logger: slog.New(slog.NewTextHandler(logs, nil))}
+	d, c = startWith(t, fresh)
+	if v := must[*api.Verified](t)(c.Verify(t.Context(), kept.ID)); !v.OK {
+		t.Errorf("the session with its key: %+v", v.Problems)
+	}
+	if v := must[*api.Verified](t)(c.As(api.Operator).Verify(t.Context())); v.OK || !strings.Contains(v.Problems[0].Message, lost.ID.String()) {
+		t.Errorf("verify: %+v", v.Problems)
+	}
+	if _, err := c.Append(t.Context(), lost.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "on")}}); codeOf(err) != api.Corrupt {
+		t.Errorf("append to the session without a key: %v, want corrupt", err)
+	}
+	stop(t, d, c)
+	if !strings.Contains(logs.String(), "sessions=1 first="+lost.ID.String()) {
+		t.Errorf("the log names no session:\n%s", logs)
+	}
+	keys := filepath.Join(where, "keys")
+	refused := func(why string) {
+		t.Helper()
+		d, err := Open(t.Context(), fresh)
+		if err == nil {
+			_ = d.Close(t.Context())
+		}
+		if !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), "nexusd keys") {
+			t.Errorf("%s: %v, want corrupt, and what to do", why, err)
+		}
+	}
+	sealtest.Forget(t, keys, kept.ID)
+	refused("a key that nobody gave up")
+	if err := os.RemoveAll(keys); err != nil {
+		t.Fatal(err)
+	}
+	refused("no keys")
+
+	// The keys come back: nothing is given up any more.
+	if out, err := mend.AddKeys(where, cfg.Keys); err != nil || len(out.Refused) > 0 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if _, err := os.Stat(filepath.Join(where, folder.MissingFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("all keys are there, and %s says otherwise: %v", folder.MissingFile, err)
+	}
+	d, c = startWith(t, fresh)
+	verified(t, c)
+	stop(t, d, c)
+	sealtest.Forget(t, keys, lost.ID)
+	refused("a key that was given up, came back and is gone again")
+
+	// Crash state: the list was written, and the restore did not end. The next one begins again.
+	if err := os.WriteFile(filepath.Join(where, folder.RestoringFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rc.Keys = cfg.Keys
+	must[mend.Restored](t)(mend.Restore(t.Context(), rc))
+	if _, err := os.Stat(filepath.Join(where, folder.MissingFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a restore with all keys left the list of an earlier one: %v", err)
 	}
 }

@@ -3,10 +3,12 @@ package explorer
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"nexus/cmd/internal/cost"
 	pages "nexus/cmd/internal/page"
+	"nexus/turns"
 	"nexus/turns/tokens"
 )
 
@@ -19,6 +21,7 @@ type costPage struct {
 	Rows    []costRow
 	Rest    *costRow
 	Total   costRow
+	Dearest []dearCall
 	Notes   []string
 	Prices  []string
 	Reading bool   // calls are being read
@@ -36,6 +39,28 @@ type costRow struct {
 	Hit    string // of the input, what came from the cache
 	Sure   bool
 	picos  uint64
+}
+
+// dearCall is one of the dearest calls.
+type dearCall struct {
+	Name, URL string
+	Depth     uint64
+	Model     string
+	costRow
+	Missed bool // nothing of a large input came from the cache, and much was written to it
+}
+
+// missed is the least input, in tokens, of a call whose cache is worth a word.
+const missed = 20_000
+
+func dearCallOf(d *cost.Dear, found *cost.Found) dearCall {
+	name, url := nameOfGroup(&cost.Group{Session: d.Session}, found)
+	if !d.Turn.IsZero() {
+		url += "/t/" + d.Turn.String()
+	}
+	in := d.Amount.Tokens.Input + d.Amount.Tokens.CacheRead + d.Amount.Tokens.CacheWrite
+	return dearCall{Name: name, URL: url, Depth: d.Depth, Model: pages.Line(d.Model, 60), costRow: costRowOf("", &d.Amount),
+		Missed: in >= missed && d.Amount.Tokens.CacheRead < in/10}
 }
 
 func costRowOf(name string, a *cost.Amount) costRow {
@@ -71,10 +96,10 @@ func (v *visit) cost() error {
 	done, running := v.sums.get(v.r.Context(), sumScope{v.who.Tenant, v.who.Agent, p.Since}, v.addAll(v.c, since))
 	if running != nil {
 		p.Reading, p.SoFar = true, running.calls.Load()
-		v.w.Header().Set("Refresh", "2")
 	}
 	switch {
 	case done == nil:
+		v.w.Header().Set("Refresh", "2") // not where sums are shown: they would move under who reads them
 		v.page("cost", "Cost", "cost", p)
 		return nil
 	case done.err != nil:
@@ -88,7 +113,7 @@ func (v *visit) cost() error {
 	for i := range rows {
 		most = max(most, rows[i].Picos())
 	}
-	if p.By == "day" {
+	if cost.Key(p.By).IsTime() {
 		slices.Reverse(rows)
 	}
 	for i := range rows {
@@ -103,6 +128,9 @@ func (v *visit) cost() error {
 		r.URL, r.Width = url, fmt.Sprintf("%.1f", 100*float64(r.picos)/float64(most))
 		p.Rows = append(p.Rows, r)
 	}
+	for _, d := range sum.Dearest() {
+		p.Dearest = append(p.Dearest, dearCallOf(&d, found))
+	}
 	total := sum.Total()
 	p.Total = costRowOf("Total", &total)
 	p.Notes = notesOf(&total, sum.UnknownModels(), found)
@@ -115,6 +143,9 @@ func (v *visit) cost() error {
 
 func sourceOf(s tokens.Source) string { return pages.Line(fmt.Sprintf("%+v", s), 120) }
 
+// boundWords say what of a day is known, where the source of a call does not state its time.
+var boundWords = map[turns.TimeBound]string{turns.TimeNotAfter: "by ", turns.TimeNotBefore: "from "}
+
 func nameOfGroup(g *cost.Group, found *cost.Found) (name, url string) {
 	switch {
 	case !g.Session.IsZero():
@@ -123,10 +154,12 @@ func nameOfGroup(g *cost.Group, found *cost.Found) (name, url string) {
 			name = pages.Title(s, 80)
 		}
 		return name, "/ui/s/" + g.Session.String()
-	case g.Day != "":
-		return g.Day, ""
-	case g.Project != "":
+	case g.Day+g.Week+g.Month != "":
+		return boundWords[g.Bound] + g.Day + g.Week + g.Month, ""
+	case g.Project != "" && (g.Project[0] == '/' || g.Project[0] == '~'): // a working folder, of whose repository nothing is known
 		return pages.Line(g.Project, 120), link("/ui/", "folder", g.Project)
+	case g.Project != "":
+		return pages.Line(g.Project, 120), link("/ui/", "project", g.Project)
 	case g.Model != "":
 		return pages.Line(g.Model, 80), ""
 	case g.Kind != "":
@@ -138,6 +171,10 @@ func nameOfGroup(g *cost.Group, found *cost.Found) (name, url string) {
 // notesOf says what of a sum is not certain.
 func notesOf(a *cost.Amount, models []string, found *cost.Found) (out []string) {
 	add := func(n uint64, what string) {
+		if n == 1 {
+			noun, rest, _ := strings.Cut(what, " ")
+			what = strings.TrimSuffix(noun, "s") + " " + rest
+		}
 		if n > 0 {
 			out = append(out, fmt.Sprintf("%s %s", pages.Count(n), what))
 		}

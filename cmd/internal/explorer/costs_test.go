@@ -41,7 +41,8 @@ func TestTheCostOfASessionIsThatOfItsCalls(t *testing.T) {
 		b.has("/ui/", "≈ $1.68")
 		b.has(session, "≈ $1.68", "≈ $0.32", "≈ $1.05")
 	}
-	b.has("/ui/cost?by=session", "≈ $1.68")
+	b.has("/ui/cost?by=session", "≈ $1.68", "The dearest calls", session+"/t/"+ids[2].String(), "<b>missed</b>")
+	b.has("/ui/cost?by=month", "≈ $1.68")
 	b.has(session+"/t/"+ids[2].String(), "≈ $1.05")
 	add(t, c, s.ID, "And?", "So.") // 0.00345: the sum is that of the session as it is now
 	for n := 0; ; n++ {

@@ -28,7 +28,10 @@ const (
 )
 
 // costKeys are what the page of costs adds calls up by. One reading does it for each.
-var costKeys = []cost.Key{"day", "model", "project", "session", "kind"}
+var costKeys = []cost.Key{cost.ByDay, cost.ByWeek, cost.ByMonth, cost.ByModel, cost.ByProject, cost.BySession, cost.ByKind}
+
+// dearest is how many of the dearest calls a page lists.
+const dearest = 10
 
 // sums keeps what all calls cost. Their prices follow from each call, so all turns are read, which
 // takes a large ledger longer than a page may: a page never waits for it, and shows the sums of
@@ -133,7 +136,7 @@ func (e *Explorer) addAll(c *client.Client, since time.Time) func(*added) {
 		defer cancel()
 		a.sums = make(map[cost.Key]*cost.Sum)
 		for _, by := range costKeys {
-			a.sums[by] = cost.NewSum(cost.Options{By: []cost.Key{by}, Models: e.Models, Zone: time.Local, Since: since})
+			a.sums[by] = cost.NewSum(cost.Options{By: []cost.Key{by}, Models: e.Models, Zone: time.Local, Since: since, Dearest: dearest})
 		}
 		found, calls := cost.Read(ctx, c, cost.Scope{Since: since, Now: e.Now()})
 		for call, err := range calls {

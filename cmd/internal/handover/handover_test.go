@@ -45,9 +45,12 @@ func path() []transcript.WrittenTurn {
 	return []transcript.WrittenTurn{turnOf(1, "one", "1", ""), turnOf(2, "two", "2", "c1"), answer("c1", turnOf(3, "", "3", "")), turnOf(4, "four", "4", "c2"), answer("c2", turnOf(5, "five", "5", ""))}
 }
 
+// formatNames are the formats of the agents that resume transcripts.
 func formatNames() (out []string) {
 	for _, a := range agents.All() {
-		out = append(out, a.Format)
+		if a.Resumes() {
+			out = append(out, a.Format)
+		}
 	}
 	return out
 }

@@ -203,7 +203,7 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 		}
 		var user User
 		var err error
-		user, r.connection, err = s.authorize(r)
+		user, r.connection, err = s.authorize(r, v)
 		if err != nil { // before it counts as work of that agent
 			s.engine.Writer.Metrics.Begin(v.name)(string(api.Denied))
 			s.reply(r, v, nil, err)
@@ -261,15 +261,15 @@ var refusals = map[bound]string{
 	boundConnection: "this connection has as many requests, or bytes of them, in the daemon as it may",
 }
 
-// authorize returns the user who sent r, if the user may, and the connection that r
-// came from.
-func (s *Service) authorize(r micro.Request) (u User, connection string, err error) {
+// authorize returns the user who sent r, a request of v, if the user may, and the connection
+// that r came from.
+func (s *Service) authorize(r micro.Request, v verb) (u User, connection string, err error) {
 	u, connection, err = s.sender(r.Headers())
 	if err != nil {
 		return User{}, "", err
 	}
 	t := strings.SplitN(r.Subject(), ".", 5)
-	return u, connection, u.check(t[2], t[3])
+	return u, connection, u.check(t[2], t[3], v.name)
 }
 
 // agentOf returns the tenant and agent of a request's subject.

@@ -1,6 +1,6 @@
 // Package transcripts brings transcripts of other agents into a ledger.
 //
-// It finds files, detects their formats, reads them with the packages below turns/transcript, and stores
+// It opens files with package transcriptfile, reads them with the packages below turns/transcript, and stores
 // the steps with the ids that these derive. So an import can be repeated: it stores
 // what the ledger lacks. A file that was imported while it grew is continued (grown.go). With
 // Refresh, what another reader would store otherwise gets a successor (refresh.go), after the file

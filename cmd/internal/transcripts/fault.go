@@ -6,12 +6,6 @@ import (
 	"nexus/ledger/api"
 )
 
-// UsageError is a file or a format that can't be what the caller meant.
-type UsageError struct{ error }
-
-// Unwrap returns the cause.
-func (u UsageError) Unwrap() error { return u.error }
-
 // hinted is an error that knows what to do next.
 type hinted struct {
 	error

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/repository"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -26,7 +27,7 @@ type transcriptSource struct {
 type Importer struct {
 	Client *client.Client
 	Stdin  io.Reader     // read for the name -
-	Format string        // a name of [FormatNames]
+	Format string        // a name of [transcriptfile.FormatNames]
 	Final  bool          // files will not grow
 	Settle time.Duration // after so long without a write, a file will not grow either; 0: any may
 	Window uint64        // context window of the sessions that it opens, in tokens; 0: the default
@@ -67,7 +68,7 @@ func (im *Importer) file(ctx context.Context, name string, waits bool) (*Report,
 	im.into = nil
 	how := transcriptSource{name: name, final: im.Final || im.IsSettled(name)}
 	r, err := im.once(ctx, how)
-	for superseded := false; !isStream(name); {
+	for superseded := false; !transcriptfile.IsStream(name); {
 		switch {
 		case errors.Is(err, ErrNoParent) && !how.copied && !waits:
 			how.copied = true
@@ -97,7 +98,7 @@ func (im *Importer) IsSettled(name string) bool {
 }
 
 func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, error) {
-	in, err := OpenContext(ctx, how.name, im.Stdin, im.Format, im.Read)
+	in, err := transcriptfile.OpenContext(ctx, how.name, im.Stdin, im.Format, im.Read)
 	if err != nil {
 		return nil, err
 	}
@@ -108,12 +109,12 @@ func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, er
 	}
 	im.clock, im.lines, im.byID, im.renamed, im.renewing, im.older, im.joined = nil, nil, nil, nil, nil, nil, nil
 	var current []*api.Session
-	if refresh := im.Refresh && !isStream(how.name); refresh {
+	if refresh := im.Refresh && !transcriptfile.IsStream(how.name); refresh {
 		if current, err = im.findChanged(ctx, how, r.Format); err != nil {
 			return r, err
 		}
 	}
-	if err := im.steps(ctx, in.Format.Open(in, ReadOptions(how.name, in.Format.Name, transcript.Options{Final: how.final, Copied: how.copied})), how.grown || isStream(how.name), how.copied, r); err != nil {
+	if err := im.steps(ctx, in.Format.Open(in, transcriptfile.ReadOptions(how.name, in.Format.Name, transcript.Options{Final: how.final, Copied: how.copied})), how.grown || transcriptfile.IsStream(how.name), how.copied, r); err != nil {
 		return r, err
 	}
 	return r, im.renew(ctx, r, current)

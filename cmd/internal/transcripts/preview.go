@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/turns"
 	"nexus/turns/transcript"
 )
@@ -68,7 +69,7 @@ func (im *Importer) EndPreview(ctx context.Context, p *Preview) error {
 }
 
 func (im *Importer) preview(ctx context.Context, name string, copied bool, p *Preview) error {
-	in, err := OpenContext(ctx, name, im.Stdin, im.Format, im.Read)
+	in, err := transcriptfile.OpenContext(ctx, name, im.Stdin, im.Format, im.Read)
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (im *Importer) preview(ctx context.Context, name string, copied bool, p *Pr
 	if p.seen == nil {
 		p.seen, p.sessions, p.lacking = make(map[turns.ID]bool), make(map[turns.ID]*previewed), make(map[string][]turns.Ref)
 	}
-	r := in.Format.Open(in, ReadOptions(name, in.Format.Name, transcript.Options{Final: im.Final || im.IsSettled(name), Copied: copied}))
+	r := in.Format.Open(in, transcriptfile.ReadOptions(name, in.Format.Name, transcript.Options{Final: im.Final || im.IsSettled(name), Copied: copied}))
 	for st, err := range r.Steps() {
 		if err == nil {
 			err = ctx.Err()
@@ -97,7 +98,7 @@ func (im *Importer) preview(ctx context.Context, name string, copied bool, p *Pr
 			continue
 		}
 		p.seen[st.ID()] = true
-		if st.Fork != nil && !copied && !isStream(name) {
+		if st.Fork != nil && !copied && !transcriptfile.IsStream(name) {
 			p.lacking[name] = append(p.lacking[name], st.Fork.At)
 		}
 		switch {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"nexus/cmd/internal/transcripts/alike"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/transcript"
@@ -40,7 +41,7 @@ type renewal struct {
 // findChanged compares a file with the ledger and notes in im.renewing what gets a
 // successor. current are the sessions that read the same, by the present reader or not.
 func (im *Importer) findChanged(ctx context.Context, how transcriptSource, format string) (current []*api.Session, err error) {
-	in, err := Open(how.name, im.Stdin, im.Format, nil)
+	in, err := transcriptfile.Open(how.name, im.Stdin, im.Format, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (im *Importer) findChanged(ctx context.Context, how transcriptSource, forma
 	c := comparer{im: &probe, format: format, all: make(map[turns.ID]*comparison), responses: make(map[alike.Sum]int),
 		placed: make(map[turns.ID]*comparison), branches: make(map[turns.ID]*comparison)}
 	first := true
-	for st, err := range in.Format.Open(in, ReadOptions(how.name, in.Format.Name, transcript.Options{Final: how.final, Copied: how.copied})).Steps() {
+	for st, err := range in.Format.Open(in, transcriptfile.ReadOptions(how.name, in.Format.Name, transcript.Options{Final: how.final, Copied: how.copied})).Steps() {
 		if err != nil {
 			return nil, err
 		}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +42,7 @@ type Config struct {
 
 // Source is a folder of transcripts.
 type Source struct {
-	Agent string // claude, codex, pi or gemini
+	Agent string // a name of [agents.All]
 	Root  string
 }
 
@@ -86,18 +85,11 @@ func DefaultSources(h agents.Home) (out []Source) {
 
 // takes reports whether a file of the source is a transcript, by its path below the root.
 func (s Source) takes(rel string) bool {
-	base := filepath.Base(rel)
-	if strings.HasPrefix(base, ".") {
+	if strings.HasPrefix(filepath.Base(rel), ".") {
 		return false
 	}
-	switch s.Agent {
-	case "codex":
-		return strings.HasPrefix(base, "rollout-") && (strings.HasSuffix(base, ".jsonl") || strings.HasSuffix(base, ".jsonl.zst"))
-	case "gemini":
-		in := strings.Split(filepath.ToSlash(filepath.Dir(rel)), "/")
-		return slices.Contains(in, "chats") && (strings.HasSuffix(base, ".jsonl") || strings.HasSuffix(base, ".json"))
-	}
-	return strings.HasSuffix(base, ".jsonl")
+	a, _ := agents.Find(s.Agent)
+	return a.Takes(rel)
 }
 
 // Each calls found with each transcript of the source. What can't be read is left out.

@@ -10,6 +10,7 @@ import (
 
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -19,10 +20,10 @@ import (
 // What an agent adds to a transcript that continue wrote goes onto the fork, while the
 // watch runs and after a restart. No session is made of it.
 func TestContinuedTranscriptComesBackOntoTheFork(t *testing.T) {
-	for i, agent := range agents.Names() {
+	for i, agent := range agents.Resuming() {
 		t.Run(agent, func(t *testing.T) {
 			l, home := openLedger(t), t.TempDir()
-			rel, lines := transcriptFile(agent, 900+i, 2)
+			rel, lines := transcriptFile(t, agent, 900+i, 2)
 			write(t, filepath.Join(home, rel), strings.Join(lines, ""))
 			once(t, l, home)
 			fork := forkOfAll(t, l.client, formatOf(t, lines[0]))
@@ -63,7 +64,7 @@ func TestContinuedTranscriptComesBackOntoTheFork(t *testing.T) {
 
 func formatOf(t *testing.T, head string) string {
 	t.Helper()
-	f, err := transcripts.Detect([]byte(head))
+	f, err := transcriptfile.Detect([]byte(head))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/transcript"
@@ -104,7 +105,7 @@ func (w *Watcher) read(ctx context.Context, f *file) error {
 		return w.fail(ctx, f, st, err)
 	}
 	head = head[:n]
-	format, err := transcripts.Detect(head)
+	format, err := transcriptfile.Detect(head)
 	zipped := strings.HasSuffix(f.path, ".zst")
 	if err != nil && !zipped {
 		st.note(info)
@@ -282,7 +283,7 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 	}
 	final := false
 	if ended && !l.intake.Own() {
-		if err := w.end(ctx, l, in, format, transcripts.ReadOptions(f.path, format.Name, transcript.Options{Copied: st.Copied})); err != nil {
+		if err := w.end(ctx, l, in, format, transcriptfile.ReadOptions(f.path, format.Name, transcript.Options{Copied: st.Copied})); err != nil {
 			return err
 		}
 		final = true
@@ -320,7 +321,7 @@ func rewrittenError(n int) error {
 // begin returns a reading of a file. Without all, the steps of the first st.Offset bytes
 // are read and not done: the ledger has them.
 func (w *Watcher) begin(ctx context.Context, f *file, st *FileState, in *os.File, format transcript.Format, all, everything bool) (*live, error) {
-	l := &live{format: format, sum: sha256.New(), follower: format.Follow(transcripts.ReadOptions(f.path, format.Name, transcript.Options{Copied: st.Copied}))}
+	l := &live{format: format, sum: sha256.New(), follower: format.Follow(transcriptfile.ReadOptions(f.path, format.Name, transcript.Options{Copied: st.Copied}))}
 	l.intake = transcripts.Intake{Importer: &transcripts.Importer{Client: w.client, Format: "auto", Projects: &w.projects}, Report: &transcripts.Report{Format: format.Name}, All: everything}
 	if all || st.Offset == 0 {
 		return l, nil

@@ -24,7 +24,7 @@ import (
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/daemon"
 	"nexus/cmd/internal/daemon/config"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -293,7 +293,7 @@ func checkStored(t *testing.T, c *client.Client, paths ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		format, err := transcripts.Detect(b[:min(len(b), headSize)])
+		format, err := transcriptfile.Detect(b[:min(len(b), headSize)])
 		if err != nil {
 			t.Fatal(path, err)
 		}
@@ -342,7 +342,8 @@ func checkStored(t *testing.T, c *client.Client, paths ...string) {
 }
 
 // transcriptFile returns the lines of a session of some turns, and where its agent keeps it.
-func transcriptFile(agent string, n int, exchanges int) (path string, lines []string) {
+func transcriptFile(t *testing.T, agent string, n int, exchanges int) (path string, lines []string) {
+	t.Helper()
 	id := fmt.Sprintf("019d7d08-46c9-7f73-a%03d-%012d", len(agent), n)
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)+"\n") }
 	at := func(i int) string {
@@ -379,16 +380,19 @@ func transcriptFile(agent string, n int, exchanges int) (path string, lines []st
 			up = fmt.Sprintf(`"p%d"`, i)
 		}
 		return filepath.Join(".pi", "agent", "sessions", "--w--", id+".jsonl"), lines
+	case "gemini":
+		add(`{"sessionId":"%s","projectHash":"p","startTime":"%s","lastUpdated":"%s"}`, id, at(0), at(0))
+		for i := range exchanges {
+			add(`{"id":"q%d","timestamp":"%s","type":"user","content":"question %d"}`, i, at(3*i), i)
+			add(`{"$set":{"lastUpdated":"%s"}}`, at(3*i))
+			add(`{"id":"g%d","timestamp":"%s","type":"gemini","content":"answer %d"}`, i, at(3*i+1), i)
+			add(`{"id":"g%d","timestamp":"%s","type":"gemini","content":"answer %d","model":"m","tokens":{"input":2,"output":1}}`, i, at(3*i+1), i)
+		}
+		add(`{"id":"end","timestamp":"%s","type":"info","content":"bye"}`, at(3*exchanges))
+		return filepath.Join(".gemini", "tmp", "p", "chats", "session-"+id+".jsonl"), lines
 	}
-	add(`{"sessionId":"%s","projectHash":"p","startTime":"%s","lastUpdated":"%s"}`, id, at(0), at(0))
-	for i := range exchanges {
-		add(`{"id":"q%d","timestamp":"%s","type":"user","content":"question %d"}`, i, at(3*i), i)
-		add(`{"$set":{"lastUpdated":"%s"}}`, at(3*i))
-		add(`{"id":"g%d","timestamp":"%s","type":"gemini","content":"answer %d"}`, i, at(3*i+1), i)
-		add(`{"id":"g%d","timestamp":"%s","type":"gemini","content":"answer %d","model":"m","tokens":{"input":2,"output":1}}`, i, at(3*i+1), i)
-	}
-	add(`{"id":"end","timestamp":"%s","type":"info","content":"bye"}`, at(3*exchanges))
-	return filepath.Join(".gemini", "tmp", "p", "chats", "session-"+id+".jsonl"), lines
+	t.Fatalf("transcriptFile (helpers_test.go) has no transcript of agent %q", agent)
+	return "", nil
 }
 
 // write writes a file of a home, and its folders.

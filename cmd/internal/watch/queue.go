@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 )
 
 // job is files to be read one after the other, in this order.
@@ -28,11 +28,11 @@ func (w *Watcher) queueGroups(work []*file, newest map[*file]time.Time) {
 	if len(work) == 0 {
 		return
 	}
-	list := make([]transcripts.File, len(work))
+	list := make([]transcriptfile.File, len(work))
 	for i, f := range work {
-		list[i] = transcripts.File{Name: f.path, Searched: true}
+		list[i] = transcriptfile.File{Name: f.path, Searched: true}
 	}
-	for _, group := range transcripts.Groups(list, "auto") {
+	for _, group := range transcriptfile.Groups(list, "auto") {
 		j := new(job)
 		for _, i := range group {
 			j.files = append(j.files, work[i])

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 )
 
 var (
@@ -43,7 +43,7 @@ func realTranscripts(t *testing.T, size int) (names []string, texts []string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := transcripts.Detect(b[:min(len(b), headSize)]); err != nil || len(b) > size || bytes.Contains(b, []byte(`"forked_from_id":"`)) {
+			if _, err := transcriptfile.Detect(b[:min(len(b), headSize)]); err != nil || len(b) > size || bytes.Contains(b, []byte(`"forked_from_id":"`)) {
 				continue
 			}
 			names, texts = append(names, name), append(texts, strings.TrimSuffix(string(b), "\n")+"\n")

@@ -23,7 +23,7 @@ func TestGrowingTranscriptsArrive(t *testing.T) {
 			var paths []string
 			var lines [][]string
 			for i := range 12 {
-				path, text := transcriptFile(agents.Names()[i%len(agents.Names())], i, 2)
+				path, text := transcriptFile(t, agents.Names()[i%len(agents.Names())], i, 2)
 				paths, lines = append(paths, filepath.Join(home, path)), append(lines, text)
 			}
 			appendTo(t, paths[0], lines[0][0]) // one is there before the watch begins
@@ -66,7 +66,7 @@ func TestGrowingTranscriptsArrive(t *testing.T) {
 // A file that may grow is open in the status, and no more once nobody wrote to it for long.
 func TestStatusSaysWhichFilesMayGrow(t *testing.T) {
 	l, home := openLedger(t), t.TempDir()
-	path, text := transcriptFile("claude", 1, 2)
+	path, text := transcriptFile(t, "claude", 1, 2)
 	path = filepath.Join(home, path)
 	appendTo(t, path, strings.Join(text, ""))
 	for _, tc := range []struct {
@@ -96,7 +96,7 @@ func TestVanishedTranscriptsAreListed(t *testing.T) {
 	l, home := openLedger(t), t.TempDir()
 	var paths []string
 	for _, n := range []int{1, 2} {
-		path, text := transcriptFile("claude", n, 2)
+		path, text := transcriptFile(t, "claude", n, 2)
 		paths = append(paths, filepath.Join(home, path))
 		appendTo(t, paths[n-1], strings.Join(text, ""))
 	}
@@ -192,7 +192,7 @@ func TestWhatHappensToAFileIsRecorded(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			home := t.TempDir()
-			rel, lines := transcriptFile("claude", 100+i, 3)
+			rel, lines := transcriptFile(t, "claude", 100+i, 3)
 			path := filepath.Join(home, rel)
 			whole := filepath.Join(t.TempDir(), "whole.jsonl")
 			write(t, whole, strings.Join(lines, ""))
@@ -239,7 +239,7 @@ func TestKilledWatchLosesNothing(t *testing.T) {
 	l, home := openLedger(t), t.TempDir()
 	var paths []string
 	for i, agent := range agents.Names() {
-		rel, lines := transcriptFile(agent, 200+i, 2)
+		rel, lines := transcriptFile(t, agent, 200+i, 2)
 		paths = append(paths, filepath.Join(home, rel))
 		write(t, paths[i], strings.Join(lines, ""))
 	}
@@ -278,7 +278,7 @@ func TestKilledDaemonIsWaitedFor(t *testing.T) {
 	listen := strings.TrimPrefix(url, "nats://")
 	l := &ledger{url: url, creds: filepath.Join(data, "users", "operator.nk")}
 	kill()
-	rel, lines := transcriptFile("claude", 300, 6)
+	rel, lines := transcriptFile(t, "claude", 300, 6)
 	path := filepath.Join(home, rel)
 	appendTo(t, path, strings.Join(lines[:5], ""))
 	refused := make(chan struct{}, 1)
@@ -313,7 +313,7 @@ func TestKilledDaemonIsWaitedFor(t *testing.T) {
 // A line of 10 MB, written in parts, is one line.
 func TestLongLineArrivesInParts(t *testing.T) {
 	l, home := openLedger(t), t.TempDir()
-	rel, lines := transcriptFile("pi", 400, 2)
+	rel, lines := transcriptFile(t, "pi", 400, 2)
 	path := filepath.Join(home, rel)
 	lines[1] = strings.Replace(lines[1], "question 0", strings.Repeat("long ", 2<<20), 1)
 	r := watchHome(t, l, home, nil)
@@ -331,7 +331,7 @@ func TestLongLineArrivesInParts(t *testing.T) {
 // A state that was torn, or that is of another ledger, is not believed.
 func TestWrongStateIsNotBelieved(t *testing.T) {
 	first, second, home := openLedger(t), openLedger(t), t.TempDir()
-	rel, lines := transcriptFile("codex", 500, 3)
+	rel, lines := transcriptFile(t, "codex", 500, 3)
 	path := filepath.Join(home, rel)
 	write(t, path, strings.Join(lines, ""))
 	once(t, first, home)
@@ -356,7 +356,7 @@ func TestWrongStateIsNotBelieved(t *testing.T) {
 // A file that is no transcript is said to be none, and is read when it has become one.
 func TestFileThatIsNoTranscriptIsRecorded(t *testing.T) {
 	l, home := openLedger(t), t.TempDir()
-	rel, lines := transcriptFile("claude", 600, 2)
+	rel, lines := transcriptFile(t, "claude", 600, 2)
 	path := filepath.Join(home, rel)
 	write(t, path, "no transcript\n")
 	r := watchHome(t, l, home, nil)
@@ -392,7 +392,7 @@ func TestHalfLineIsReadByTheNextWatch(t *testing.T) {
 	for i, agent := range agents.Names() {
 		t.Run(agent, func(t *testing.T) {
 			l, home := openLedger(t), t.TempDir()
-			rel, lines := transcriptFile(agent, 700+i, 2)
+			rel, lines := transcriptFile(t, agent, 700+i, 2)
 			path, text := filepath.Join(home, rel), strings.Join(lines, "")
 			for _, n := range []int{len(lines[0]) + len(lines[1])/2, len(text) - len(lines[len(lines)-1])/2, len(text)} {
 				have := 0
@@ -424,7 +424,7 @@ func TestFolderThatComesLaterIsFollowed(t *testing.T) {
 	}
 	r.until("the first look", func() bool { return limited() || exists(stateFile(r.w.cfg.State)) })
 	for i := range 3 {
-		rel, lines := transcriptFile("claude", 800+i, 2)
+		rel, lines := transcriptFile(t, "claude", 800+i, 2)
 		path := filepath.Join(home, ".claude", "projects", fmt.Sprintf("-later%d", i), filepath.Base(rel))
 		for _, line := range lines {
 			appendTo(t, path, line)
@@ -441,7 +441,7 @@ func TestFolderThatComesLaterIsFollowed(t *testing.T) {
 // other.
 func TestSourceMayBeALink(t *testing.T) {
 	l, home, elsewhere := openLedger(t), t.TempDir(), t.TempDir()
-	rel, lines := transcriptFile("claude", 850, 2)
+	rel, lines := transcriptFile(t, "claude", 850, 2)
 	root := filepath.Join(home, ".claude", "projects")
 	path := filepath.Join(home, rel)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(root), 0o700), os.Symlink(elsewhere, root)); err != nil {
@@ -476,7 +476,7 @@ func TestFolderThatCanNotBeReadHidesNoOther(t *testing.T) {
 // Half a line that is replaced by a shorter whole one is not waited for.
 func TestHalfLineThatIsReplacedIsRead(t *testing.T) {
 	l, home := openLedger(t), t.TempDir()
-	rel, lines := transcriptFile("pi", 860, 2)
+	rel, lines := transcriptFile(t, "pi", 860, 2)
 	path := filepath.Join(home, rel)
 	half := strings.TrimSuffix(lines[3], "\n") + strings.Repeat(" ", 1000)
 	r := watchHome(t, l, home, nil)
@@ -500,7 +500,7 @@ func TestHalfLineThatIsReplacedIsRead(t *testing.T) {
 // A rollout that Codex wrote anew at a compaction has what came later.
 func TestRolloutThatWasWrittenAnewHasWhatCameLater(t *testing.T) {
 	l, home := openLedger(t), t.TempDir()
-	rel, lines := transcriptFile("codex", 700, 4)
+	rel, lines := transcriptFile(t, "codex", 700, 4)
 	path := filepath.Join(home, rel)
 	write(t, path, strings.Join(lines[:1+2*6], ""))
 	before := total(once(t, l, home))

@@ -102,6 +102,18 @@ func keysToReplace(name, ledgerID string) (Keys, error) {
 	return old, nil
 }
 
+// mayWriteKeys reports why [WriteKeys] would refuse a file of the keys. A crash may leave an empty file beside it.
+func mayWriteKeys(name, ledgerID string) error {
+	if _, err := keysToReplace(name, ledgerID); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return fmt.Errorf("the file of the keys can't be written, and nothing was backed up: %w", err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
 // IsKeys reports whether a file begins as a file of keys does.
 func IsKeys(name string) bool {
 	f, err := os.Open(name)

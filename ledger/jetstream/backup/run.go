@@ -56,7 +56,7 @@ var ErrNoKeys = errors.New("the ledger is sealed, and without its content keys n
 // began and the file lacks, and writes the content keys into another file. The end of the
 // run is written last. What Run does not end, the next Run ends.
 //
-// Errors: [ErrNoKeys], before anything is written; those of [Open] and [WriteKeys]; [ledger.ErrConflict]: the file is of another
+// Errors: [ErrNoKeys] and those of [WriteKeys], before anything is written; those of [Open]; [ledger.ErrConflict]: the file is of another
 // ledger, or of this one before it was restored, or the ledger lost what the file has; those of
 // the source.
 func Run(ctx context.Context, from Source, c Config) (out Result, err error) {
@@ -67,6 +67,11 @@ func Run(ctx context.Context, from Source, c Config) (out Result, err error) {
 	if st.Sealed && c.Keys == "" && !c.WithoutKeys {
 		return out, ErrNoKeys
 	}
+	if c.Keys != "" { // before anything is written, and before hours of reading
+		if err := mayWriteKeys(c.Keys, st.Ledger); err != nil {
+			return out, err
+		}
+	}
 	x, err := Open(ctx, c.File, c.Opened)
 	if err != nil {
 		return out, err
@@ -75,11 +80,6 @@ func Run(ctx context.Context, from Source, c Config) (out Result, err error) {
 	r := run{from: from, file: x, Config: c, state: st}
 	if err := r.isSame(ctx); err != nil {
 		return out, err
-	}
-	if c.Keys != "" { // before hours of reading
-		if _, err := keysToReplace(c.Keys, st.Ledger); err != nil {
-			return out, err
-		}
 	}
 	isNew := x.totals.Log.Seq < st.Log.Seq || x.totals.BlobStream < st.BlobStream && st.Blobs.Seq > 0 || x.totals.Blobs.Seq < st.Blobs.Seq
 	if !x.InRun() && (isNew || x.end == nil) {

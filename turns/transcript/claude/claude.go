@@ -52,7 +52,8 @@ import (
 func Read(r io.Reader, opt transcript.Options) *transcript.Reader {
 	k := newClaudeTree(opt)
 	k.Source.Torn = k.torn
-	k.ReadLines(r, opt, transcript.LineFormat{Name: "claude-code transcript", Object: k.record, End: func(int) { k.finish(opt.Final) }})
+	k.ReadLines(r, opt, transcript.LineFormat{Name: "claude-code transcript", Object: k.record, End: func(int) { k.finish(opt.Final) },
+		Begins: []string{`{"parentUuid":`, `{"type":`, `{"isSidechain":`, `{"logicalParentUuid":`, `{"sessionId":`}})
 	k.Source.Titles = k.titles
 	k.Complete = k.completeTurns
 	return k.Reader()

@@ -168,6 +168,24 @@ func TestStepsOfEveryCutAreStepsOfTheWhole(t *testing.T) {
 	}
 }
 
+// A crash and a resume leave a whole record behind a torn one on a line: it is read.
+func TestRecordBehindATornOneIsRead(t *testing.T) {
+	for format, lines := range map[string][3]string{
+		"claude-code": {`{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s1","timestamp":"2026-01-02T03:04:05Z","message":{"role":"user","content":"hi"}}`,
+			`{"parentUuid":"u1","type":"assi`,
+			`{"parentUuid":"u1","type":"assistant","uuid":"a1","sessionId":"s1","timestamp":"2026-01-02T03:04:06Z","message":{"id":"m1","role":"assistant","content":[{"type":"text","text":"done"}]}}`},
+		"pi": {`{"type":"session","version":3,"id":"p1","timestamp":"2026-01-02T03:04:05Z","cwd":"/"}
+{"type":"message","id":"1","parentId":null,"timestamp":"2026-01-02T03:04:06Z","message":{"role":"user","content":"hi"}}`,
+			`{"type":"message","id":"2","pare`,
+			`{"type":"message","id":"3","parentId":"1","timestamp":"2026-01-02T03:04:06Z","message":{"role":"assistant","content":"done"}}`},
+	} {
+		steps := transcripttest.StepsOf(t, formatOf(t, format), lines[0]+"\n"+lines[1]+lines[2]+"\n", transcript.Options{Final: true})
+		if len(steps) != 2 || steps[1].Append == nil || steps[1].Append.Response == nil {
+			t.Errorf("%s: %d steps", format, len(steps))
+		}
+	}
+}
+
 // A copy of a chat that Gemini CLI saved under a name is no transcript.
 func TestGeminiCLISavedCopyIsNoTranscript(t *testing.T) {
 	for _, text := range []string{

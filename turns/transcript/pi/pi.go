@@ -139,7 +139,7 @@ func (h *messageList) all() (messages []turns.Message, records []string, program
 // said since the last turn.
 func Read(r io.Reader, opt transcript.Options) *transcript.Reader {
 	p := &piReader{opt: opt, byID: make(map[string]*piNode), tips: make(map[turns.ID]turns.ID), seen: make(map[string][sha256.Size]byte), equal: make(map[[sha256.Size]byte]int)}
-	p.ReadLines(r, opt, transcript.LineFormat{Name: "pi session", Object: p.entry, End: p.end})
+	p.ReadLines(r, opt, transcript.LineFormat{Name: "pi session", Object: p.entry, End: p.end, Begins: []string{`{"type":`}})
 	p.Torn = p.tornEntry
 	return p.Reader()
 }

@@ -374,6 +374,11 @@ type WatchTable struct {
 	Agent  string   `toml:"agent"`  // default: "main"
 }
 
+// Folders returns the folders of each agent, by the agent's name.
+func (w WatchTable) Folders() map[string][]string {
+	return map[string][]string{"claude": w.Claude, "codex": w.Codex, "pi": w.Pi, "gemini": w.Gemini}
+}
+
 // checkWatch lists the faults of c's watch.
 func (c Config) checkWatch(bad func(format string, args ...any)) {
 	for _, name := range []string{cmp.Or(c.Watch.Tenant, "default"), cmp.Or(c.Watch.Agent, "main")} {

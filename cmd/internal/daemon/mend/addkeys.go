@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"nexus/cmd/internal/daemon/folder"
 	"nexus/ledger"
@@ -81,7 +82,21 @@ func AddKeys(data, from string) (out AddedKeys, err error) {
 		return out, err
 	}
 	out.Erased = len(destroyed)
-	return out, nil
+	return out, forgetMissing(data, id.Ledger, store)
+}
+
+// forgetMissing takes the keys that are there, or were destroyed, off the list of those whose loss was accepted. A
+// crash before leaves a list that names too many; the next run of AddKeys ends it.
+func forgetMissing(data, ledgerID string, store *seal.Store) error {
+	m, err := folder.LoadMissing(data, ledgerID)
+	if err != nil || len(m.Keys) == 0 {
+		return err
+	}
+	m.Keys = slices.DeleteFunc(m.Keys, func(id turns.ID) bool {
+		_, err := store.Content(id)
+		return err == nil || errors.Is(err, turns.ErrErased)
+	})
+	return m.Save(data)
 }
 
 // putKey stores the key of a row, or what is left of one.

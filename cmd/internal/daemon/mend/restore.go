@@ -48,6 +48,8 @@ type Restored struct {
 	KeysStored  int    `json:"keys_stored"`
 	KeysErased  int    `json:"keys_erased"`
 	KeysMissing int    `json:"keys_missing"` // that events name: their content can't be read
+	// Missing is the ids of these keys: those of sessions, agents and the ledger. A start goes on without them.
+	Missing []turns.ID `json:"missing,omitempty"`
 	// ErasuresFrom is the file with the newest erasure that was found beside the backup or its keys; "" for none.
 	// Erased counts the keys that it, or another one there, says were destroyed since the keys were backed up.
 	ErasuresFrom string `json:"erasures_from,omitempty"`
@@ -66,6 +68,16 @@ func (r *Restored) Text() string {
 	if r.KeysErased+r.KeysMissing > 0 {
 		s += fmt.Sprintf("content keys that were destroyed: %d; that are missing: %d\n", r.KeysErased, r.KeysMissing)
 	}
+	if n := len(r.Missing); n > 0 {
+		s += "can't be read, since the key is missing:"
+		for _, id := range r.Missing[:min(n, namedKeys)] {
+			s += " " + id.String()
+		}
+		if n > namedKeys {
+			s += fmt.Sprintf(" and %d more", n-namedKeys)
+		}
+		s += fmt.Sprintf(" (all in %s); nexusd keys puts keys back\n", filepath.Join(r.Data, folder.MissingFile))
+	}
 	switch {
 	case r.ErasuresFrom == "":
 		s += "no list of erasures lies beside the backup: a session that was erased since can be read again\n"
@@ -77,13 +89,17 @@ func (r *Restored) Text() string {
 	return s
 }
 
+// namedKeys is how many of the missing keys the text names.
+const namedKeys = 10
+
 // Restore makes a data folder of a backup. The records have the bytes, positions and times
 // that they had, and the ledger its UUID. The streams are new ones, created now: so
 // projections, marks and backups of the original are refused as another ledger's.
 //
 // Everything is checked on the way, and the files are read back before the folder is
 // ready. Crash states: the file "restoring" is there until then, no daemon starts, and
-// the next Restore begins again. After an error it is the same.
+// the next Restore begins again. After an error it is the same. The list of the keys that are
+// missing is written before, so that a folder which starts has it.
 //
 // Errors: [ledger.ErrConflict]: the folder holds something else, or keys are missing; [ledger.ErrCorrupt]: the
 // backup or its keys are damaged or incomplete; [ledger.ErrMalformed]: keys are needed;
@@ -276,8 +292,8 @@ func (c RestoreConfig) writeStreams(ctx context.Context, f *os.File, plan *backu
 // keyWriters is how many keys are stored at a time: each waits for fsyncs.
 const keyWriters = 32
 
-// countMissing counts the keys that events name and the file of keys lacks, and refuses them
-// unless they are accepted. Any run of the backup may need keys, not the first one alone.
+// countMissing lists the keys that events name and the file of keys lacks, and refuses them
+// unless they are accepted: then it writes the list into the folder. Any run of the backup may need keys, not the first one alone.
 func (c RestoreConfig) countMissing(keys backup.Keys, named *backup.Checker, out *Restored) error {
 	if c.Keys == "" && (out.Totals.Keys > 0 || named.Begin().Sealed) {
 		return needsKeys(c.File)
@@ -289,13 +305,17 @@ func (c RestoreConfig) countMissing(keys backup.Keys, named *backup.Checker, out
 	older := false // than the backup: it does not even say that a key is missing
 	for _, id := range named.Keys() {
 		if r, ok := rows[id]; len(r.Key)+len(r.Remains) == 0 && !r.Erased {
-			out.KeysMissing++
+			out.Missing = append(out.Missing, id)
 			older = older || !ok
 		}
 	}
+	out.KeysMissing = len(out.Missing)
 	switch {
-	case out.KeysMissing == 0 || c.AcceptMissingKeys:
+	case out.KeysMissing == 0:
 		return nil
+	case c.AcceptMissingKeys:
+		m := folder.Missing{Ledger: named.Begin().Ledger, Time: time.Now().UTC(), Keys: out.Missing}
+		return m.Save(c.Data)
 	case older:
 		return fmt.Errorf("%w: %s is older than the backup: %s; restore with the newest one, or accept that content can't be read (--accept-missing-keys)", ledger.ErrConflict, c.Keys, keysMissing(out.KeysMissing))
 	}

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
+	"nexus/cmd/internal/daemon/folder"
 	"nexus/cmd/internal/engine/content"
 	"nexus/ledger"
 	"nexus/projections"
@@ -31,14 +34,20 @@ func (s *Storage) OpenKeys(ctx context.Context, own [16]byte) (content.Keys, err
 	}
 	keys.Warn = func(err error) { s.logger.Warn("keys", "err", err) }
 	s.opened(func(context.Context) error { return keys.Close() })
-	if err := checkKeys(ctx, copies{s.Log, s.Projections}, keys, own); err != nil {
+	accepted := givenUp(s.cfg.Data, s.identity.Ledger)
+	if err := checkKeys(ctx, copies{s.Log, s.Projections}, keys, own, accepted); err != nil {
 		return nil, err
 	}
-	if err := checkEmptyKeys(s.Projections, keys, own); err != nil {
+	if err := checkEmptyKeys(s.Projections, keys, own, accepted); err != nil {
 		return nil, err
 	}
 	s.run(func(ctx context.Context) { s.warnOfMissingKeys(ctx, keys, own) }) // beside the first requests
 	return s.Outage.Keys(keys), nil
+}
+
+// givenUp returns the keys whose loss an operator accepted. Their file is read once, where a key is missing.
+func givenUp(data, ledger string) func() (*folder.Missing, error) {
+	return sync.OnceValues(func() (*folder.Missing, error) { return folder.LoadMissing(data, ledger) })
 }
 
 // checkKeys reports a folder of content keys that is not the ledger's: it holds
@@ -53,7 +62,9 @@ func (s *Storage) OpenKeys(ctx context.Context, own [16]byte) (content.Keys, err
 // between the two is no fault either: the same import brings the key again. So the
 // opening of a session says nothing if its key is missing, and the next event decides.
 // An opening of this ledger (own) that no event speaks for is a fault.
-func checkKeys(ctx context.Context, log ledger.Log, keys seal.Keyring, own [16]byte) error {
+//
+// An event whose missing keys were all given up (accepted) says nothing either way: the one beside it decides.
+func checkKeys(ctx context.Context, log ledger.Log, keys seal.Keyring, own [16]byte, accepted func() (*folder.Missing, error)) error {
 	st, err := log.State(ctx)
 	if err != nil || st.Last == 0 {
 		return err
@@ -72,11 +83,20 @@ func checkKeys(ctx context.Context, log ledger.Log, keys seal.Keyring, own [16]b
 			if err != nil {
 				break // the projections judge it
 			}
-			fault := missingKey(keys, ev, seq)
-			if fault == nil {
+			absent := absentKeys(keys, ev)
+			if len(absent) == 0 {
 				missing = nil
 				break
 			}
+			given, err := accepted()
+			if err != nil {
+				return err
+			}
+			if absent = slices.DeleteFunc(absent, given.Has); len(absent) == 0 {
+				continue
+			}
+			fault := fmt.Errorf("%w: keys/ has no key of event %s at position %d: the folder is missing, or belongs to another ledger. "+
+				"Put the folder back, or the keys of a backup into it with nexusd keys", turns.ErrCorrupt, ev.ID, seq)
 			if ev.Kind != turns.KindOpened {
 				return fault
 			}
@@ -106,15 +126,14 @@ func (c copies) Get(ctx context.Context, seq uint64) (ledger.Record, error) {
 	return c.Log.Get(ctx, seq)
 }
 
-// missingKey returns an error if a key of an event at a position is not there.
-func missingKey(keys seal.Keyring, ev *turns.Event, seq uint64) error {
+// absentKeys returns the keys of an event that are not there.
+func absentKeys(keys seal.Keyring, ev *turns.Event) (out []turns.ID) {
 	for _, id := range ev.Keys {
 		if _, err := keys.Content(id); errors.Is(err, seal.ErrNoKey) {
-			return fmt.Errorf("%w: keys/ has no key of event %s at position %d: the folder is missing, or belongs to another ledger. "+
-				"Put the folder back, or the keys of a backup into it with nexusd keys", turns.ErrCorrupt, ev.ID, seq)
+			out = append(out, id)
 		}
 	}
-	return nil
+	return out
 }
 
 // isSealed reports whether the first or the last event of the log is sealed.
@@ -140,13 +159,20 @@ const namedKeys = 10
 
 // checkEmptyKeys reports a store that has no key and no mark of one, of a ledger that has a sealed
 // session: its log was cut in both copies behind a sound header. checkKeys sees two events only, and one of them may have no body.
-func checkEmptyKeys(store *projections.Store, keys *seal.Store, own [16]byte) error {
+func checkEmptyKeys(store *projections.Store, keys *seal.Store, own [16]byte, accepted func() (*folder.Missing, error)) error {
 	if have, destroyed := keys.IDs(); len(have)+len(destroyed) > 0 {
 		return nil
+	}
+	given, err := accepted()
+	if err != nil {
+		return err
 	}
 	for id, err := range sessionsWithoutKeys(store, keys, own) {
 		if err != nil {
 			return err
+		}
+		if given.Has(id) {
+			continue
 		}
 		return fmt.Errorf("%w: keys/ has no key at all, and the ledger has sealed sessions, %s for one: the log of the keys was cut, or the folder belongs to another ledger. "+
 			"Put the folder back, or the keys of a backup into it with nexusd keys", turns.ErrCorrupt, id)

@@ -30,10 +30,10 @@ func TestKeysAreCheckedWithoutTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := copies{unread{w.Log}, e.Reader.Projections}
-	if err := checkKeys(t.Context(), c, new(seal.Memory), [16]byte{}); !errors.Is(err, turns.ErrCorrupt) || errors.Is(err, errUnread) {
+	if err := checkKeys(t.Context(), c, new(seal.Memory), [16]byte{}, givenUp(t.TempDir(), "")); !errors.Is(err, turns.ErrCorrupt) || errors.Is(err, errUnread) {
 		t.Errorf("other keys: %v; want corrupt", err)
 	}
-	if err := checkKeys(t.Context(), c, w.Keys, w.ID); err != nil {
+	if err := checkKeys(t.Context(), c, w.Keys, w.ID, givenUp(t.TempDir(), "")); err != nil {
 		t.Errorf("its own keys: %v", err)
 	}
 	if sealed, err := isSealed(t.Context(), c); !sealed || err != nil {

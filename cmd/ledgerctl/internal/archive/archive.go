@@ -13,6 +13,7 @@ import (
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -55,7 +56,7 @@ func Check(name string) (*Archive, error) {
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return a, fault.Usage(fmt.Errorf("%s is a folder: name its files", name))
 	}
-	r, err := transcripts.Gunzipped(bufio.NewReaderSize(f, 1<<20))
+	r, err := transcriptfile.Gunzipped(bufio.NewReaderSize(f, 1<<20))
 	if err != nil {
 		return a, a.fault(1, err)
 	}

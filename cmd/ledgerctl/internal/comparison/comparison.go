@@ -13,7 +13,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/importreport"
 	"nexus/cmd/ledgerctl/internal/names"
@@ -134,7 +134,7 @@ func splitPolicies(list string) (out []string) {
 
 // where is an argument: a file, or the name of a session.
 type where struct {
-	transcripts.File
+	transcriptfile.File
 	session bool
 	size    int64
 }
@@ -144,10 +144,10 @@ func places(args []string) (out []where, err error) {
 	for _, a := range args {
 		_, err := os.Stat(a)
 		if a != "-" && errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(a, `/\`) && !slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(a)) {
-			out = append(out, where{transcripts.File{Name: a}, true, 1 << 20})
+			out = append(out, where{transcriptfile.File{Name: a}, true, 1 << 20})
 			continue
 		}
-		files, _, err := transcripts.Find([]string{a})
+		files, _, err := transcriptfile.Find([]string{a})
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +183,7 @@ func Run(ctx context.Context, term *terminal.Terminal, find names.Finder, x *Com
 			continue
 		}
 		err := compareOne(ctx, term, find, x, w, bar)
-		var unknown transcripts.UnknownFormat
+		var unknown transcriptfile.UnknownFormat
 		switch {
 		case w.Searched && errors.As(err, &unknown):
 			strange, err = append(strange, w.Name), nil

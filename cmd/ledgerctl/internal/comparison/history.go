@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/compactor/compare"
@@ -34,7 +35,7 @@ type History struct {
 // its forks, the longest path, with the compactions that its own agent made. An
 // export of ours is read through a ledger of its own, in a temporary folder.
 func Histories(ctx context.Context, term *terminal.Terminal, name string, read func(int)) ([]History, error) {
-	in, err := transcripts.Open(name, term.In, "auto", read)
+	in, err := transcriptfile.Open(name, term.In, "auto", read)
 	if err != nil {
 		return nil, err
 	}

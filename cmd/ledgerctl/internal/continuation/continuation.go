@@ -37,7 +37,10 @@ type Options struct {
 func Run(ctx context.Context, e *cli.Env, name string, o Options) error {
 	agent, ok := agents.Find(o.In)
 	if !ok {
-		return fault.Usage(fmt.Errorf("--in takes one of %s", strings.Join(agents.Names(), ", ")))
+		return fault.Usage(fmt.Errorf("--in takes one of %s", strings.Join(agents.Resuming(), ", ")))
+	}
+	if err := agent.CheckResumes(); err != nil {
+		return fault.Usage(err)
 	}
 	p, err := e.Find(ctx, name)
 	if err != nil {

@@ -31,6 +31,7 @@ type allExported struct {
 	Policies  int           `json:"policies"`
 	Unchanged int           `json:"unchanged"` // sessions and channels whose files had all of them already
 	Failed    []failedChain `json:"failed"`    // what could not be exported
+	Erased    []failedChain `json:"erased"`    // what nobody can read any more, as somebody asked for
 }
 
 // failedChain is a session, channel or agent that could not be exported.
@@ -53,7 +54,7 @@ type allExport struct {
 // All exports all sessions, channels of external events, memories and policies of
 // the client's tenant. What fails is in the result, and stops nothing else.
 func All(ctx context.Context, c *client.Client, dir string) (*allExported, error) {
-	x := &allExport{c: c, dir: dir, agents: make(map[string]bool), out: allExported{Folder: dir, Failed: []failedChain{}}}
+	x := &allExport{c: c, dir: dir, agents: make(map[string]bool), out: allExported{Folder: dir, Failed: []failedChain{}, Erased: []failedChain{}}}
 	for _, step := range []func(context.Context) error{x.sessions, x.channels, x.memories, x.policies} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -90,9 +91,14 @@ func (x *allExport) ends(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || fault.HasCode(err, api.Unavailable) || fault.HasCode(err, api.Denied) || errors.Is(err, fs.ErrPermission)
 }
 
+// fail lists what could not be exported. What was erased or redacted is no failure.
 func (x *allExport) fail(what string, err error) {
 	e := api.FromError(err)
-	x.out.Failed = append(x.out.Failed, failedChain{what, e.Code, e.Message})
+	list := &x.out.Failed
+	if e.Code == api.Erased {
+		list = &x.out.Erased
+	}
+	*list = append(*list, failedChain{what, e.Code, e.Message})
 }
 
 func (x *allExport) sessions(ctx context.Context) error {
@@ -315,8 +321,14 @@ func PrintPages(term *terminal.Terminal, out *allExported) error {
 	return printFailed(term, out)
 }
 
-// printFailed lists what failed, and returns the error of the first.
+// printFailed lists what failed, and returns the error of the first. What was erased is listed too.
 func printFailed(term *terminal.Terminal, out *allExported) error {
+	if n := len(out.Erased); n > 0 && !term.JSON {
+		term.Tell("  %s of what there is was erased or redacted, which is no problem", prose.Grouped(uint64(n)))
+		for _, f := range out.Erased {
+			fmt.Fprintf(term.Out, "  %s: %s\n", f.What, prose.Printable(f.Error))
+		}
+	}
 	for _, f := range out.Failed {
 		if term.JSON {
 			break

@@ -23,7 +23,7 @@ import (
 // sessions are left out. What fails is in the result, and stops nothing else. Each page is written
 // anew: what stands on it also follows from forks and notes that came later.
 func AllPages(ctx context.Context, c *client.Client, dir string, shown bool) (*allExported, error) {
-	x := &allExport{c: c, dir: dir, out: allExported{Folder: dir, Failed: []failedChain{}}}
+	x := &allExport{c: c, dir: dir, out: allExported{Folder: dir, Failed: []failedChain{}, Erased: []failedChain{}}}
 	var all []api.Session
 	files := make(map[turns.ID]string)
 	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {

@@ -3,7 +3,7 @@ package fault
 import (
 	"errors"
 
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/ledger/api"
 )
 
@@ -20,7 +20,7 @@ func Usage(err error) error { return UsageError{err} }
 
 // IsUsage reports whether a command was typed wrong.
 func IsUsage(err error) bool {
-	return errors.As(err, &UsageError{}) || errors.As(err, &transcripts.UsageError{})
+	return errors.As(err, &UsageError{}) || errors.As(err, &transcriptfile.UsageError{})
 }
 
 // hinted is an error that knows what to type next.

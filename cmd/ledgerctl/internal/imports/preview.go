@@ -11,6 +11,7 @@ import (
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/importreport"
@@ -19,7 +20,7 @@ import (
 )
 
 // preview is import --dry-run.
-func preview(ctx context.Context, e *cli.Env, im *transcripts.Importer, files []transcripts.File, losses bool) error {
+func preview(ctx context.Context, e *cli.Env, im *transcripts.Importer, files []transcriptfile.File, losses bool) error {
 	p := transcripts.Preview{Losses: nil}
 	var skipped []string
 	var failed error
@@ -27,7 +28,7 @@ func preview(ctx context.Context, e *cli.Env, im *transcripts.Importer, files []
 		if f.Special {
 			continue
 		}
-		var unknown transcripts.UnknownFormat
+		var unknown transcriptfile.UnknownFormat
 		switch err := im.Preview(ctx, f.Name, &p); {
 		case f.Searched && errors.As(err, &unknown):
 			skipped = append(skipped, f.Name)

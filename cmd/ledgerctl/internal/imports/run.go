@@ -12,9 +12,11 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/repository"
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/follow"
@@ -35,16 +37,16 @@ type Options struct {
 
 // Run imports transcripts, or lists imports and takes them back.
 func Run(ctx context.Context, e *cli.Env, args []string, o *Options) error {
-	if err := transcripts.CheckFormat(o.Format); err != nil {
+	if err := transcriptfile.CheckFormat(o.Format); err != nil {
 		return err
 	}
 	if o.Undo+o.Redo != "" || o.List {
 		return o.units(ctx, e, args)
 	}
 	if len(args) == 0 {
-		return fault.WithHint(fault.Usage(errors.New("usage: ledgerctl import FILE|DIR…")), "ledgerctl watch --once brings in what Claude Code, Codex, pi and Gemini CLI have on this machine")
+		return fault.WithHint(fault.Usage(errors.New("usage: ledgerctl import FILE|DIR…")), "ledgerctl watch --once brings in what "+agents.Titles()+" have on this machine")
 	}
-	files, size, err := transcripts.Find(args)
+	files, size, err := transcriptfile.Find(args)
 	if err != nil {
 		return err
 	}
@@ -87,7 +89,7 @@ func Run(ctx context.Context, e *cli.Env, args []string, o *Options) error {
 		bar.Lock()
 		_ = shown.Clear()
 		bar.Unlock()
-		var unknown transcripts.UnknownFormat
+		var unknown transcriptfile.UnknownFormat
 		switch {
 		case stopped != nil, ctx.Err() != nil, fault.HasCode(err, api.Unavailable) && len(files) > 1:
 			if stopped == nil {
@@ -120,7 +122,7 @@ func Run(ctx context.Context, e *cli.Env, args []string, o *Options) error {
 }
 
 // statFiles returns the files that are there, by name.
-func statFiles(files []transcripts.File) map[string]fs.FileInfo {
+func statFiles(files []transcriptfile.File) map[string]fs.FileInfo {
 	out := make(map[string]fs.FileInfo, len(files))
 	for _, f := range files {
 		if st, err := os.Stat(f.Name); err == nil && f.Name != "-" {

@@ -1,4 +1,4 @@
-package transcripts
+package transcriptfile
 
 import (
 	"bufio"
@@ -122,10 +122,10 @@ func (u UnknownFormat) Error() string {
 
 // Waits reports whether a file that was named is a pipe or a device: to read it may take as
 // long as its writer does.
-func (f *File) Waits() bool { return f.Name != "-" && !f.Searched && isStream(f.Name) }
+func (f *File) Waits() bool { return f.Name != "-" && !f.Searched && IsStream(f.Name) }
 
-// isStream reports whether a file can be read once only, like standard input or a pipe.
-func isStream(name string) bool {
+// IsStream reports whether a file can be read once only, like standard input or a pipe.
+func IsStream(name string) bool {
 	if name == "-" {
 		return true
 	}
@@ -155,7 +155,7 @@ func (t *Transcript) Close() error {
 // openFile opens a file. A pipe waits for its writer, until ctx ends: then a read of it
 // ends too.
 func openFile(ctx context.Context, name string) (*os.File, error) {
-	if !isStream(name) {
+	if !IsStream(name) {
 		return os.Open(name)
 	}
 	type opened struct {

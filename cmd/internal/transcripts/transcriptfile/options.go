@@ -1,4 +1,4 @@
-package transcripts
+package transcriptfile
 
 import (
 	"bufio"
@@ -27,10 +27,10 @@ var spawners = map[string]func(name string, opt *transcript.Options){
 // ReadOptions returns how a file is read, beyond what a caller asks: of a sub-agent, who
 // started it.
 func ReadOptions(name, format string, opt transcript.Options) transcript.Options {
-	if !isStream(name) {
+	if !IsStream(name) {
 		opt.Name = filepath.Base(name)
 	}
-	if find := spawners[format]; find != nil && !isStream(name) {
+	if find := spawners[format]; find != nil && !IsStream(name) {
 		find(name, &opt)
 	}
 	return opt
