@@ -120,18 +120,22 @@ func TestDoctorJudgesWhatNexusdCounts(t *testing.T) {
 		metrics string
 		code    int
 		want    map[string]string
+		notes   string // of /readyz
 	}{
-		"an external cluster":           {200, 0, info("always"), 5, map[string]string{"ready": "ok", "durability": "ok", "fsync": "skipped", "scrub": "skipped", "clock": "ok"}},
-		"servers that acknowledge late": {200, 0, info("later"), 5, map[string]string{"durability": "warn"}},
-		"servers that do not tell":      {200, 0, info("unknown"), 5, map[string]string{"durability": "warn"}},
-		"another version":               {200, 0, strings.Replace(info("always"), build.Version(), "9.9.9", 1), 5, map[string]string{"version": "warn"}},
-		"a clock that is off":           {200, time.Hour, info("always"), 5, map[string]string{"clock": "warn"}},
-		"not ready":                     {503, 0, info("always"), 5, map[string]string{"ready": "fail"}},
-		"no token":                      {401, 0, "", 5, map[string]string{"http": "fail"}},
-		"another program":               {404, 0, "", 5, map[string]string{"http": "fail"}},
-		"damage":                        {200, 0, info("always") + "nexus_damaged 1\n", 6, map[string]string{"scrub": "fail"}},
-		"a slow disk":                   {200, 0, info("always") + "nexus_fsync_seconds 0.02\nnexus_disk_free_bytes 1000\nnexus_chains_set_aside 2\n", 5, map[string]string{"fsync": "warn", "disk": "warn", "sessions": "warn"}},
-		"a disk that forgets":           {200, 0, info("always") + "nexus_fsync_seconds 1e-05\n", 5, map[string]string{"fsync": "warn"}},
+		"an external cluster":           {200, 0, info("always"), 5, map[string]string{"ready": "ok", "durability": "ok", "fsync": "skipped", "scrub": "skipped", "clock": "ok"}, ""},
+		"servers that acknowledge late": {200, 0, info("later"), 5, map[string]string{"durability": "warn"}, ""},
+		"servers that do not tell":      {200, 0, info("unknown"), 5, map[string]string{"durability": "warn"}, ""},
+		"another version":               {200, 0, strings.Replace(info("always"), build.Version(), "9.9.9", 1), 5, map[string]string{"version": "warn"}, ""},
+		"a clock that is off":           {200, time.Hour, info("always"), 5, map[string]string{"clock": "warn"}, ""},
+		"not ready":                     {503, 0, info("always"), 5, map[string]string{"ready": "fail"}, ""},
+		"no token":                      {401, 0, "", 5, map[string]string{"http": "fail"}, ""},
+		"another program":               {404, 0, "", 5, map[string]string{"http": "fail"}, ""},
+		"damage":                        {200, 0, info("always") + "nexus_damaged 1\n", 6, map[string]string{"scrub": "fail"}, ""},
+		"a slow disk":                   {200, 0, info("always") + "nexus_fsync_seconds 0.02\nnexus_disk_free_bytes 1000\nnexus_chains_set_aside 2\n", 5, map[string]string{"fsync": "warn", "disk": "warn", "sessions": "warn"}, ""},
+		"a disk that forgets":           {200, 0, info("always") + "nexus_fsync_seconds 1e-05\n", 5, map[string]string{"fsync": "warn"}, ""},
+		"keys that are missing":         {200, 0, info("always"), 5, map[string]string{"ready": "ok", "keys": "warn", "cluster": ""}, "3 sessions can't be read: their key is missing or damaged\n"},
+		"a server that is away":         {200, 0, info("always"), 5, map[string]string{"cluster": "warn", "keys": ""}, "server b is offline: the log has one copy less\n"},
+		"checkpoints that stay here":    {200, 0, info("always"), 5, map[string]string{"cluster": "", "checkpoints": "warn"}, "checkpoints are not written elsewhere: no such file\n"},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Date", time.Now().Add(-tc.skew).UTC().Format(http.TimeFormat))
@@ -140,6 +144,7 @@ func TestDoctorJudgesWhatNexusdCounts(t *testing.T) {
 				return
 			}
 			w.WriteHeader(tc.ready)
+			fmt.Fprint(w, "ok\n"+tc.notes)
 		}))
 		// No NATS server is there: that is the 5.
 		code, got, said := examined(t, "--server", "nats://127.0.0.1:1", "--http", s.URL)

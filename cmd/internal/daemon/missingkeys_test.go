@@ -60,6 +60,30 @@ func TestKeysThatAreCutAreNamed(t *testing.T) {
 	}
 }
 
+// A monitor sees how many sessions can't be read; the daemon serves the others, so it stays ready.
+func TestMissingKeysAreAtReadyzAndInAMetric(t *testing.T) {
+	data := t.TempDir()
+	d, c := start(t, data)
+	lost := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	extend(t, c, lost.ID, 1)
+	extend(t, c, must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{})).ID, 1)
+	stop(t, d, c)
+	fresh := config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30}
+	d, c = startWith(t, fresh)
+	if body := read(t, d.HTTPURL()+"/readyz"); body != "ok\n" {
+		t.Errorf("with all keys: %q", body)
+	}
+	stop(t, d, c)
+	sealtest.Forget(t, filepath.Join(data, "keys"), lost.ID)
+	d, _ = startWith(t, fresh)
+	await(t, d, "readyz names the number", func() bool {
+		return strings.HasPrefix(read(t, d.HTTPURL()+"/readyz"), "ok\n1 session can't be read: its key is missing or damaged")
+	})
+	if !strings.Contains(read(t, d.HTTPURL()+"/metrics"), "\nnexus_sessions_without_key 1\n") {
+		t.Error("no metric has the number")
+	}
+}
+
 // A restore that was told to go on without keys makes a ledger that starts, also where the newest event has none. It
 // names the sessions that can't be read, and still refuses keys that nobody gave up.
 func TestARestoreWithoutTheNewestKeysStarts(t *testing.T) {

@@ -210,7 +210,8 @@ func sessionsWithoutKeys(store *projections.Store, keys seal.Keyring, own [16]by
 	}
 }
 
-// warnOfMissingKeys logs, in one line, which sessions can't be read since their key is missing or damaged.
+// warnOfMissingKeys logs, in one line, which sessions can't be read since their key is missing or damaged, and counts
+// them for [Storage.Notes] and a metric. Keys come back on a stopped daemon only, so the count holds until the next start.
 func (s *Storage) warnOfMissingKeys(ctx context.Context, keys seal.Keyring, own [16]byte) {
 	n, first := 0, []string{}
 	for id, err := range sessionsWithoutKeys(s.Projections, keys, own) {
@@ -221,7 +222,7 @@ func (s *Storage) warnOfMissingKeys(ctx context.Context, keys seal.Keyring, own 
 			first = append(first, id.String())
 		}
 	}
-	if n > 0 {
+	if s.unkeyed.Store(int64(n)); n > 0 {
 		s.logger.Warn("keys of sessions are missing or damaged: these sessions can't be read; put the keys back with nexusd keys", "sessions", n, "first", strings.Join(first, " "))
 	}
 }

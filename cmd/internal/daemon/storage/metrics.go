@@ -21,6 +21,8 @@ func (s *Storage) Register(registry *prometheus.Registry) {
 	}
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "nexus_fsyncs_total", Help: "Fsyncs of the log and the blobs; appends that come together share one."},
 		func() float64 { return float64(s.Fsyncs()) }))
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_sessions_without_key", Help: "Sessions that can't be read, since their content key was missing or damaged at the start."},
+		func() float64 { return float64(s.unkeyed.Load()) }))
 	s.scrubber = newScrubber(registry)
 	s.collector = s.newCollector(registry)
 }
@@ -68,11 +70,18 @@ func (c *clusterServers) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Notes are what an operator of a ledger on a cluster should know: which servers are away or
-// behind.
+// Notes are what an operator should know: how many sessions lack their key; on a cluster, which servers are
+// away or behind. ledgerctl doctor knows each by how it begins or goes on.
 func (s *Storage) Notes() (out []string) {
 	if s.server != nil {
-		return nil
+		switch n := s.unkeyed.Load(); n {
+		case 0:
+		case 1:
+			out = append(out, "1 session can't be read: its key is missing or damaged")
+		default:
+			out = append(out, fmt.Sprintf("%d sessions can't be read: their keys are missing or damaged", n))
+		}
+		return out
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
 	defer cancel()

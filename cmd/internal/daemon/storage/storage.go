@@ -58,6 +58,7 @@ type Storage struct {
 	peers      *peers                       // the other daemons of the ledger; nil with the embedded server
 	lossKnown  chan struct{}                // closed once what the log has lost is named
 	watched    atomic.Bool                  // an outage does not end the daemon
+	unkeyed    atomic.Int64                 // sessions whose key was missing or damaged at the start
 	forget     func()                       // what is known of the ends of chains, after an outage
 	stopRun    func()                       // ends the projections' Run; used by the start, the watch and the end, one after the other
 }

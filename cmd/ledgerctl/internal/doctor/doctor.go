@@ -282,8 +282,8 @@ func (d *Doctor) daemon(ctx context.Context) {
 	default:
 		d.Add("ready", OK, "the log is sound, and reads have caught up", "")
 		_, notes, _ := strings.Cut(strings.TrimSpace(body), "\n")
-		for note := range strings.Lines(notes) { // of a cluster's servers
-			d.Add("cluster", Warn, strings.TrimSpace(note), "look at that server: with one more away, nothing can be appended")
+		for note := range strings.Lines(notes) {
+			d.note(strings.TrimSpace(note))
 		}
 	}
 	// The answer's time has whole seconds, and lies between the request and its answer.
@@ -334,6 +334,20 @@ func parseMetrics(text string) metrics {
 		}
 	}
 	return m
+}
+
+// note adds what a daemon that is ready wants an operator to know.
+func (d *Doctor) note(text string) {
+	switch {
+	case strings.HasPrefix(text, "server "):
+		d.Add("cluster", Warn, text, "look at that server: with one more away, nothing can be appended")
+	case strings.HasPrefix(text, "checkpoints "):
+		d.Add("checkpoints", Warn, text, "look at the folders of out in [checkpoint]")
+	case strings.Contains(text, "can't be read: "):
+		d.Add("keys", Warn, text, "the log of nexusd and ledgerctl verify name them; stop nexusd, and put the keys back with nexusd keys")
+	default: // of a later nexusd
+		d.Add("note", Warn, text, "the log of nexusd says more")
+	}
 }
 
 // measure judges what nexusd counts.

@@ -39,7 +39,7 @@ func Erase(ctx context.Context, e *cli.Env, args []string, o Erasing) error {
 		return err
 	}
 	if len(list) == 0 {
-		return fault.Usage(errors.New("nothing is selected: name sessions, or --user, --project or --import"))
+		return noneToErase(ctx, c, o)
 	}
 	if !o.DryRun && !o.Yes {
 		if err := e.Confirm(ctx, fmt.Sprintf("%s will be unreadable for ever; ledgerctl erase --dry-run says what that reaches", prose.Plural(uint64(len(list)), "session"))); err != nil {
@@ -68,6 +68,31 @@ func Erase(ctx context.Context, e *cli.Env, args []string, o Erasing) error {
 		e.Say("%s not done everywhere yet: the same command says what is left", prose.Plural(uint64(pending), "session"))
 	}
 	return nil
+}
+
+// noneToErase is the error where no session is selected. What looks like a user may be an agent: it is what most people
+// see of who spoke.
+func noneToErase(ctx context.Context, c *client.Client, o Erasing) error {
+	switch {
+	case o.User+o.Project+o.Import == "":
+		return fault.Usage(errors.New("nothing is selected: name sessions, or --user, --project or --import"))
+	case o.User == "":
+		return fault.Usage(errors.New("nothing is selected: no session has that project and import"))
+	}
+	err := fault.Usage(fmt.Errorf("nothing is selected: no session has the user %q. A user is who the conversation is with, as session.create or the import named it, not the user of NATS and not the agent", o.User))
+	of := 0
+	for s, listErr := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
+		if listErr != nil {
+			return err // what was found is said all the same
+		}
+		if s.Agent == o.User {
+			of++
+		}
+	}
+	if of == 0 {
+		return err
+	}
+	return fault.WithHint(err, fmt.Sprintf("agent %s has %s: ledgerctl sessions --agent %s --hidden lists them; name them to erase", o.User, prose.Plural(uint64(of), "session"), o.User))
 }
 
 // toErase returns the sessions that args and the flags name, each once, with their sub-agents and forks as asked.
