@@ -27,8 +27,8 @@ DIR until that is done; after a crash, run the same command again.
                        (of a first run, what is there)
   --accept-missing-keys  restore without content keys that KEYS lacks: their
                        content can't be read. nexusd starts without these keys
-                       (they are in DIR/missing.json), ledgerctl verify names the
-                       sessions; nexusd keys puts back what is found later
+                       (they are in DIR/missing.json), ledgerctl verify names
+                       the sessions; nexusd keys puts back what is found later
 
 With --accept-incomplete, what is lost is named: runs, positions, times and
 sessions. A session that lost an event takes no more, and can be read by naming

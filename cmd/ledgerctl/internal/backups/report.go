@@ -11,7 +11,6 @@ import (
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
-	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/backup"
 )
@@ -64,7 +63,7 @@ func failure(verb string, err error) error {
 	if x := (*api.Error)(nil); errors.As(err, &x) {
 		return err
 	}
-	if x := api.FromError(err); x.Code == api.Unavailable && !errors.Is(err, ledger.ErrUnavailable) { // a disk of this machine, of which FromError says that it is the daemon's
+	if x := api.FromError(err); x.Code == api.Unavailable && api.Exit(err) == 1 { // no sentinel says so: a disk of this machine, of which FromError says that it is the daemon's
 		x.Message = err.Error()
 		return fault.WithHint(x, "make room there, or take a file or folder on another disk, and run the same command again")
 	} else if x.Code != api.Internal {
