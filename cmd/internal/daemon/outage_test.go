@@ -281,7 +281,8 @@ func TestNothingIsAcknowledgedBetweenTriesToReopen(t *testing.T) {
 	d, c := start(t, dir)
 	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
 	first := appended(t, c, s.ID, "before")
-	unblock := holdOutage(t, dir) // so that nobody else opens anything
+	must[*api.Session](t)(c.Session(t.Context(), s.ID)) // the projections have it: a read in the outage has no more than they
+	unblock := holdOutage(t, dir)                       // so that nobody else opens anything
 	d.storage.DiskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
 	refuses := func(when string) {
 		t.Helper()
