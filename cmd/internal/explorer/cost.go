@@ -128,7 +128,7 @@ func (v *visit) cost() error {
 		r.URL, r.Width = url, fmt.Sprintf("%.1f", 100*float64(r.picos)/float64(most))
 		p.Rows = append(p.Rows, r)
 	}
-	for _, d := range sum.Dearest() {
+	for _, d := range done.sums[costKeys[0]].Dearest() {
 		p.Dearest = append(p.Dearest, dearCallOf(&d, found))
 	}
 	total := sum.Total()

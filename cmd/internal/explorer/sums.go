@@ -3,7 +3,6 @@ package explorer
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/cost"
+	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 )
 
@@ -135,13 +135,19 @@ func (e *Explorer) addAll(c *client.Client, since time.Time) func(*added) {
 		ctx, cancel := context.WithTimeout(e.base, sumTime)
 		defer cancel()
 		a.sums = make(map[cost.Key]*cost.Sum)
-		for _, by := range costKeys {
-			a.sums[by] = cost.NewSum(cost.Options{By: []cost.Key{by}, Models: e.Models, Zone: time.Local, Since: since, Dearest: dearest})
+		for i, by := range costKeys {
+			o := cost.Options{By: []cost.Key{by}, Models: e.Models, Zone: time.Local, Since: since}
+			if i == 0 { // the dearest calls are those of all
+				o.Dearest = dearest
+			}
+			a.sums[by] = cost.NewSum(o)
 		}
 		found, calls := cost.Read(ctx, c, cost.Scope{Since: since, Now: e.Now()})
 		for call, err := range calls {
 			if err != nil {
-				a.err = err
+				if a.err = err; e.base.Err() == nil && ctx.Err() != nil {
+					a.err = api.Errorf(api.Unavailable, nil, "the calls of this ledger take more than %v to read; ledgerctl cost has no such bound", sumTime)
+				}
 				return
 			}
 			for s := range maps.Values(a.sums) {
@@ -149,8 +155,6 @@ func (e *Explorer) addAll(c *client.Client, since time.Time) func(*added) {
 			}
 			a.calls.Add(1)
 		}
-		if a.found = found; ctx.Err() != nil {
-			a.err = errors.New("the calls of this ledger take too long to read")
-		}
+		a.found = found
 	}
 }
