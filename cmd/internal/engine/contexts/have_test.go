@@ -58,6 +58,7 @@ func readAll(t *rapid.T, e *engine.Engine, s turns.ID, r api.GetContext, have *h
 // or none.
 func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
 	kept, keptOfSource := 0, 0
+	formats := []string{"otel", "openai", "anthropic", "gemini"}
 	rapid.Check(t, func(rt *rapid.T) {
 		w := enginetest.NewWorld()
 		engines := []*engine.Engine{w.Engine(t), w.Engine(t)}
@@ -71,11 +72,22 @@ func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
 		var callers []held
 		sessions = append(sessions, enginetest.Create(t, engines[0], 9000, "nexus").ID)
 		text := func(n int) string { return enginetest.Text(rapid.IntRange(1, n).Draw(rt, "length")) }
+		// Two turns and a call in each format first, so that most worlds have something to keep.
+		for range 2 {
+			path[sessions[0]] = append(path[sessions[0]], enginetest.Add(t, engines[0], sessions[0], enginetest.Say(text(3000), text(2000))).ID)
+		}
+		for _, format := range formats {
+			c, err := readAll(rt, engines[0], sessions[0], api.GetContext{Format: format}, nil)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			callers = append(callers, held{session: sessions[0], format: format, context: c})
+		}
 		for i := range rapid.IntRange(4, 40).Draw(rt, "steps") {
 			s := rapid.SampledFrom(sessions).Draw(rt, "session")
 			e := rapid.SampledFrom(engines).Draw(rt, "daemon")
 			ctx := rt.Context()
-			switch rapid.SampledFrom([]string{"append", "append", "append", "call", "get", "get", "get", "get", "compact", "move", "fork", "set"}).Draw(rt, "step") {
+			switch rapid.SampledFrom([]string{"append", "append", "append", "call", "get", "get", "get", "get", "compact", "move", "fork", "fork", "set"}).Draw(rt, "step") {
 			case "append":
 				r := enginetest.Say(fmt.Sprint(i, " ", text(3000)), text(2000))
 				r.Model = rapid.SampledFrom([]string{"", "claude-opus-4-7", "claude-opus-4-8"}).Draw(rt, "model")
@@ -119,7 +131,7 @@ func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
 				}
 				_, _ = e.Sessions.Set(ctx, enginetest.Alice, s, r, enginetest.JSON(r))
 			case "get":
-				h := held{session: s, format: rapid.SampledFrom([]string{"otel", "openai", "anthropic", "gemini"}).Draw(rt, "format"), model: rapid.SampledFrom([]string{"", "", "claude-opus-4-7"}).Draw(rt, "called model")}
+				h := held{session: s, format: rapid.SampledFrom(formats).Draw(rt, "format"), model: rapid.SampledFrom([]string{"", "", "claude-opus-4-7"}).Draw(rt, "called model")}
 				r := api.GetContext{Format: h.format, Model: h.model}
 				switch rapid.IntRange(0, 5).Draw(rt, "policy") {
 				case 0:
