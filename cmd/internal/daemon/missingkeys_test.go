@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,4 +163,59 @@ func TestARestoreWithoutTheNewestKeysStarts(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(where, folder.MissingFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a restore with all keys left the list of an earlier one: %v", err)
 	}
+}
+
+// An agent whose key was given up saves no memory under another one: that would not know what it saved before, and
+// the old key could not come back.
+func TestNoKeyIsMadeInThePlaceOfAMissingOne(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	d, c := start(t, dir)
+	saves := func(agent, text string) error {
+		_, err := c.As(agent).SaveMemory(t.Context(), api.SaveMemory{Kind: "semantic", Text: text})
+		return err
+	}
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(saves("early", "one")) // makes the ledger's own key
+	cfg, _ := backUp(t, c.As(api.Operator), out)
+	older := filepath.Join(out, "older.keys")
+	ok(os.WriteFile(older, must[[]byte](t)(os.ReadFile(cfg.Keys)), 0o600))
+	ok(saves("late", "one"))
+	ok(saves("early", "two")) // so that the newest event has its key
+	backUp(t, c.As(api.Operator), out)
+	stop(t, d, c)
+
+	where := filepath.Join(t.TempDir(), "restored")
+	must[mend.Restored](t)(mend.Restore(t.Context(), mend.RestoreConfig{File: cfg.File, Keys: older, Data: where, AcceptMissingKeys: true}))
+	d, c = start(t, where)
+	if err := saves("late", "two"); codeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "nexusd keys") {
+		t.Errorf("an agent without its key saves: %v, want corrupt", err)
+	}
+	ok(saves("early", "three"))
+	stop(t, d, c)
+
+	if got, err := mend.AddKeys(where, cfg.Keys); err != nil || len(got.Refused) > 0 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	d, c = start(t, where)
+	ok(saves("late", "two"))
+	for agent, want := range map[string]string{"early": "one two three", "late": "one two"} {
+		var all []string
+		for m, err := range c.As(agent).Memories(t.Context(), api.ListMemories{}) {
+			ok(err)
+			all = append(all, m.Text)
+		}
+		slices.Reverse(all)
+		if got := strings.Join(all, " "); got != want {
+			t.Errorf("%s has %q, want %q", agent, got, want)
+		}
+	}
+	if v := must[*api.Verified](t)(c.As(api.Operator).Verify(t.Context())); !v.OK {
+		t.Errorf("verify: %+v", v.Problems)
+	}
+	stop(t, d, c)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"path/filepath"
 	"slices"
@@ -42,7 +43,42 @@ func (s *Storage) OpenKeys(ctx context.Context, own [16]byte) (content.Keys, err
 		return nil, err
 	}
 	s.run(func(ctx context.Context) { s.warnOfMissingKeys(ctx, keys, own) }) // beside the first requests
-	return s.Outage.Keys(keys), nil
+	return s.Outage.Keys(&lostKeys{keys, accepted}), nil
+}
+
+// lostKeys is a key store that makes no key in the place of one that is missing: memories and labels of
+// before would not be known again, and the old key, once it is found, could not be put back.
+type lostKeys struct {
+	*seal.Store
+	accepted func() (*folder.Missing, error)
+}
+
+// Create implements [content.Keys]. Errors: also [*content.MissingKeyError].
+func (l *lostKeys) Create(id turns.ID, rand io.Reader) (seal.Key, error) {
+	if err := l.refuse(id); err != nil {
+		return seal.Key{}, err
+	}
+	return l.Store.Create(id, rand)
+}
+
+// Begin implements [content.Keys]. Errors: also [*content.MissingKeyError].
+func (l *lostKeys) Begin(id turns.ID, rand io.Reader) (seal.Key, func() error, error) {
+	if err := l.refuse(id); err != nil {
+		return seal.Key{}, nil, err
+	}
+	return l.Store.Begin(id, rand)
+}
+
+// refuse reports a key whose loss was accepted, and that is not back.
+func (l *lostKeys) refuse(id turns.ID) error {
+	if _, err := l.Content(id); !errors.Is(err, seal.ErrNoKey) {
+		return nil
+	}
+	missing, err := l.accepted()
+	if err == nil && missing.Has(id) {
+		err = &content.MissingKeyError{ID: id}
+	}
+	return err
 }
 
 // givenUp returns the keys whose loss an operator accepted. Their file is read once, where a key is missing.
