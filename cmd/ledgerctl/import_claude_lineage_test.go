@@ -70,6 +70,7 @@ func TestClaudeCodeLineageInAnyOrderAndGrouping(t *testing.T) {
 		for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 			for _, sizes := range [][]int{{3}, {1, 1, 1}, {2, 1}, {1, 2}} {
 				t.Run(fmt.Sprint(name, order, sizes), func(t *testing.T) {
+					t.Parallel() // each waits for its disk
 					var out bytes.Buffer
 					e := newEnv(&terminal.Terminal{Out: &out, Err: io.Discard})
 					l, stop, err := local.Start(t.Context(), e.Terminal, t.TempDir())
