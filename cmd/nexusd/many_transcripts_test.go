@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -62,6 +63,7 @@ func TestManyTranscripts(t *testing.T) {
 		}
 		return out.String(), nil
 	}
+	syscall.Sync() // else the disk writes the copies under the fsyncs of the import
 	began := time.Now()
 	imported := make(chan error, 1)
 	var told string
@@ -71,10 +73,11 @@ func TestManyTranscripts(t *testing.T) {
 		imported <- err
 	}()
 	first := func(what string, ok func(out string) bool, args ...string) {
-		for time.Since(began) < 10*time.Minute {
+		for asked := 1; time.Since(began) < 10*time.Minute; asked++ {
+			at := time.Now()
 			out, err := run(args...)
 			if err == nil && ok(out) {
-				t.Logf("%6.1f s: %s", time.Since(began).Seconds(), what)
+				t.Logf("%6.1f s: %s, asked %d times, the last for %.1f s", time.Since(began).Seconds(), what, asked, time.Since(at).Seconds())
 				return
 			}
 			time.Sleep(250 * time.Millisecond)
