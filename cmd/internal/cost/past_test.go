@@ -13,7 +13,7 @@ func TestASessionIsPastOnlyIfAllItsCallsAre(t *testing.T) {
 	since := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	at := func(t time.Time) *api.Time { x := api.Time(t); return &x }
 	past := func() api.Session {
-		return api.Session{Depth: 9, Turns: 9, Policy: api.PolicyInForce{Name: "balanced"}, HeadTime: at(since.Add(-time.Second)), Updated: api.Time(since.Add(time.Hour))}
+		return api.Session{Head: new(turns.ID), Depth: 9, Turns: 9, Policy: api.PolicyInForce{Name: "balanced"}, HeadTime: at(since.Add(-time.Second)), Updated: api.Time(since.Add(time.Hour))}
 	}
 	for name, tc := range map[string]struct {
 		change func(*api.Session)

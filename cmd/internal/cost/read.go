@@ -56,7 +56,7 @@ const withoutFlush = "balanced"
 // transcripts has thousands of such sessions, all stored today. A compaction, or a flush of memories,
 // is a call of the day on which it was made: so a session with either is read.
 func (s *Scope) isPast(x *api.Session) bool {
-	return !s.Since.IsZero() && x.ForkedFrom == nil && x.Compactions == 0 && x.Depth == x.Turns && x.Policy.Name == withoutFlush && len(x.Policy.Set) == 0 &&
+	return !s.Since.IsZero() && isLine(x) && x.Policy.Name == withoutFlush && len(x.Policy.Set) == 0 &&
 		x.HeadTime != nil && x.HeadTimeBound != turns.TimeNotBefore && time.Time(*x.HeadTime).Before(s.Since)
 }
 
@@ -265,7 +265,10 @@ func (r *reading) sessions(ctx context.Context) (out []api.Session, err error) {
 }
 
 func (r *reading) session(ctx context.Context, s *api.Session, yield func(Call) bool) error {
-	t, err := r.tree(ctx, s.ID)
+	t, err := line(s), error(nil)
+	if t == nil {
+		t, err = r.tree(ctx, s.ID)
+	}
 	if isErased(err) {
 		r.found.Unread++
 		return nil
@@ -334,6 +337,24 @@ func uncounted(s *api.Session, n uint64) Call {
 		c.Time, c.Bound = time.Time(*s.HeadTime), s.HeadTimeBound
 	}
 	return c
+}
+
+// line returns what the tree has of a session whose turns are all on the path of its head, nil
+// of another: most sessions, which so take one request less.
+func line(s *api.Session) *api.TreeSession {
+	if !isLine(s) {
+		return nil
+	}
+	t := &api.TreeSession{ID: s.ID}
+	if s.Head != nil {
+		t.Branches, t.BranchCount = []api.Branch{{Tip: *s.Head}}, 1
+	}
+	return t
+}
+
+// isLine reports whether a session was never rewound, forks none and has no compaction.
+func isLine(s *api.Session) bool {
+	return s.ForkedFrom == nil && s.Compactions == 0 && s.Depth == s.Turns && (s.Head != nil || s.Turns == 0)
 }
 
 // tree returns a session of the tree that it belongs to.
