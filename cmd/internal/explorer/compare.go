@@ -29,7 +29,9 @@ type compareSide struct {
 	Name string
 	URL  string
 	More string // URL of the turns after those
-	All  uint64
+	All  uint64 // of the turns behind what both have, compactions among them
+	// First is the number of the first of those.
+	First uint64
 }
 
 // comparePair is a turn of each side, which stand at the same place behind what both have.
@@ -156,6 +158,7 @@ func (v *visit) sinceBase(p *comparePage, cells *[2][]compareCell) error {
 	for i := range p.Sides {
 		side := &p.Sides[i]
 		s := side.Session
+		side.First = from
 		if side.All = s.Depth - min(s.Depth, from-1); side.All == 0 {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 
 	"nexus/cmd/internal/cost"
 	pages "nexus/cmd/internal/page"
+	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -26,7 +27,10 @@ type costPage struct {
 	Prices  []string
 	Reading bool   // calls are being read
 	SoFar   uint64 // calls that were read by now
-	AsOf    string // when the sums that are shown were, while newer ones are added up
+	AsOf    string // when the sums that are shown were, where newer ones are added up or failed
+	Failed  string // why the newest reading failed
+	At      string // when it failed
+	Again   string // when it may be begun again
 }
 
 type costRow struct {
@@ -93,18 +97,22 @@ func (v *visit) cost() error {
 	} else {
 		p.Since = ""
 	}
-	done, running := v.sums.get(v.r.Context(), sumScope{v.who.Tenant, v.who.Agent, p.Since}, v.addAll(v.c, since))
+	done, running, failed := v.sums.get(v.r.Context(), sumScope{v.who.Tenant, v.who.Agent, p.Since}, v.addAll(v.c, since))
 	if running != nil {
 		p.Reading, p.SoFar = true, running.calls.Load()
 	}
+	if failed != nil {
+		p.Failed, p.At, p.Again = pages.Line(api.FromError(failed.err).Message, 300), failed.again().Add(-failedKept).Local().Format("15:04:05"), failed.again().Local().Format("15:04:05")
+	}
 	switch {
+	case done == nil && failed != nil:
+		v.show(v.w, v.r, "cost", page{Title: "Cost", Nav: "cost", Agent: v.who.Agent, Tenant: v.who.Tenant, Data: p, Status: api.FromError(failed.err).Status()})
+		return nil
 	case done == nil:
 		v.w.Header().Set("Refresh", "2") // not where sums are shown: they would move under who reads them
 		v.page("cost", "Cost", "cost", p)
 		return nil
-	case done.err != nil:
-		return done.err
-	case running != nil:
+	case running != nil || failed != nil:
 		p.AsOf = done.began.Local().Format("15:04:05")
 	}
 	sum, found := done.sums[cost.Key(p.By)], done.found

@@ -34,7 +34,8 @@ type costKept struct {
 	turns   uint64
 	updated time.Time
 	money   string
-	due     time.Time // when it may be added up again, if the session has grown
+	due     time.Time // when it may be added up again, if the session has grown or it failed
+	failed  bool      // the newest try did; money is of before
 }
 
 // money returns the cost of a session as it was when it was added up last; "": it was not.
@@ -49,7 +50,7 @@ func (k *costs) isDue(s *api.Session) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c, ok := k.kept[s.ID]
-	return !ok || (c.turns != s.Turns || !c.updated.Equal(time.Time(s.Updated))) && time.Now().After(c.due)
+	return !ok || (c.failed || c.turns != s.Turns || !c.updated.Equal(time.Time(s.Updated))) && time.Now().After(c.due)
 }
 
 // store keeps the cost of a session, which was added up since began.
@@ -60,7 +61,29 @@ func (k *costs) store(s *api.Session, money string, began time.Time) {
 		k.kept = make(map[turns.ID]costKept)
 	}
 	now := time.Now()
-	k.kept[s.ID] = costKept{s.Turns, time.Time(s.Updated), money, now.Add(costShare * now.Sub(began))}
+	k.kept[s.ID] = costKept{turns: s.Turns, updated: time.Time(s.Updated), money: money, due: now.Add(costShare * now.Sub(began))}
+}
+
+// fail keeps that a session could not be added up, for [failedKept], and what it cost before.
+func (k *costs) fail(s *api.Session) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kept == nil || len(k.kept) >= costsKept {
+		k.kept = make(map[turns.ID]costKept)
+	}
+	c := k.kept[s.ID]
+	c.turns, c.updated, c.failed, c.due = s.Turns, time.Time(s.Updated), true, time.Now().Add(failedKept)
+	k.kept[s.ID] = c
+}
+
+// failed returns when a session that could not be added up is tried again; zero: it could.
+func (k *costs) failed(s *api.Session) time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.kept[s.ID]; c.failed {
+		return c.due
+	}
+	return time.Time{}
 }
 
 // begin reports whether nobody adds up; then the caller does, until it calls end.
@@ -132,5 +155,7 @@ func (v *visit) addUpOne(s *api.Session) {
 		v.costs.store(s, moneyOf(&a), began)
 	case ctx.Err() != nil:
 		v.costs.store(s, "", began)
-	} // else the session's own page says what is wrong with it
+	default:
+		v.costs.fail(s)
+	}
 }

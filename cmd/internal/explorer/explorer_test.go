@@ -216,7 +216,7 @@ func TestEachPageShowsWhatItIsFor(t *testing.T) {
 	b.has("/ui/", "shelf: import is slow", "second-try", "sub-agent", "17 turns")
 	b.has("/ui/?folder=/home/ann", "shelf: import is slow")
 	b.has("/ui/?folder=/home/bob", "No session is like that")
-	page := b.has(s, "Turns 1–18 of 18", "Importing my real export", "<strong>store.py</strong>", "<b>Bash</b> <code>make test</code>", "failed · 301 lines", "&#43;2 −1", "Compaction", "forked here", "Sub-agents", "Asked here", `href="#t1"`)
+	page := b.has(s, "Turns and compactions 1–18 of 18", "Importing my real export", "<strong>store.py</strong>", "<b>Bash</b> <code>make test</code>", "failed · 301 lines", "&#43;2 −1", "Compaction", "forked here", "Sub-agents", "Asked here", `href="#t1"`)
 	if strings.Contains(page, "a line of the output") {
 		t.Error("the content of a large fold is on the page of the session")
 	}

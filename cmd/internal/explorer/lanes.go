@@ -32,7 +32,7 @@ type lane struct {
 	Head        string
 	Compactions []laneMark
 	Forked      uint64
-	Depth       uint64
+	Turns       uint64 // of its own, without compactions
 	State       string
 }
 
@@ -76,7 +76,7 @@ func draw(t *api.Tree, here turns.ID, from, to uint64) *lanes {
 		if s.ForkedFrom != nil {
 			begin = at(s.ForkDepth)
 		}
-		l := lane{ID: s.ID, Name: nameOf(s.Label, s.ID), Here: s.ID == here, Y: y, X: f(begin), End: f(max(at(s.Depth), begin)), Head: f(at(s.Depth)), Forked: s.ForkDepth, Depth: s.Depth, State: s.State}
+		l := lane{ID: s.ID, Name: nameOf(s.Label, s.ID), Here: s.ID == here, Y: y, X: f(begin), End: f(max(at(s.Depth), begin)), Head: f(at(s.Depth)), Forked: s.ForkDepth, Turns: s.Turns, State: s.State}
 		if isFork {
 			top := up*laneHeight + laneHeight/2
 			bend := min(8, y-top)

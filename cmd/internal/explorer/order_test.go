@@ -185,7 +185,7 @@ func TestGoLandsOnTheTurn(t *testing.T) {
 			t.Errorf("turn %s: %d, %s", asked, status, h.Get("Location"))
 		}
 	}
-	b.has(s+"?turn=none", "Turns 1–18 of 18")
+	b.has(s+"?turn=none", "Turns and compactions 1–18 of 18")
 }
 
 // The window of a context is that of the model that answered, where the transcript names one.
@@ -273,4 +273,35 @@ func TestTooManySessionsAreInTheOrderOfTheLedger(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("two pages have %d sessions, not the newest 200 in their order", len(got))
 	}
+}
+
+// The turns of a session are those of its own, without compactions, wherever they are counted; numbers count all on the way to the
+// newest turn, and say so.
+func TestTurnsAreCountedTheSameOnEachPage(t *testing.T) {
+	d, c := start(t, config.Config{})
+	x := tell(t, c)
+	for range 2 {
+		add(t, c, x.fork, "And of the fork?", "It goes on.")
+	}
+	b := loggedIn(t, d, c.As(api.Operator), api.OpenPages{})
+	list := b.page("/ui/")
+	for id, want := range map[turns.ID]string{x.session: ">17 turns", x.fork: ">2 turns", x.other: ">1 turn<"} {
+		_, row, _ := strings.Cut(list, `href="/ui/s/`+id.String())
+		row, _, _ = strings.Cut(row, "</li>")
+		if !strings.Contains(row, want) {
+			t.Errorf("the list has no %q: %s", want, row)
+		}
+	}
+	stat := regexp.MustCompile(`<dt>turns</dt><dd[^>]*>(.*?)</dd>`)
+	for id, want := range map[turns.ID][]string{
+		x.session: {"17", "Turns and compactions 1–18 of 18", "from 3, 2 turns", "</a> <span class=\"soft\">17 turns"},
+		x.fork:    {"2 <small>from 3</small>", "Turns 1–5 of 5", "from 3, 2 turns", "</a> <span class=\"soft\">17 turns"},
+		x.other:   {"1", "Turns 1–1 of 1"},
+	} {
+		page := b.has("/ui/s/"+id.String(), want[1:]...)
+		if got := stat.FindStringSubmatch(page); got == nil || got[1] != want[0] {
+			t.Errorf("%s counts %q turns, want %s", id, got, want[0])
+		}
+	}
+	b.has("/ui/diff/"+x.session.String()+"/"+x.fork.String(), "since then turns and compactions 4–18", "since then turns 4–5")
 }

@@ -3,6 +3,7 @@ package explorer
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 
@@ -29,19 +30,30 @@ type partList struct {
 	Later    string
 }
 
-// partsOf lists the parts of a turn, those of its messages before those of its response, from the one behind skip.
-func partsOf(t *api.Turn, skip int, url string) (l partList) {
+// eachPart yields the parts of a turn in the order of their numbers, with the role of their message.
+func eachPart(t *api.Turn) iter.Seq2[turns.Role, *turns.Part] {
 	messages := t.Messages
 	if k := t.Compaction; k != nil {
 		messages = slices.Concat(k.Replacement, k.Nudge)
 	} else if t.Response != nil {
 		messages = append(messages[:len(messages):len(messages)], *t.Response)
 	}
-	var all []partRow
-	for i := range messages {
-		for j := range messages[i].Parts {
-			all = append(all, partRow{N: len(all) + 1, What: whatOf(messages[i].Role, &messages[i].Parts[j]), Text: beginningOf(&messages[i].Parts[j]), Redacted: slices.Contains(t.Redacted, len(all)+1)})
+	return func(yield func(turns.Role, *turns.Part) bool) {
+		for i := range messages {
+			for j := range messages[i].Parts {
+				if !yield(messages[i].Role, &messages[i].Parts[j]) {
+					return
+				}
+			}
 		}
+	}
+}
+
+// partsOf lists the parts of a turn, those of its messages before those of its response, from the one behind skip.
+func partsOf(t *api.Turn, skip int, url string) (l partList) {
+	var all []partRow
+	for role, p := range eachPart(t) {
+		all = append(all, partRow{N: len(all) + 1, What: whatOf(role, p), Text: beginningOf(p), Redacted: slices.Contains(t.Redacted, len(all)+1)})
 	}
 	l.Count = len(all)
 	skip = max(0, min(skip, l.Count-1))

@@ -101,8 +101,11 @@ type sessionPage struct {
 	Parts     []sessionRow
 	Masked    int
 	Unread    string
-	OwnTitle  string // that a person gave it
-	Tags      string // with commas
+	// CostFailed is when the cost may be added up again, which failed; "": it did not.
+	CostFailed string
+	Begins     uint64 // the turn of its parent that a fork begins behind; 0: it is none
+	OwnTitle   string // that a person gave it
+	Tags       string // with commas
 }
 
 // markRow is a compaction in a list.
@@ -132,6 +135,9 @@ func (v *visit) session() error {
 	}
 	p := &sessionPage{head: v.head(s), Tags: strings.Join(s.Tags, ", ")}
 	p.Cost = v.costOf(s)
+	if again := v.costs.failed(s); !again.IsZero() {
+		p.CostFailed = again.Local().Format("15:04:05")
+	}
 	if p.MayChange {
 		if p.OwnTitle, err = v.ownTitle(s); err != nil {
 			return err
@@ -170,6 +176,11 @@ func (v *visit) session() error {
 	}
 	if p.Marks, p.MarksMore, err = v.marks(s); err != nil {
 		return err
+	}
+	for i := range tree.Sessions {
+		if tree.Sessions[i].ID == s.ID {
+			p.Begins = tree.Sessions[i].ForkDepth
+		}
 	}
 	p.Lanes = draw(tree, s.ID, p.From, p.To)
 	if p.Parts, err = v.parts(s); err != nil {

@@ -1,7 +1,6 @@
 package explorer
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -25,6 +24,8 @@ const (
 	// sumShare is for how long a reading counts, in the time that it took: a ledger that is large
 	// is not read all the time.
 	sumShare, sumLeast = 5, time.Second
+	// failedKept is for how long a reading that failed is not begun again.
+	failedKept = time.Minute
 )
 
 // costKeys are what the page of costs adds calls up by. One reading does it for each.
@@ -49,6 +50,7 @@ type sumScope struct{ tenant, agent, since string }
 type reading struct {
 	done    *added // the newest that is whole; nil: none yet
 	running *added // the one under way; nil: none
+	failed  *added // the newest, if it failed; nil: it did not
 }
 
 // added is one reading of calls. All but calls is written before ended is closed, and read behind it.
@@ -57,15 +59,15 @@ type added struct {
 	calls atomic.Uint64 // so far
 	ended chan struct{}
 
-	took  time.Duration
+	took  time.Duration // until it ended
 	sums  map[cost.Key]*cost.Sum
 	found *cost.Found
 	err   error
 }
 
-// get returns the newest sums of a scope, begins to read where they are old, and waits a little
-// for it. running is the reading under way; nil: done is of now.
-func (k *sums) get(ctx context.Context, scope sumScope, read func(*added)) (done, running *added) {
+// get returns the newest sums of a scope, nil if there are none; begins to read where they are old; and waits a little
+// for it. running is the reading under way, failed one that is not begun again before [added.again]; with neither, done is of now.
+func (k *sums) get(ctx context.Context, scope sumScope, read func(*added)) (done, running, failed *added) {
 	k.mu.Lock()
 	r := k.of[scope]
 	if r == nil {
@@ -77,25 +79,17 @@ func (k *sums) get(ctx context.Context, scope sumScope, read func(*added)) (done
 			k.drop(scope)
 		}
 	}
+	if f := r.failed; f != nil && time.Now().Before(f.again()) {
+		k.mu.Unlock()
+		return r.done, nil, f
+	}
 	if d := r.done; d != nil && time.Since(d.began) < max(sumLeast, sumShare*d.took) {
 		k.mu.Unlock()
-		return d, nil
+		return d, nil, nil
 	}
 	if r.running == nil {
-		a := &added{began: time.Now(), ended: make(chan struct{})}
-		r.running = a
-		go func() {
-			k.turn.Lock()
-			read(a)
-			k.turn.Unlock()
-			a.took = time.Since(a.began)
-			k.mu.Lock()
-			if r.running = nil; a.err == nil || r.done == nil {
-				r.done = a
-			}
-			k.mu.Unlock()
-			close(a.ended)
-		}()
+		r.running = &added{began: time.Now(), ended: make(chan struct{})}
+		go k.run(r, r.running, read)
 	}
 	running = r.running
 	k.mu.Unlock()
@@ -109,9 +103,39 @@ func (k *sums) get(ctx context.Context, scope sumScope, read func(*added)) (done
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if r.running == running {
-		return r.done, running
+		return r.done, running, nil
 	}
-	return r.done, nil
+	return r.done, nil, r.failed
+}
+
+// run reads, and keeps what came of it.
+func (k *sums) run(r *reading, a *added, read func(*added)) {
+	k.turn.Lock()
+	read(a)
+	k.turn.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a.took = time.Since(a.began)
+	if r.running, r.failed = nil, nil; a.err == nil {
+		r.done = a
+	} else {
+		r.failed = a
+	}
+	close(a.ended)
+}
+
+// again is when a reading that failed may be begun again.
+func (a *added) again() time.Time { return a.began.Add(a.took + failedKept) }
+
+// newest is when the newest reading of a scope began that ended.
+func (r *reading) newest() time.Time {
+	var at time.Time
+	for _, a := range []*added{r.done, r.failed} {
+		if a != nil && a.began.After(at) {
+			at = a.began
+		}
+	}
+	return at
 }
 
 // drop forgets the oldest scope that nobody reads, but not keep. k.mu is locked.
@@ -124,7 +148,7 @@ func (k *sums) drop(keep sumScope) {
 	}
 	if len(idle) > 0 {
 		delete(k.of, slices.MinFunc(idle, func(a, b sumScope) int {
-			return cmp.Compare(k.of[a].done.began.UnixNano(), k.of[b].done.began.UnixNano())
+			return k.of[a].newest().Compare(k.of[b].newest())
 		}))
 	}
 }

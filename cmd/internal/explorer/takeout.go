@@ -19,9 +19,11 @@ type takeOutPage struct {
 	Depth  uint64
 	Of     turns.ID // the session that has the turn, if it is another one
 	Parts  partList
-	What   string // is to be taken out, as the form says: text, parts, turn, session
+	What   string // is to be taken out, as the form says: text, span, parts, turn, session
 	Text   string
-	Chosen []int // numbers of parts
+	Chosen []int  // numbers of parts
+	As     string // the part as the preview of a span read it: see [contentOf]
+	Gone   bool   // the part has nothing of the text any more
 
 	Redacted *api.Redacted // a preview where it is a dry run
 	Found    []api.RedactedEvent
@@ -73,17 +75,17 @@ func (v *visit) mayErase() (*client.Client, error) {
 }
 
 // names puts the turn on the page that something is to be taken out of.
-func (p *takeOutPage) names(v *visit, turn turns.ID) error {
+func (p *takeOutPage) names(v *visit, turn turns.ID) (*api.Turn, error) {
 	t, err := v.c.Turn(v.r.Context(), p.ID, turn)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.Turn, p.Depth = t.ID, t.Depth
 	if t.Session != p.ID {
 		p.Of = t.Session
 	}
 	p.Parts = partsOf(t, int(min(v.number("p", 0), 1<<20)), v.turnURL(p.ID, turn)+"/takeout")
-	return nil
+	return t, nil
 }
 
 // takeOut is the page that asks.
@@ -97,7 +99,7 @@ func (v *visit) takeOut() error {
 	}
 	p := &takeOutPage{head: v.head(s)}
 	if !turn.IsZero() {
-		if err := p.names(v, turn); err != nil {
+		if _, err := p.names(v, turn); err != nil {
 			return err
 		}
 	}
@@ -125,8 +127,9 @@ func (v *visit) doTakeOut() error {
 		return err
 	}
 	p := &takeOutPage{head: v.head(s), What: f.Get("what"), Text: textOf(f.Get("text"))}
+	var t *api.Turn
 	if turn, err := turns.ParseID(f.Get("turn")); err == nil && !turn.IsZero() {
-		if err := p.names(v, turn); err != nil {
+		if t, err = p.names(v, turn); err != nil {
 			return err
 		}
 	}
@@ -137,7 +140,7 @@ func (v *visit) doTakeOut() error {
 		if r.Text = p.Text; r.Text == "" {
 			return api.Errorf(api.Malformed, nil, "the form has no text")
 		}
-	case "parts", "turn":
+	case "parts", "turn", "span":
 		if r.Turn = p.Turn; r.Turn.IsZero() {
 			return api.Errorf(api.Malformed, nil, "the form names no turn")
 		}
@@ -149,6 +152,11 @@ func (v *visit) doTakeOut() error {
 				return err
 			}
 			r.Parts = p.Chosen
+		}
+		if p.What == "span" {
+			if r.Spans, err = p.spans(v, t, r.DryRun); err != nil || p.Gone {
+				return p.nothing(v, err)
+			}
 		}
 	case "session":
 		if p.Erased, err = c.Erase(v.r.Context(), session, api.EraseSession{DryRun: r.DryRun, Ground: r.Ground}); err != nil {
@@ -171,6 +179,14 @@ func (v *visit) doTakeOut() error {
 	p.More = len(p.Redacted.Events) - len(p.Found)
 	v.page("takeout", "Take out for ever", "sessions", p)
 	return nil
+}
+
+// nothing shows that there is nothing to be taken out, or fails.
+func (p *takeOutPage) nothing(v *visit, err error) error {
+	if err == nil {
+		v.page("takeout", "Take out for ever", "sessions", p)
+	}
+	return err
 }
 
 // partsText is numbers of parts in words.

@@ -146,6 +146,112 @@ func TestPartsAreTakenOutByAForm(t *testing.T) {
 	}
 }
 
+// A text is taken out of one part: of what was asked, or of a string of a call. What other parts repeat stays, and a form of before takes
+// nothing out of what changed since.
+func TestATextIsTakenOutOfOnePartByAForm(t *testing.T) {
+	d, c := start(t, config.Config{})
+	ctx := t.Context()
+	s, err := c.Create(ctx, api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := strings.Repeat("a line of the output\n", 20_000) + "door 7351\n"
+	asked := turns.Message{Role: turns.User, Parts: []turns.Part{turns.TextPart("The door is 7351, not 7352; 7351!"), turns.TextPart("7351 <b>opens</b> it."), turns.TextPart(large)}}
+	answer := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "c1", Name: "Bash", Arguments: turns.Raw(`{"command":"open \"7351\"","note":"Zo\u00eb: 7351"}`)}}}
+	a, err := c.Append(ctx, s.ID, api.AppendTurn{Messages: []turns.Message{asked}, Response: &answer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := c.Fork(ctx, s.ID, api.CreateFork{Turn: a.ID, Mode: "full"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := loggedIn(t, d, c.As(api.Operator), api.OpenPages{})
+	turn := "/ui/s/" + f.ID.String() + "/t/" + a.ID.String()
+	b.has(turn+"/takeout", "A text in one part of turn 1", `<option value="2">2: asked by the user</option>`, `<option value="4">4: call of Bash</option>`)
+	hidden := regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
+	post := func(want int, form url.Values) (page string, next url.Values) { // the page, and what its form sends
+		t.Helper()
+		status, _, page := b.do(http.MethodPost, "/ui/do/takeout", form.Encode())
+		if status != want {
+			t.Fatalf("%d, want %d\n%s", status, want, page)
+		}
+		tame(t, "the answer", page)
+		next = url.Values{"text": form["text"]}
+		_, main, _ := strings.Cut(page, "<main")
+		for _, m := range hidden.FindAllStringSubmatch(main, -1) {
+			next.Set(m[1], html.UnescapeString(m[2]))
+		}
+		return page, next
+	}
+	of := func(part, text string) url.Values {
+		return url.Values{"session": {f.ID.String()}, "turn": {a.ID.String()}, "what": {"span"}, "part": {part}, "text": {text}}
+	}
+	page, sure := post(http.StatusOK, of("1", "7351"))
+	if !strings.Contains(page, "The text stands 2 times in part 1 of turn 1") || !strings.Contains(page, "no way back") || !strings.Contains(page, "of session <a href=\"/ui/s/"+s.ID.String()) || sure.Get("sure") != "1" || sure.Get("part") != "1" || len(sure.Get("as")) != 32 {
+		t.Errorf("the preview: %s", page)
+	}
+	b.has(turn, "The door is 7351, not 7352; 7351!")
+	if page, _ := post(http.StatusOK, sure); !strings.Contains(page, "2 markers stand in 1 event") {
+		t.Errorf("done: %s", page)
+	}
+	b.has(turn, "The door is [redacted], not 7352; [redacted]!", "7351 &lt;b&gt;opens")
+	b.has("/ui/s/"+s.ID.String(), "The door is [redacted], not 7352")
+	if page, _ := post(http.StatusOK, sure); !strings.Contains(page, "Nothing of it is in part 1 of turn 1") { // sent twice
+		t.Errorf("again: %s", page)
+	}
+
+	_, old := post(http.StatusOK, of("2", "opens</b> it."))
+	_, sure = post(http.StatusOK, of("2", "7351 <b>"))
+	post(http.StatusOK, sure)
+	post(http.StatusConflict, old) // its bytes are others by now
+	b.has(turn, "[redacted]opens&lt;/b&gt; it.")
+
+	for _, text := range []string{`open "7351"`, "Zoë"} { // as one reads it, not as JSON has it
+		page, sure = post(http.StatusOK, of("4", text))
+		if !strings.Contains(page, "stands 1 time in part 4") {
+			t.Errorf("%s: %s", text, page)
+		}
+		post(http.StatusOK, sure)
+	}
+	if got, err := c.Turn(ctx, s.ID, a.ID); err != nil || string(got.Response.Parts[0].Arguments) != `{"command":"[redacted]","note":"[redacted]: 7351"}` {
+		t.Errorf("the call: %+v, %v", got, err)
+	}
+	page, sure = post(http.StatusOK, of("3", "door 7351")) // large content, in a blob
+	post(http.StatusOK, sure)
+	if page, _ = post(http.StatusOK, of("3", "door 7351")); !strings.Contains(page, "Nothing of it is in part 3") {
+		t.Errorf("of large content: %s", page)
+	}
+
+	bad := func(change func(url.Values)) url.Values {
+		form := of("2", "opens")
+		change(form)
+		return form
+	}
+	for name, form := range map[string]url.Values{
+		"no text":         bad(func(f url.Values) { f.Del("text") }),
+		"the marker":      bad(func(f url.Values) { f.Set("text", "redacted") }),
+		"no part":         bad(func(f url.Values) { f.Del("part") }),
+		"two parts":       bad(func(f url.Values) { f.Add("part", "1") }),
+		"part 0":          bad(func(f url.Values) { f.Set("part", "0") }),
+		"a part too many": bad(func(f url.Values) { f.Set("part", "5") }),
+		"a part in words": bad(func(f url.Values) { f.Set("part", "<b>") }),
+		"no turn":         bad(func(f url.Values) { f.Del("turn") }),
+		"too many places": of("3", "a"),
+	} {
+		if status, _, page := b.do(http.MethodPost, "/ui/do/takeout", form.Encode()); status != http.StatusBadRequest {
+			t.Errorf("%s: %d\n%s", name, status, page)
+		}
+	}
+	for name, as := range map[string]string{"without a preview": "", "of another preview": strings.Repeat("0", 32)} {
+		form := bad(func(f url.Values) { f.Set("sure", "1"); f.Set("as", as) })
+		if status, _, page := b.do(http.MethodPost, "/ui/do/takeout", form.Encode()); status != http.StatusConflict {
+			t.Errorf("%s: %d\n%s", name, status, page)
+		}
+	}
+	b.has(turn, "[redacted]opens&lt;/b&gt; it.")
+}
+
 // A text is taken out of all sessions, some at a time, and of what agents saved; a preview changes nothing.
 func TestATextIsTakenOutEverywhereByAForm(t *testing.T) {
 	d, c := start(t, config.Config{})
