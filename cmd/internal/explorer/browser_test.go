@@ -60,6 +60,13 @@ func TestExplorerInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	add(t, c, leaks.ID, "Keep it: "+leak+".", "I keep it.")
+	coded, err := c.Create(ctx, api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		add(t, c, coded.ID, "Show me each.", inEachLanguage)
+	}
 	gone, err := c.Create(ctx, api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)
@@ -84,9 +91,9 @@ func TestExplorerInABrowser(t *testing.T) {
 		"compact": s + "/compact", "search": "/ui/search?q=export", "nothing": "/ui/search?q=zzzz", "compare": "/ui/diff/" + x.session.String() + "/" + x.fork.String(), "cost": "/ui/cost", "memory": "/ui/memory",
 		"events": "/ui/events?channel=mail&of=main", "health": "/ui/health", "keys": "/ui/keys", "hostile": "/ui/s/" + bad.ID.String(),
 		"takeout": s + "/t/" + x.first.String() + "/takeout", "vanished": "/ui/vanished", "checkpoints": "/ui/checkpoints", "prove": s + "/t/" + x.call.String() + "/prove", "everywhere": "/ui/takeout",
-		"takeout-parts": s + "/t/" + x.call.String() + "/takeout", "takeout-text": s + "/takeout", "everywhere-text": "/ui/takeout",
+		"takeout-parts": s + "/t/" + x.call.String() + "/takeout", "takeout-text": s + "/takeout", "takeout-span": s + "/t/" + x.first.String() + "/takeout", "code": "/ui/s/" + coded.ID.String(), "everywhere-text": "/ui/takeout",
 	}
-	previews := map[string]string{"takeout-parts": "", "takeout-text": "my real export", "everywhere-text": "it is so"}
+	previews := map[string]string{"takeout-parts": "", "takeout-text": "my real export", "takeout-span": "my real export", "everywhere-text": "it is so"}
 	fork := paths["turn"]
 	if *only != "" {
 		paths = map[string]string{*only: paths[*only]}
@@ -123,3 +130,9 @@ func TestExplorerInABrowser(t *testing.T) {
 		t.Errorf("%s: %s", w.Where, w.What)
 	}
 }
+
+// inEachLanguage has all colours that code has.
+const inEachLanguage = "First in Go:\n\n" +
+	"```go\n// Import reads an export, one row at a time.\nfunc Import(ctx context.Context, r io.Reader) (n int, err error) {\n\tfor line := range lines(r) {\n\t\tif len(line) > 1<<20 {\n\t\t\treturn n, fmt.Errorf(\"row %d has %d bytes\", n, len(line))\n\t\t}\n\t\tn++\n\t}\n\treturn n, nil\n}\n```\n\n" +
+	"In Python:\n\n```python\nclass Store:\n    \"\"\"Rows by their key.\"\"\"\n    @property\n    def rows(self) -> int:\n        return len(self._rows) if self.open else 0  # none\n```\n\n" +
+	"Its settings, the change, and how it is run:\n\n```json\n{\"rows\": 1024, \"strict\": true, \"path\": \"/srv/data\"}\n```\n\n```diff\n--- a/store.py\n+++ b/store.py\n@@ -1,2 +1,2 @@\n-    for row in rows: save(row)\n+    save_all(rows)\n```\n\n```bash\nfor f in data/*.csv; do python3 -m store \"$f\" || exit 1; done\n```\n\n```\nwhat has no language is plain\n```\n"

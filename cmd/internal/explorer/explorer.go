@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/explorer/login"
+	"nexus/cmd/internal/highlight"
 	"nexus/cmd/internal/web"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -116,6 +117,8 @@ type visit struct {
 	r   *http.Request
 	who login.Who
 	c   *client.Client // reads as who
+	// colours is what the page may spend on those of code.
+	colours *highlight.Page
 }
 
 // patience bounds a request of a page.
@@ -213,7 +216,7 @@ func (e *Explorer) known(f func(*visit) error) http.Handler {
 			r = r.WithContext(ctx)
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		v := &visit{Explorer: e, w: w, r: r, who: who, c: e.Client.For(who.Tenant, who.Agent).Within(patience)}
+		v := &visit{Explorer: e, w: w, r: r, who: who, c: e.Client.For(who.Tenant, who.Agent).Within(patience), colours: highlight.NewPage()}
 		if err := f(v); err != nil {
 			v.fail(err)
 		}

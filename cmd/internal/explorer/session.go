@@ -3,11 +3,13 @@ package explorer
 import (
 	"cmp"
 	"fmt"
+	"html/template"
 	"slices"
 	"strings"
 	"time"
 
 	"nexus/cmd/internal/cost"
+	"nexus/cmd/internal/highlight"
 	pages "nexus/cmd/internal/page"
 	"nexus/cmd/internal/prose"
 	"nexus/ledger/api"
@@ -66,7 +68,8 @@ type turnRow struct {
 	Step    bool   // it begins with results, not with a person's words
 	Full    bool   // it is on a page of its own
 
-	url string
+	colours *highlight.Page
+	url     string
 }
 
 // piece is a block of a turn, and where its whole content is.
@@ -79,6 +82,16 @@ type piece struct {
 	Limit   int  // bytes of its text that are
 	Full    bool
 	Picture string // URL
+
+	colours *highlight.Page
+}
+
+// Markdown is the HTML of a piece that a model wrote as Markdown, "" if it is to be shown as it stands.
+func (p piece) Markdown() template.HTML { return pages.MarkdownWith(p.Text, p.colours.Code) }
+
+// Beginning is that of its first n bytes.
+func (p piece) Beginning(n int) template.HTML {
+	return pages.MarkdownWith(pages.Prose{Text: clip(p.Text.Text, n)}, p.colours.Code)
 }
 
 type forkRow struct {
@@ -284,7 +297,7 @@ func (v *visit) turns(s *api.Session, from, to uint64, forks map[turns.ID][]api.
 
 // turnRow makes a row of a turn.
 func (v *visit) turnRow(s *api.Session, t *api.Turn, e *pages.Entry) turnRow {
-	r := turnRow{Entry: e, Turn: t.ID, Session: s.ID, K: t.Compaction, url: "/ui/s/" + s.ID.String() + "/t/" + t.ID.String()}
+	r := turnRow{Entry: e, Turn: t.ID, Session: s.ID, K: t.Compaction, colours: v.colours, url: "/ui/s/" + s.ID.String() + "/t/" + t.ID.String()}
 	if t.Note != nil {
 		r.Note = pages.Line(t.Note.Text, 2000)
 	}
@@ -314,7 +327,7 @@ func (r *turnRow) fit(z size) {
 				break
 			}
 			left--
-			p := pieceOf(b, r.url, fmt.Sprint(half, i))
+			p := pieceOf(b, r.url, fmt.Sprint(half, i), r.colours)
 			p.Limit, p.Inline = z.text, p.bytes() <= z.inline
 			out = append(out, p)
 		}
@@ -329,8 +342,8 @@ func (p *sessionPage) fit(z size) {
 	}
 }
 
-func pieceOf(b *pages.Block, url, n string) piece {
-	p := piece{Block: b, URL: url + "/b/" + n, Turn: url + "#" + n, Lines: editOf(b)}
+func pieceOf(b *pages.Block, url, n string, colours *highlight.Page) piece {
+	p := piece{Block: b, colours: colours, URL: url + "/b/" + n, Turn: url + "#" + n, Lines: editOf(b)}
 	if b.Image != "" || b.Result != nil && b.Result.Image != "" {
 		p.Picture = url + "/i/" + n
 	}

@@ -145,7 +145,7 @@ func (p *turnPage) pieces(s *api.Session, t *api.Turn, e *pages.Entry, from int)
 		} else {
 			b, n, list = e.Answer[i-len(e.Asked)], fmt.Sprint("r", i-len(e.Asked)), &p.Row.Answer
 		}
-		x := pieceOf(b, url, n)
+		x := pieceOf(b, url, n, p.Row.colours)
 		x.Full = true
 		*list = append(*list, x)
 	}
@@ -203,7 +203,7 @@ func (v *visit) block() error {
 	if err != nil {
 		return err
 	}
-	p := pieceOf(b, v.turnURL(s.ID, id), n)
+	p := pieceOf(b, v.turnURL(s.ID, id), n, v.colours)
 	p.Full = true
 	v.page("block", "A part of a turn", "sessions", &blockPage{head: v.head(s), Piece: p, Back: v.turnURL(s.ID, id)})
 	return nil

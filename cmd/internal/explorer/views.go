@@ -17,6 +17,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"nexus/cmd/internal/highlight"
 	"nexus/cmd/internal/kinds"
 	pages "nexus/cmd/internal/page"
 	"nexus/cmd/internal/prose"
@@ -80,7 +81,6 @@ func (v *views) functions() template.FuncMap {
 		"bytes":      func(n any) string { return humanize.IBytes(toUint(n)) },
 		"percent":    func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) },
 		"md":         pages.Markdown,
-		"mdcut":      func(p pages.Prose, n int) template.HTML { return pages.Markdown(pages.Prose{Text: clip(p.Text, n)}) },
 		"line":       pages.Line,
 		"text":       pages.Text,
 		"kinds":      func() []kinds.Look { return kinds.All[:] },
@@ -165,6 +165,8 @@ type page struct {
 	Here    string // its path, for forms that come back to it
 	Data    any
 	Status  int // of the reply; 0: 200
+
+	colours *highlight.Page // of its code; nil: it has none
 }
 
 // page shows a page to who visits.
@@ -174,7 +176,7 @@ func (v *visit) page(name, title, nav string, data any) {
 
 // follows shows a page that follows a session, or "all".
 func (v *visit) follows(name, title, nav, live string, data any) {
-	v.show(v.w, v.r, name, page{Title: title, Nav: nav, Agent: v.who.Agent, Tenant: v.who.Tenant, Live: live, Data: data})
+	v.show(v.w, v.r, name, page{Title: title, Nav: nav, Agent: v.who.Agent, Tenant: v.who.Tenant, Live: live, Data: data, colours: v.colours})
 }
 
 // show writes a page. Its status may be written before.
@@ -192,7 +194,7 @@ func (e *Explorer) show(w http.ResponseWriter, r *http.Request, name string, p p
 	if r.Header.Get("X-Fragment") != "" && t.Lookup("fragment") != nil {
 		what = "fragment"
 	}
-	for size := range sizes {
+	for size := 0; size < len(sizes); size++ {
 		b.Reset()
 		if f, ok := p.Data.(fitting); ok {
 			f.fit(sizes[size])
@@ -202,7 +204,12 @@ func (e *Explorer) show(w http.ResponseWriter, r *http.Request, name string, p p
 			http.Error(w, "internal error", http.StatusInternalServerError)
 			return
 		}
-		if _, ok := p.Data.(fitting); b.Len() <= maxPage || !ok {
+		if b.Len() <= maxPage {
+			break
+		}
+		if p.colours.Off() { // they go before any text does
+			size--
+		} else if _, ok := p.Data.(fitting); !ok {
 			break
 		}
 	}

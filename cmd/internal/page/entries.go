@@ -49,4 +49,14 @@ var rendering = sync.OnceValue(markdown)
 
 // Markdown is the HTML of a text of a model, "" if it is to be shown as it stands. It has no
 // HTML of the text, no picture, no style and no address but web and mail.
-func Markdown(p Prose) template.HTML { return answer(rendering(), p) }
+func Markdown(p Prose) template.HTML { return MarkdownWith(p, nil) }
+
+// Code returns code of a language as HTML; ok is false where it stays plain. The language is the
+// word behind the fence, as the model wrote it.
+type Code func(language, text string) (out template.HTML, ok bool)
+
+// MarkdownWith is [Markdown] with the fenced blocks that code makes HTML of. nil: they are plain.
+func MarkdownWith(p Prose, code Code) template.HTML {
+	out, _ := rendered(rendering(), p.Text, code)
+	return out
+}

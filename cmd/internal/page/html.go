@@ -96,6 +96,6 @@ func write(w io.Writer, name, text string, data any) error {
 
 // answer is the HTML of a model's Markdown, "" if the text is to be shown as it stands.
 func answer(md goldmark.Markdown, s prose) template.HTML {
-	out, _ := rendered(md, s.Text)
+	out, _ := rendered(md, s.Text, nil)
 	return out
 }

@@ -324,7 +324,7 @@ func TestMessageOfAProgramIsFolded(t *testing.T) {
 
 // Deeply nested Markdown costs no more than its length.
 func TestNestedMarkdownIsShownAsText(t *testing.T) {
-	if _, ok := rendered(markdown(), strings.Repeat("> ", 10_000)+"x"); ok {
+	if _, ok := rendered(markdown(), strings.Repeat("> ", 10_000)+"x", nil); ok {
 		t.Error("it was rendered")
 	}
 }

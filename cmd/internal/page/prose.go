@@ -30,17 +30,42 @@ func markdown() goldmark.Markdown {
 		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(textRenderer{}, 1))))
 }
 
-// rendered returns a text as HTML; ok is false if it is too long for that, or nested too
-// deep.
-func rendered(md goldmark.Markdown, s string) (out template.HTML, ok bool) {
+// rendered returns a text as HTML, with what code makes of its fenced blocks; ok is false if it is
+// too long for that, or nested too deep.
+func rendered(md goldmark.Markdown, s string, code Code) (out template.HTML, ok bool) {
 	if len(s) > maxMarkdown || nested(s) > 40 {
 		return "", false
 	}
+	source := []byte(s)
+	doc := md.Parser().Parse(text.NewReader(source))
+	if code != nil {
+		highlight(doc, source, code)
+	}
 	var b bytes.Buffer
-	if err := md.Convert([]byte(s), &b); err != nil {
+	if err := md.Renderer().Render(&b, source, doc); err != nil {
 		return "", false
 	}
 	return template.HTML(clean(b.String())), true // &#x202e; is a hidden character by now
+}
+
+// highlighted is the attribute of a fenced block whose HTML was made. A text has no way to set it:
+// the parser reads attributes of no node.
+const highlighted = "highlighted"
+
+// highlight puts what code makes of the fenced blocks of a text beside them.
+func highlight(doc ast.Node, source []byte, code Code) {
+	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		f, ok := n.(*ast.FencedCodeBlock)
+		if !ok || !entering {
+			return ast.WalkContinue, nil
+		}
+		if language := string(f.Language(source)); language != "" {
+			if out, ok := code(language, string(linesOf(f, source))); ok {
+				f.SetAttributeString(highlighted, out)
+			}
+		}
+		return ast.WalkSkipChildren, nil
+	})
 }
 
 // nested returns the upper bound of how deep the quotes and lists of a text are nested: the
@@ -94,7 +119,12 @@ func (textRenderer) heading(w util.BufWriter, _ []byte, n ast.Node, entering boo
 
 func (textRenderer) code(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 	if entering {
-		_, _ = w.WriteString("<pre><code>" + html.EscapeString(string(linesOf(n, source))) + "</code></pre>\n")
+		v, _ := n.AttributeString(highlighted)
+		out, ok := v.(template.HTML)
+		if !ok {
+			out = template.HTML(html.EscapeString(string(linesOf(n, source))))
+		}
+		_, _ = w.WriteString("<pre><code>" + string(out) + "</code></pre>\n")
 	}
 	return ast.WalkSkipChildren, nil
 }
