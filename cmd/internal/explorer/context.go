@@ -109,7 +109,7 @@ type builtRow struct {
 const builtRows = 40
 
 // builtNow makes the context anew that a call was given: that of its turn without what the call
-// answered.
+// answered. A compaction answered nothing: its summary is part of it.
 func (v *visit) builtNow(s *api.Session, t *api.Turn, was *api.Context, old []contextPiece, window uint64) *built {
 	b := &built{Policy: s.Policy.Name, Budget: v.number("budget", 0)}
 	r := api.GetContext{At: t.ID, Explain: true, Budget: b.Budget}
@@ -137,7 +137,7 @@ func (v *visit) builtNow(s *api.Session, t *api.Turn, was *api.Context, old []co
 	now := piecesOf(cx)
 	cx.Sources, cx.Messages = nil, nil
 	for _, x := range now {
-		if x.Turn == t.ID && x.Half != "messages" {
+		if x.Turn == t.ID && x.Half != "messages" && t.Compaction == nil {
 			cx.Tokens -= min(cx.Tokens, x.Tokens)
 			continue
 		}

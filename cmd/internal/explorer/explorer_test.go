@@ -227,6 +227,7 @@ func TestEachPageShowsWhatItIsFor(t *testing.T) {
 	b.has(s+"/t/"+x.call.String()+"/b/r1", "a line of the output")
 	b.has(s+"/x/"+x.edit.String(), "What the model read for turn 3", "kept word for word", "Since the call before, turn 2", "fingerprint", "As a policy would build it", "makes the same of what is stored")
 	b.has(s+"/x/"+x.last.String(), "summary", "a compaction put its summary in place")
+	b.has(s+"/x/"+x.compaction.String(), "What the model read for turn 17", "makes the same of what is stored")
 	b.has(s+"/c/"+x.compaction.String(), "covers turns 1–", "What was lost", "What stands in its place", "before", "after")
 	b.has(s+"/compact", "Compact this session")
 	b.has("/ui/search?q=export", "<mark>", "turn 1")

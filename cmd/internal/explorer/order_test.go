@@ -303,5 +303,5 @@ func TestTurnsAreCountedTheSameOnEachPage(t *testing.T) {
 			t.Errorf("%s counts %q turns, want %s", id, got, want[0])
 		}
 	}
-	b.has("/ui/diff/"+x.session.String()+"/"+x.fork.String(), "since then turns and compactions 4–18", "since then turns 4–5")
+	b.has("/ui/diff/"+x.session.String()+"/"+x.fork.String(), "since then: turns and compactions 4–18", "since then: turns 4–5")
 }

@@ -217,9 +217,9 @@ func TestATextIsTakenOutOfOnePartByAForm(t *testing.T) {
 	if got, err := c.Turn(ctx, s.ID, a.ID); err != nil || string(got.Response.Parts[0].Arguments) != `{"command":"[redacted]","note":"[redacted]: 7351"}` {
 		t.Errorf("the call: %+v, %v", got, err)
 	}
-	page, sure = post(http.StatusOK, of("3", "door 7351")) // large content, in a blob
+	_, sure = post(http.StatusOK, of("3", "door 7351")) // large content, in a blob
 	post(http.StatusOK, sure)
-	if page, _ = post(http.StatusOK, of("3", "door 7351")); !strings.Contains(page, "Nothing of it is in part 3") {
+	if page, _ := post(http.StatusOK, of("3", "door 7351")); !strings.Contains(page, "Nothing of it is in part 3") {
 		t.Errorf("of large content: %s", page)
 	}
 
