@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -27,6 +30,16 @@ type recaller interface {
 	recall(ctx context.Context, client, last int) (n int, err error)
 }
 
+// wholeTurn is a recaller that reads a context and appends to it in one call.
+type wholeTurn interface {
+	turn(ctx context.Context, client, i int, t turn) (recall, append time.Duration, read int, err error)
+}
+
+// filler is a recaller that stores the turns of a client's past at once, since one by one would take hours.
+type filler interface {
+	fill(ctx context.Context, client int, ts []turn) error
+}
+
 const (
 	agentSystem = 40_000 // bytes of the system part
 	agentTools  = 20
@@ -36,8 +49,39 @@ const (
 	agentEach   = 20 // turns that each agent is measured for in a round
 )
 
-// agentDepths are how many turns a session has before it is measured.
-var agentDepths = []int{100, 1000}
+// agentLoad is sessions of agents before they are measured, and which of them an agent goes on with.
+type agentLoad struct {
+	depth    int // turns of each session
+	sessions int // of each agent
+	// zipf: 0: an agent has one session. Else each turn of an agent goes on with a session that is drawn
+	// from all, those of all agents: the k-th with a chance by k to this power.
+	zipf float64
+}
+
+var agentLoads = []agentLoad{{depth: 100, sessions: 1}, {depth: 1000, sessions: 1}, {depth: 100, sessions: 8, zipf: 1.1}}
+
+func (a agentLoad) String() string {
+	if a.zipf > 0 {
+		return fmt.Sprintf("Zipf %.1f of %d sessions an agent", a.zipf, a.sessions)
+	}
+	return "its own"
+}
+
+// draws returns the session of each turn that agent w of agents is measured for.
+func (a agentLoad) draws(w, agents int) []int {
+	out := make([]int, agentEach)
+	if a.zipf == 0 {
+		for i := range out {
+			out[i] = w
+		}
+		return out
+	}
+	z := rand.NewZipf(rand.New(rand.NewPCG(uint64(w), 1)), a.zipf, 1, uint64(a.sessions*agents-1))
+	for i := range out {
+		out[i] = int(z.Uint64())
+	}
+	return out
+}
 
 // agentResults are the sizes of results of tools, in bytes.
 var agentResults = []int{1000, 1000, 1500, 2000, 2000, 3000, 4000, 6000, 8000, 12_000, 20_000, 30_000}
@@ -51,17 +95,19 @@ func agentTurn(client, i int) turn {
 
 // agentRow is turns of agents on one system: medians of the rounds, and P99 of all.
 type agentRow struct {
-	System                   string
-	Depth                    int
-	Recall50, Append50       float64 // ms
-	Turn50, Turn99, Relative float64 // Relative: the row's p50 by that of Nexus, median of the rounds
-	CPU, Disk, Read          float64 // µs, bytes, bytes: each turn
-	Fsyncs                   float64 // below 0: not counted
-	Turns                    int
+	System             string
+	Load               agentLoad
+	Recall50, Append50 float64 // ms
+	Turn50, Turn99     float64
+	Relative           float64 // the row's p50 by that of Nexus, median of the rounds; 0: Nexus was not measured
+	Lowest, Highest    float64 // Relative of a round
+	CPU, Disk, Read    float64 // µs, bytes, bytes: each turn
+	Fsyncs             float64 // below 0: not counted
+	Turns              int
 }
 
 // agentPeers are the peers that can give back what they store.
-var agentPeers = []string{"nexus", "sqlite", "postgres", "jsonl"}
+var agentPeers = []string{"nexus", "sqlite", "postgres", "postgres-jsonb", "jsonl", "langgraph", "langgraph-postgres", "adk"}
 
 // agentRound is one round of one system.
 type agentRound struct {
@@ -72,17 +118,23 @@ type agentRound struct {
 
 // agentTurns measures turns of agents: each reads its context, and appends.
 func (r *run) agentTurns(ctx context.Context, res *results) error {
-	for _, depth := range agentDepths {
+	var asked []string
+	for _, name := range agentPeers {
+		if r.wants(name) {
+			asked = append(asked, name)
+		}
+	}
+	gone := make(map[string]bool)
+	for _, al := range agentLoads {
 		rounds := make(map[string][]agentRound)
-		gone := make(map[string]bool)
 		for n := range r.rounds {
-			for i := range agentPeers {
-				name := agentPeers[(i+n)%len(agentPeers)]
+			for i := range asked {
+				name := asked[(i+n)%len(asked)]
 				if gone[name] {
 					continue
 				}
-				r.say("round %d of %d, agents at depth %d: %s", n+1, r.rounds, depth, name)
-				m, err := r.agentRound(ctx, name, depth)
+				r.say("round %d of %d, agents at depth %d, session: %s: %s", n+1, r.rounds, al.depth, al, name)
+				m, err := r.agentRound(ctx, name, al)
 				if ctx.Err() != nil {
 					return errors.Join(err, ctx.Err())
 				}
@@ -94,9 +146,9 @@ func (r *run) agentTurns(ctx context.Context, res *results) error {
 				rounds[name] = append(rounds[name], m)
 			}
 		}
-		for _, name := range agentPeers {
+		for _, name := range asked {
 			if ms := rounds[name]; len(ms) > 0 && !gone[name] {
-				res.Agents = append(res.Agents, agentMedians(name, depth, ms, rounds["nexus"]))
+				res.Agents = append(res.Agents, agentMedians(name, al, ms, rounds["nexus"]))
 			}
 		}
 	}
@@ -104,7 +156,7 @@ func (r *run) agentTurns(ctx context.Context, res *results) error {
 }
 
 // agentRound measures one system on a fresh folder.
-func (r *run) agentRound(ctx context.Context, name string, depth int) (m agentRound, err error) {
+func (r *run) agentRound(ctx context.Context, name string, al agentLoad) (m agentRound, err error) {
 	p := peers[slices.IndexFunc(peers, func(p peer) bool { return p.name == name })]
 	dir, err := os.MkdirTemp(r.dir, "agents-"+name+"-")
 	if err != nil {
@@ -114,7 +166,7 @@ func (r *run) agentRound(ctx context.Context, name string, depth int) (m agentRo
 		return m, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	l := r.load(r.agents)
+	l := r.load(r.agents * al.sessions)
 	opened, err := p.open(ctx, r, l, filepath.Join(dir, "data"))
 	if err != nil {
 		return m, err
@@ -129,15 +181,10 @@ func (r *run) agentRound(ctx context.Context, name string, depth int) (m agentRo
 			return m, err
 		}
 	}
-	if err := atOnce(l.clients, func(c int) error {
-		for i := range depth {
-			if err := s.append(ctx, c, i+1, agentTurn(c, i+1)); err != nil {
+	if err := atOnce(r.agents, func(w int) error {
+		for c := w; c < l.clients; c += r.agents {
+			if err := fillSession(ctx, s, c, al.depth); err != nil {
 				return err
-			}
-			if i%10 == 9 { // a ledger compacts when it is asked for a context
-				if _, err := s.recall(ctx, c, agentWindow); err != nil {
-					return err
-				}
 			}
 		}
 		return nil
@@ -161,21 +208,24 @@ func (r *run) agentRound(ctx context.Context, name string, depth int) (m agentRo
 		return m, err
 	}
 	var mu sync.Mutex
-	if err := atOnce(l.clients, func(c int) error {
-		for i := range agentEach {
-			t := agentTurn(c, depth+i+1)
-			began := time.Now()
-			read, err := s.recall(ctx, c, agentWindow)
+	sessions := make([]struct {
+		sync.Mutex // two agents that go on with one session do so one after the other
+		depth      int
+	}, l.clients)
+	for c := range sessions {
+		sessions[c].depth = al.depth
+	}
+	if err := atOnce(r.agents, func(w int) error {
+		for _, c := range al.draws(w, r.agents) {
+			sessions[c].Lock()
+			sessions[c].depth++
+			recall, add, read, err := turnOf(ctx, s, c, sessions[c].depth)
+			sessions[c].Unlock()
 			if err != nil {
 				return err
 			}
-			recalled := time.Now()
-			if err := s.append(ctx, c, depth+i+1, t); err != nil {
-				return err
-			}
-			ended := time.Now()
 			mu.Lock()
-			m.recall, m.append, m.turn = append(m.recall, recalled.Sub(began)), append(m.append, ended.Sub(recalled)), append(m.turn, ended.Sub(began))
+			m.recall, m.append, m.turn = append(m.recall, recall), append(m.append, add), append(m.turn, recall+add)
 			m.read += float64(read)
 			mu.Unlock()
 		}
@@ -201,6 +251,45 @@ func (r *run) agentRound(ctx context.Context, name string, depth int) (m agentRo
 		slices.Sort(ds)
 	}
 	return m, nil
+}
+
+// fillSession gives a session its past.
+func fillSession(ctx context.Context, s recaller, c, depth int) error {
+	if f, ok := s.(filler); ok {
+		ts := make([]turn, depth)
+		for i := range ts {
+			ts[i] = agentTurn(c, i+1)
+		}
+		return f.fill(ctx, c, ts)
+	}
+	for i := range depth {
+		if err := s.append(ctx, c, i+1, agentTurn(c, i+1)); err != nil {
+			return err
+		}
+		if i%10 == 9 { // a ledger compacts when it is asked for a context
+			if _, err := s.recall(ctx, c, agentWindow); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// turnOf does turn i of a session: it reads the context, and appends.
+func turnOf(ctx context.Context, s recaller, c, i int) (recall, add time.Duration, read int, err error) {
+	t := agentTurn(c, i)
+	if w, ok := s.(wholeTurn); ok {
+		return w.turn(ctx, c, i, t)
+	}
+	began := time.Now()
+	if read, err = s.recall(ctx, c, agentWindow); err != nil {
+		return 0, 0, 0, err
+	}
+	recalled := time.Now()
+	if err := s.append(ctx, c, i, t); err != nil {
+		return 0, 0, 0, err
+	}
+	return recalled.Sub(began), time.Since(recalled), read, nil
 }
 
 // settle waits until processes do next to nothing: an index may be behind what was stored. It
@@ -236,7 +325,7 @@ func atOnce(clients int, do func(c int) error) error {
 	return errors.Join(distinct(errs)...)
 }
 
-func agentMedians(name string, depth int, rounds, base []agentRound) agentRow {
+func agentMedians(name string, al agentLoad, rounds, base []agentRound) agentRow {
 	of := func(get func(agentRound) float64) float64 {
 		var xs []float64
 		for _, m := range rounds {
@@ -245,7 +334,7 @@ func agentMedians(name string, depth int, rounds, base []agentRound) agentRow {
 		return median(xs)
 	}
 	p50 := func(ds []time.Duration) float64 { return ms(at(ds, 0.5)) }
-	row := agentRow{System: name, Depth: depth,
+	row := agentRow{System: name, Load: al,
 		Recall50: of(func(m agentRound) float64 { return p50(m.recall) }), Append50: of(func(m agentRound) float64 { return p50(m.append) }), Turn50: of(func(m agentRound) float64 { return p50(m.turn) }),
 		CPU: of(func(m agentRound) float64 { return m.cpu }), Disk: of(func(m agentRound) float64 { return m.disk }), Read: of(func(m agentRound) float64 { return m.read }), Fsyncs: of(func(m agentRound) float64 { return m.fsyncs })}
 	var all []time.Duration
@@ -259,7 +348,7 @@ func agentMedians(name string, depth int, rounds, base []agentRound) agentRow {
 	slices.Sort(all)
 	row.Turn99, row.Turns = ms(at(all, 0.99)), len(all)
 	if len(ratios) > 0 {
-		row.Relative = median(ratios)
+		row.Relative, row.Lowest, row.Highest = median(ratios), slices.Min(ratios), slices.Max(ratios)
 	}
 	return row
 }
@@ -270,16 +359,20 @@ func (res *results) agentTable(p func(format string, args ...any)) {
 		return
 	}
 	p("## Turns of agents\n")
-	p("%d agents at once; each reads its context and appends a turn with the result of a tool of 1 to 30 kB. Nexus sends what changed of a context with a system part of %s bytes and %d tools; the others read and decode the newest %d turns. “Turn ×” is the row's p50 by that of Nexus, the median of the rounds.\n",
+	p("%d agents at once; each reads its context and appends a turn with the result of a tool of 1 to 30 kB. Nexus sends what changed of a context with a system part of %s bytes and %d tools; LangGraph reads its whole state; the others read and decode the newest %d turns. "+
+		"An agent goes on with a session of its own, or with one that is drawn from those of all. “Turn ×” is the row's p50 by that of Nexus, the median of the rounds, with the lowest and the highest.\n",
 		res.load.agents, grouped(agentSystem), agentTools, agentWindow)
-	p("| depth | | context p50 ms | append p50 ms | turn p50 ms | p99 ms | turn × | CPU µs | fsyncs | disk bytes | bytes read | turns |")
-	p("|---|---|---|---|---|---|---|---|---|---|---|---|")
+	p("| depth | session | | context p50 ms | append p50 ms | turn p50 ms | p99 ms | turn × | CPU µs | fsyncs | disk bytes | bytes read | turns |")
+	p("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, a := range res.Agents {
-		fsyncs := "—"
+		ratio, fsyncs := "—", "—"
+		if a.Relative > 0 {
+			ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", a.Relative, a.Lowest, a.Highest)
+		}
 		if a.Fsyncs >= 0 {
 			fsyncs = fmt.Sprintf("%.2f", a.Fsyncs)
 		}
-		p("| %s | %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.0f | %s | %s | %s | %s |", grouped(int64(a.Depth)), a.System, a.Recall50, a.Append50, a.Turn50, a.Turn99, a.Relative, a.CPU, fsyncs, grouped(int64(a.Disk)), grouped(int64(a.Read)), grouped(int64(a.Turns)))
+		p("| %s | %s | %s | %.2f | %.2f | %.2f | %.2f | %s | %s | %s | %s | %s | %s |", grouped(int64(a.Load.depth)), a.Load, a.System, a.Recall50, a.Append50, a.Turn50, a.Turn99, ratio, grouped(int64(a.CPU)), fsyncs, grouped(int64(a.Disk)), grouped(int64(a.Read)), grouped(int64(a.Turns)))
 	}
 	p("")
 }
@@ -346,20 +439,17 @@ func (s *sqliteStore) recall(ctx context.Context, c, last int) (int, error) {
 }
 
 func (s *postgresStore) recall(ctx context.Context, c, last int) (int, error) {
-	got, err := s.pool.Query(ctx, "SELECT payload FROM agent_turns WHERE session_id = $1 ORDER BY depth DESC LIMIT $2", sessionName(c), last)
+	return s.recallBy(ctx, "SELECT payload FROM agent_turns WHERE session_id = $1 ORDER BY depth DESC LIMIT $2", c, last)
+}
+
+// recallBy decodes the payloads that a query of a session and a number of turns returns.
+func (s *postgresStore) recallBy(ctx context.Context, query string, c, last int) (int, error) {
+	got, err := s.pool.Query(ctx, query, sessionName(c), last)
 	if err != nil {
 		return 0, err
 	}
-	defer got.Close()
-	var payloads [][]byte
-	for got.Next() {
-		var b []byte
-		if err := got.Scan(&b); err != nil {
-			return 0, err
-		}
-		payloads = append(payloads, b)
-	}
-	if err := got.Err(); err != nil {
+	payloads, err := pgx.CollectRows(got, pgx.RowTo[[]byte])
+	if err != nil {
 		return 0, err
 	}
 	return decodedTurns(payloads)

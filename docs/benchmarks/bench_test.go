@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -65,7 +66,25 @@ func TestEveryPeerStoresWhatItAcknowledges(t *testing.T) {
 	}
 }
 
-// Each peer gives an agent its newest turns, and no others.
+// recalledBytes is what a peer reads of a session: the newest turns, or LangGraph the whole state.
+func recalledBytes(peer string, ts []turn, last int) (n int) {
+	if strings.HasPrefix(peer, "langgraph") {
+		last = len(ts)
+	}
+	for _, t := range ts[len(ts)-last:] {
+		switch peer {
+		case "langgraph", "langgraph-postgres", "adk": // they count text
+			n += len(t.question) + len(t.answer)
+		case "postgres-jsonb": // a space behind each of 10 colons and 5 commas
+			n += len(t.json()) + 15
+		default:
+			n += len(t.json())
+		}
+	}
+	return n
+}
+
+// Each peer gives an agent its newest turns, and no others; LangGraph all.
 func TestEachPeerRecallsTheNewestTurns(t *testing.T) {
 	r := short(t)
 	l := r.load(2)
@@ -85,7 +104,11 @@ func TestEachPeerRecallsTheNewestTurns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = opened.close() }()
+			defer func() {
+				if err := opened.close(); err != nil {
+					t.Error(err)
+				}
+			}()
 			s := opened.(recaller)
 			ledger, compacts := opened.(*nexusLedger)
 			if compacts {
@@ -93,34 +116,134 @@ func TestEachPeerRecallsTheNewestTurns(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			want := 0
-			for i := 1; i <= depth; i++ {
-				turn := agentTurn(1, i)
-				if err := s.append(t.Context(), 1, i, turn); err != nil {
+			for c := range 2 {
+				if err := fillSession(t.Context(), s, c, depth-1-c); err != nil {
 					t.Fatal(err)
 				}
-				if i > depth-last {
-					want += len(turn.json())
-				}
+			}
+			if err := s.append(t.Context(), 1, depth-1, agentTurn(1, depth-1)); err != nil {
+				t.Fatal(err)
+			}
+			var ts []turn
+			for i := range depth {
+				ts = append(ts, agentTurn(1, i+1))
+			}
+			before := recalledBytes(name, ts[:depth-1], last)
+			if got, err := s.recall(t.Context(), 1, last); err != nil || !compacts && got != before {
+				t.Errorf("%d bytes, want %d: %v", got, before, err)
+			}
+			recall, add, read, err := turnOf(t.Context(), s, 1, depth)
+			if err != nil || recall <= 0 || add <= 0 {
+				t.Fatalf("a turn took %v and %v: %v", recall, add, err)
 			}
 			got, err := s.recall(t.Context(), 1, last)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !compacts {
-				if got != want {
-					t.Errorf("%d bytes, want %d", got, want)
+			if compacts {
+				if next := ts[depth-1]; got < len(next.question) || got > 2*len(next.json()) {
+					t.Errorf("%d bytes after a turn of %d", got, len(next.json()))
 				}
 				return
 			}
-			next := agentTurn(1, depth+1)
-			if err := s.append(t.Context(), 1, depth+1, next); err != nil {
-				t.Fatal(err)
+			if _, whole := s.(wholeTurn); whole && read != before {
+				t.Errorf("the turn read %d bytes, want %d", read, before)
 			}
-			if more, err := s.recall(t.Context(), 1, last); err != nil || got < want || more < len(next.question) || more > 2*len(next.json()) {
-				t.Errorf("the context is of %d bytes, and %d after a turn of %d: %v", got, more, len(next.json()), err)
+			if want := recalledBytes(name, ts, last); got != want {
+				t.Errorf("%d bytes after a turn, want %d", got, want)
 			}
 		})
+	}
+}
+
+// Agents of Zipf's load share sessions, and each peer is asked for the same ones.
+func TestSessionsOfAgentsAreDrawn(t *testing.T) {
+	own := agentLoad{depth: 1, sessions: 1}
+	shared := agentLoad{depth: 1, sessions: 8, zipf: 1.1}
+	counts := make([]int, 32)
+	for w := range 4 {
+		if got := own.draws(w, 4); !slices.Equal(slices.Compact(slices.Clone(got)), []int{w}) || len(got) != agentEach {
+			t.Errorf("agent %d has %v, not its own session", w, got)
+		}
+		got := shared.draws(w, 4)
+		if !slices.Equal(got, shared.draws(w, 4)) || len(got) != agentEach {
+			t.Errorf("agent %d has %v, and then others", w, got)
+		}
+		for _, c := range got {
+			counts[c]++
+		}
+	}
+	used := 32 - len(slices.DeleteFunc(slices.Clone(counts), func(n int) bool { return n > 0 }))
+	if counts[0] < 10 || counts[0] > 40 || used < 8 {
+		t.Errorf("turns of each session: %v", counts)
+	}
+}
+
+// Two rounds of the agents' work measure what was asked for, and its table has a row for each.
+func TestTheAgentsWorkMeasuresTheNamedPeers(t *testing.T) {
+	before := agentLoads
+	defer func() { agentLoads = before }()
+	agentLoads = []agentLoad{{depth: 11, sessions: 1}, {depth: 3, sessions: 2, zipf: 1.1}}
+	r := short(t)
+	r.only, r.rounds = []string{"agents", "sqlite", "jsonl"}, 2
+	res := results{load: r.load(0)}
+	if err := r.measure(t.Context(), &res); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.failed)+len(r.skips) > 0 || len(res.Appends) > 0 || len(res.Agents) != 4 {
+		t.Fatalf("failed %v, skipped %v, %d appends, %d rows of agents", r.failed, r.skips, len(res.Appends), len(res.Agents))
+	}
+	for _, a := range res.Agents {
+		if a.Turns != 2*2*agentEach || a.Turn50 <= 0 || a.Turn99 < a.Turn50 || a.CPU <= 0 || a.Disk <= 0 || a.Read <= 0 || a.Relative != 0 {
+			t.Errorf("%+v", a)
+		}
+	}
+	var out strings.Builder
+	if err := res.markdown(&out, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| 11 | its own | sqlite |", "| 3 | Zipf 1.1 of 2 sessions an agent | jsonl |"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, &out)
+		}
+	}
+}
+
+// The answers of a process come to who asked, in any order; its end ends each wait.
+func TestAnswersOfAPeerProcess(t *testing.T) {
+	echo, err := startPeer(exec.Command("sh", "-c", "echo '{\"mode\":\"wal\"}'; exec cat"), new(sqliteLevel))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := atOnce(20, func(c int) error {
+		var got struct {
+			Client int `json:"client"`
+		}
+		err := echo.ask(t.Context(), map[string]any{"client": c, "text": strings.Repeat("x", 100_000)}, &got)
+		if err == nil && got.Client != c {
+			err = fmt.Errorf("%d has the answer of %d", c, got.Client)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := echo.ask(t.Context(), map[string]any{"error": "it refused"}, nil); err == nil || err.Error() != "it refused" {
+		t.Error(err)
+	}
+	if err := echo.close(); err != nil {
+		t.Error(err)
+	}
+	dies, err := startPeer(exec.Command("sh", "-c", "echo '{}'; read x; echo no luck >&2; exit 1"), new(sqliteLevel))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := dies.ask(t.Context(), map[string]any{}, nil); err == nil || !strings.Contains(err.Error(), "answers no more") {
+			t.Error(err)
+		}
+	}
+	if err := dies.close(); err == nil || !strings.Contains(err.Error(), "no luck") {
+		t.Error(err)
 	}
 }
 
@@ -291,7 +414,15 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 		}
 	}
 	c, err := parse([]string{"--only", "sqlite,lineage"}, io.Discard)
-	if err != nil || !c.wants("appends") || !c.wants("sqlite") || c.wants("nexus") || !c.wants("lineage") || c.wants("fork") {
+	if err != nil || !c.wants("appends") || !c.wants("sqlite") || c.wants("nexus") || !c.wants("lineage") || c.wants("fork") || c.wants("agents") {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = parse([]string{"--only", "agents,sqlite"}, io.Discard)
+	if err != nil || c.wants("appends") || !c.wants("agents") || !c.wants("sqlite") || c.wants("nexus") {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = parse([]string{"--only", "agents"}, io.Discard)
+	if err != nil || c.wants("appends") || !c.wants("agents") || !c.wants("nexus") {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -122,30 +122,65 @@ func descendants(pid int) ([]int, error) {
 	return out, nil
 }
 
-// binaries builds commands in Nexus's own module, with the versions that it names, each once.
+// binaries builds commands, each once.
 type binaries struct {
 	dir   string
 	paths map[string]string
 }
 
+// build builds a command in Nexus's own module, with the versions that it names.
 func (b *binaries) build(ctx context.Context, pkg string) (string, error) {
-	if p := b.paths[pkg]; p != "" {
-		return p, nil
+	return b.buildIn(ctx, ".", pkg, filepath.Base(filepath.Dir(pkg))+"-"+filepath.Base(pkg))
+}
+
+// adkFolder is the module of the peer adk, from the root of Nexus's.
+const adkFolder = "docs/benchmarks/adk"
+
+// buildADK builds the peer adk. Where its modules can't be had it is skipped; without install they have to be here.
+func (b *binaries) buildADK(ctx context.Context, install bool) (string, error) {
+	root, err := b.root(ctx)
+	if err != nil {
+		return "", err
 	}
-	p := filepath.Join(b.dir, filepath.Base(filepath.Dir(pkg))+"-"+filepath.Base(pkg))
+	list := exec.CommandContext(ctx, "go", "list", "-deps", ".")
+	list.Dir = filepath.Join(root, adkFolder)
+	if !install {
+		list.Env = append(os.Environ(), "GOPROXY=off")
+	}
+	if out, err := list.CombinedOutput(); err != nil {
+		return "", skipped(fmt.Sprintf("the modules of google/adk-go are not here: %v: %s", err, out[:min(len(out), 300)]))
+	}
+	return b.buildIn(ctx, adkFolder, ".", "adk")
+}
+
+// root is the folder of Nexus's module.
+func (b *binaries) root(ctx context.Context) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "nexus").Output()
 	if err != nil {
 		return "", fmt.Errorf("where Nexus's module is (run this in its folder docs/benchmarks): %w", err)
 	}
+	return strings.TrimSpace(string(root)), nil
+}
+
+// buildIn builds a package in a folder of the checkout, once.
+func (b *binaries) buildIn(ctx context.Context, folder, pkg, name string) (string, error) {
+	if p := b.paths[name]; p != "" {
+		return p, nil
+	}
+	p := filepath.Join(b.dir, name)
+	root, err := b.root(ctx)
+	if err != nil {
+		return "", err
+	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", p, pkg)
-	cmd.Dir = strings.TrimSpace(string(root))
+	cmd.Dir = filepath.Join(root, folder)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w: %s", pkg, err, out)
+		return "", fmt.Errorf("build %s: %w: %s", name, err, out)
 	}
 	if b.paths == nil {
 		b.paths = make(map[string]string)
 	}
-	b.paths[pkg] = p
+	b.paths[name] = p
 	return p, nil
 }
 

@@ -6,7 +6,8 @@
 // there. README.md says what each row means and what it can't see.
 //
 // Begin at main.go; then load.go, which measures a [system], and system.go, which
-// lists them. A peer is a file: nexus.go, jetstream.go, sqlite.go, postgres.go,
-// langgraph.go, embedded.go. The works beside appends are transcripts.go, lineage.go and
-// requests.go. report.go and plot.go write what was measured.
+// lists them. A peer is a file: nexus.go, jetstream.go, sqlite.go, postgres.go, jsonb.go,
+// langgraph.go, adk.go, embedded.go; process.go speaks with those in a process of their own. The works
+// beside appends are agents.go, transcripts.go, lineage.go and requests.go. report.go and plot.go
+// write what was measured. The folder adk is a module of its own: what it brings, nothing else here has.
 package main

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,12 +16,11 @@ import (
 //go:embed langgraph
 var langgraphFiles embed.FS
 
-// langgraphStore is LangGraph's SQLite checkpointer in a node process, which runs the load itself.
+// langgraphStore is a checkpointer of LangGraph in a node process, which runs the load of appends itself.
 type langgraphStore struct {
-	process *child
-	in      io.WriteCloser
-	out     *bufio.Reader
-	dir     string
+	*peerProcess
+	server *postgresStore // nil: SQLite in the node process
+	dir    string
 }
 
 // openLangGraph asks for synchronous=FULL, so that an answer means a fsync as with every peer.
@@ -35,6 +31,27 @@ func openLangGraph(ctx context.Context, r *run, l load, dir string) (system, err
 // openLangGraphDefault keeps what its driver sets: synchronous=NORMAL.
 func openLangGraphDefault(ctx context.Context, r *run, l load, dir string) (system, error) {
 	return openCheckpointer(ctx, r, l, dir, "NORMAL", 1)
+}
+
+// openLangGraphPostgres has the checkpointer of PostgreSQL, and a server of its own.
+func openLangGraphPostgres(ctx context.Context, r *run, l load, dir string) (system, error) {
+	peer, err := r.installLangGraph(ctx)
+	if err != nil {
+		return nil, err
+	}
+	server, err := startPostgres(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := server.connect(ctx, load{clients: 1}, "SELECT 1"); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %s", err, &server.server.log), server.close())
+	}
+	server.pool.Close() // node connects by itself
+	p, err := startCheckpointer(peer, server.socket, l, "postgres", &struct{}{})
+	if err != nil {
+		return nil, errors.Join(err, server.close())
+	}
+	return &langgraphStore{p, server, server.dir}, nil
 }
 
 // installLangGraph installs the packages once, in the user's cache folder.
@@ -66,12 +83,15 @@ func (r *run) installLangGraph(ctx context.Context) (peer string, err error) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "installed")); err != nil {
-		if !r.npm { // it takes minutes
+		if !r.install { // it takes minutes
 			return "", skipped("LangGraph is not in " + dir + ", where a run of the program installs it")
 		}
 		r.say("npm install of LangGraph into %s", dir)
 		cmd := exec.CommandContext(ctx, "npm", "install", "--no-audit", "--no-fund")
 		cmd.Dir = dir
+		if prefix := nodeHeaders(); prefix != "" {
+			cmd.Env = append(os.Environ(), "npm_config_nodedir="+prefix)
+		}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", skipped(fmt.Sprintf("npm can't install LangGraph: %v: %s", err, out))
 		}
@@ -82,7 +102,24 @@ func (r *run) installLangGraph(ctx context.Context) (peer string, err error) {
 	return filepath.Join(dir, "peer.mjs"), nil
 }
 
-func openCheckpointer(ctx context.Context, r *run, l load, dir, synchronous string, level int) (_ system, err error) {
+// nodeHeaders is the prefix of node's headers, with which npm builds the driver of SQLite where it can't
+// fetch one; "": they are not here (Debian: apt-get install libnode-dev).
+func nodeHeaders() string {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		return ""
+	}
+	if node, err = filepath.EvalSymlinks(node); err != nil {
+		return ""
+	}
+	prefix := filepath.Dir(filepath.Dir(node))
+	if _, err := os.Stat(filepath.Join(prefix, "include", "node", "node.h")); err != nil {
+		return ""
+	}
+	return prefix
+}
+
+func openCheckpointer(ctx context.Context, r *run, l load, dir, synchronous string, level int) (system, error) {
 	peer, err := r.installLangGraph(ctx)
 	if err != nil {
 		return nil, err
@@ -90,65 +127,41 @@ func openCheckpointer(ctx context.Context, r *run, l load, dir, synchronous stri
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("node", peer, filepath.Join(dir, "checkpoints.db"), strconv.Itoa(l.clients), strconv.Itoa(l.bytes), synchronous)
-	s := &langgraphStore{dir: dir}
-	if s.in, err = cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
+	var ready sqliteLevel
+	p, err := startCheckpointer(peer, filepath.Join(dir, "checkpoints.db"), l, synchronous, &ready)
 	if err != nil {
 		return nil, err
 	}
-	s.out = bufio.NewReader(out)
-	if s.process, err = start(cmd); err != nil {
-		return nil, err
-	}
-	var ready struct {
-		Mode  string `json:"mode"`
-		Level int    `json:"level"`
-	}
-	if err := readyLine(s.process, s.out, &ready); err != nil {
-		return nil, err
-	}
-	if ready.Mode != "wal" || ready.Level != level {
-		return nil, errors.Join(fmt.Errorf("the checkpointer has journal_mode %s, synchronous %d", ready.Mode, ready.Level), s.close())
+	s := &langgraphStore{peerProcess: p, dir: dir}
+	if err := ready.is(level); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
-type langgraphReply struct {
-	Took   []float64 `json:"took"`
-	Stored []int     `json:"stored"`
-	Error  string    `json:"error"`
+func startCheckpointer(peer, place string, l load, synchronous string, ready any) (*peerProcess, error) {
+	return startPeer(exec.Command("node", peer, place, strconv.Itoa(l.clients), strconv.Itoa(l.bytes), synchronous), ready)
 }
 
-// ask sends a command. The process dies with ctx, which ends the wait.
-func (s *langgraphStore) ask(ctx context.Context, command map[string]any) (reply langgraphReply, err error) {
-	stop := context.AfterFunc(ctx, func() { _ = s.process.cmd.Process.Kill() })
-	defer stop()
-	b, err := json.Marshal(command)
-	if err != nil {
-		return reply, err
+// sqliteLevel is what a peer's process says of its SQLite.
+type sqliteLevel struct {
+	Mode  string `json:"mode"`
+	Level int    `json:"level"` // of synchronous: 1 NORMAL, 2 FULL
+}
+
+func (l sqliteLevel) is(level int) error {
+	if l.Mode != "wal" || l.Level != level {
+		return fmt.Errorf("SQLite has journal_mode %s, synchronous %d: not what was asked for", l.Mode, l.Level)
 	}
-	if _, err := s.in.Write(append(b, '\n')); err != nil {
-		return reply, fmt.Errorf("%w: %s", err, &s.process.log)
-	}
-	text, err := s.out.ReadBytes('\n')
-	if err != nil {
-		return reply, fmt.Errorf("node ended: %w: %s", err, &s.process.log)
-	}
-	if err := json.Unmarshal(text, &reply); err != nil {
-		return reply, err
-	}
-	if reply.Error != "" {
-		return reply, errors.New(reply.Error)
-	}
-	return reply, nil
+	return nil
 }
 
 func (s *langgraphStore) run(ctx context.Context, _ load, each time.Duration, stored []int) ([]time.Duration, error) {
-	reply, err := s.ask(ctx, map[string]any{"command": "run", "ms": each.Milliseconds(), "stored": stored})
-	if err != nil {
+	var reply struct {
+		Took   []float64 `json:"took"` // ms
+		Stored []int     `json:"stored"`
+	}
+	if err := s.ask(ctx, map[string]any{"command": "run", "ms": each.Milliseconds(), "stored": stored}, &reply); err != nil {
 		return nil, err
 	}
 	copy(stored, reply.Stored)
@@ -159,21 +172,60 @@ func (s *langgraphStore) run(ctx context.Context, _ load, each time.Duration, st
 	return took, nil
 }
 
-func (s *langgraphStore) append(context.Context, int, int, turn) error {
-	return errors.New("the node process appends by itself")
-}
-
-func (s *langgraphStore) check(ctx context.Context, _ load, stored []int) error {
-	_, err := s.ask(ctx, map[string]any{"command": "check", "stored": stored})
+func (s *langgraphStore) append(ctx context.Context, c, i int, t turn) error {
+	_, _, _, err := s.turn(ctx, c, i, t)
 	return err
 }
 
-func (s *langgraphStore) pids() []int    { return []int{s.process.pid()} }
+// turn is one call of the graph: it reads the whole state, and saves one checkpoint of it.
+func (s *langgraphStore) turn(ctx context.Context, c, _ int, t turn) (recall, append time.Duration, read int, err error) {
+	began := time.Now()
+	var reply struct {
+		Rest float64 `json:"rest"` // ms after the graph's node had the state
+		Read int     `json:"read"`
+	}
+	if err := s.ask(ctx, map[string]any{"command": "turn", "client": c, "question": t.question, "answer": t.answer}, &reply); err != nil {
+		return 0, 0, 0, err
+	}
+	append = time.Duration(reply.Rest * 1e6)
+	return time.Since(began) - append, append, reply.Read, nil
+}
+
+// fill stores turns at once, with one checkpoint.
+func (s *langgraphStore) fill(ctx context.Context, c int, ts []turn) error {
+	texts := make([][2]string, len(ts))
+	for i, t := range ts {
+		texts[i] = [2]string{t.question, t.answer}
+	}
+	return s.ask(ctx, map[string]any{"command": "fill", "client": c, "turns": texts}, nil)
+}
+
+// recall returns the bytes of the whole state: there is no way to read a part of it.
+func (s *langgraphStore) recall(ctx context.Context, c, _ int) (int, error) {
+	var reply struct {
+		Read int `json:"read"`
+	}
+	err := s.ask(ctx, map[string]any{"command": "recall", "client": c}, &reply)
+	return reply.Read, err
+}
+
+func (s *langgraphStore) check(ctx context.Context, _ load, stored []int) error {
+	return s.ask(ctx, map[string]any{"command": "check", "stored": stored}, nil)
+}
+
+func (s *langgraphStore) pids() []int {
+	if s.server != nil {
+		return append(s.server.pids(), s.pid())
+	}
+	return []int{s.pid()}
+}
+
 func (s *langgraphStore) dirs() []string { return []string{s.dir} }
 
 func (s *langgraphStore) close() error {
-	if err := s.in.Close(); err != nil { // the end of its input ends it
-		return err
+	err := s.peerProcess.close()
+	if s.server != nil {
+		err = errors.Join(err, s.server.close())
 	}
-	return s.process.end(noSignal)
+	return err
 }

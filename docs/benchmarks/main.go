@@ -37,13 +37,13 @@ type config struct {
 // run is one run of the program.
 type run struct {
 	config
-	log    io.Writer
-	npm    bool // install what npm has to
-	bin    binaries
-	dir    string          // of everything that the run stores
-	groups map[int]float64 // mean appends that shared a fsync of nexusd, by clients
-	skips  []string
-	failed []string
+	log     io.Writer
+	install bool // fetch and install what peers need; it takes minutes
+	bin     binaries
+	dir     string          // of everything that the run stores
+	groups  map[int]float64 // mean appends that shared a fsync of nexusd, by clients
+	skips   []string
+	failed  []string
 }
 
 // skipped says why something can't be measured here. It is no failure.
@@ -127,16 +127,15 @@ func parse(args []string, errs io.Writer) (c config, err error) {
 	return c, errors.Join(faults...)
 }
 
-// wants says whether a work or a peer is to be measured.
+// wants says whether a work or a peer is to be measured. Peers alone are measured in appends.
 func (c *config) wants(name string) bool {
 	if len(c.only) == 0 || slices.Contains(c.only, name) {
 		return true
 	}
 	isPeer := func(name string) bool { return slices.ContainsFunc(peers, func(p peer) bool { return p.name == name }) }
-	if name == "appends" {
-		return slices.ContainsFunc(c.only, isPeer)
-	}
-	return isPeer(name) && slices.Contains(c.only, "appends")
+	ofPeers := slices.Contains(c.only, "appends") || slices.Contains(c.only, "agents")
+	named := slices.ContainsFunc(c.only, isPeer)
+	return name == "appends" && named && !ofPeers || isPeer(name) && ofPeers && !named
 }
 
 func command(ctx context.Context, args []string, out, log io.Writer) (err error) {
@@ -144,7 +143,7 @@ func command(ctx context.Context, args []string, out, log io.Writer) (err error)
 	if err != nil {
 		return err
 	}
-	r := &run{config: c, log: log, npm: true, groups: make(map[int]float64)}
+	r := &run{config: c, log: log, install: true, groups: make(map[int]float64)}
 	dir, err := os.MkdirTemp(c.dir, "nexus-benchmarks-")
 	if err != nil {
 		return err

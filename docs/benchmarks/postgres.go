@@ -55,6 +55,7 @@ const postgresPool = 64
 // postgresStore is a PostgreSQL server of its own. It groups the syncs of its sessions.
 type postgresStore struct {
 	server *child
+	socket string // the folder of its socket
 	dir    string
 	pool   *pgxpool.Pool
 	heads  []string
@@ -99,7 +100,29 @@ func asPostgres(cmd *exec.Cmd, dir string) error {
 	return os.Chown(dir, int(uid), int(gid))
 }
 
-func openPostgres(ctx context.Context, _ *run, l load, dir string) (_ system, err error) {
+func openPostgres(ctx context.Context, _ *run, l load, dir string) (system, error) {
+	s, err := startPostgres(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx, l); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %s", err, &s.server.log), s.close())
+	}
+	return s, nil
+}
+
+// prepare makes the tables, and a row for each session.
+func (s *postgresStore) prepare(ctx context.Context, l load) error {
+	if err := s.connect(ctx, l, postgresSchema); err != nil {
+		return err
+	}
+	s.heads = make([]string, l.clients)
+	_, err := s.pool.CopyFrom(ctx, pgx.Identifier{"agent_sessions"}, []string{"id"}, pgx.CopyFromSlice(l.clients, func(i int) ([]any, error) { return []any{sessionName(i)}, nil }))
+	return err
+}
+
+// startPostgres starts a server with its data in dir, whose socket is there too. It may not answer yet.
+func startPostgres(ctx context.Context, dir string) (*postgresStore, error) {
 	bin, err := postgresFolder()
 	if err != nil {
 		return nil, err
@@ -128,15 +151,12 @@ func openPostgres(ctx context.Context, _ *run, l load, dir string) (_ system, er
 	if err != nil {
 		return nil, err
 	}
-	s := &postgresStore{server: server, dir: data, heads: make([]string, l.clients)}
-	if err := s.open(ctx, l, dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: %s", err, &server.log), s.close())
-	}
-	return s, nil
+	return &postgresStore{server: server, socket: dir, dir: data}, nil
 }
 
-func (s *postgresStore) open(ctx context.Context, l load, socket string) error {
-	config, err := pgxpool.ParseConfig("host=" + socket + " user=postgres dbname=postgres")
+// connect waits until the server answers, and makes the tables.
+func (s *postgresStore) connect(ctx context.Context, l load, schema string) error {
+	config, err := pgxpool.ParseConfig("host=" + s.socket + " user=postgres dbname=postgres")
 	if err != nil {
 		return err
 	}
@@ -154,13 +174,12 @@ func (s *postgresStore) open(ctx context.Context, l load, socket string) error {
 	if err != nil {
 		return err
 	}
-	for text := range strings.SplitSeq(postgresSchema, ";") {
+	for text := range strings.SplitSeq(schema, ";") {
 		if _, err := s.pool.Exec(ctx, text); err != nil {
 			return err
 		}
 	}
-	_, err = s.pool.CopyFrom(ctx, pgx.Identifier{"agent_sessions"}, []string{"id"}, pgx.CopyFromSlice(l.clients, func(i int) ([]any, error) { return []any{sessionName(i)}, nil }))
-	return err
+	return nil
 }
 
 func (s *postgresStore) append(ctx context.Context, c, _ int, t turn) error {
