@@ -16,7 +16,17 @@ type adkStore struct {
 	dir string
 }
 
+// openADK adds the index by which a session's newest events are found.
 func openADK(ctx context.Context, r *run, l load, dir string) (system, error) {
+	return r.openADK(ctx, l, dir, "index")
+}
+
+// openADKDefault keeps the tables as the service makes them.
+func openADKDefault(ctx context.Context, r *run, l load, dir string) (system, error) {
+	return r.openADK(ctx, l, dir)
+}
+
+func (r *run) openADK(ctx context.Context, l load, dir string, more ...string) (system, error) {
 	if sqliteDriver != "sqlite3" {
 		return nil, skipped("google/adk-go's driver of SQLite needs a C compiler")
 	}
@@ -27,12 +37,8 @@ func openADK(ctx context.Context, r *run, l load, dir string) (system, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	return startADK(bin, l, dir)
-}
-
-func startADK(bin string, l load, dir string) (*adkStore, error) {
 	var ready sqliteLevel
-	p, err := startPeer(exec.Command(bin, filepath.Join(dir, "sessions.db"), strconv.Itoa(l.clients)), &ready)
+	p, err := startPeer(exec.Command(bin, append([]string{filepath.Join(dir, "sessions.db"), strconv.Itoa(l.clients)}, more...)...), &ready)
 	if err != nil {
 		return nil, err
 	}

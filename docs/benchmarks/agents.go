@@ -107,7 +107,7 @@ type agentRow struct {
 }
 
 // agentPeers are the peers that can give back what they store.
-var agentPeers = []string{"nexus", "sqlite", "postgres", "postgres-jsonb", "jsonl", "langgraph", "langgraph-postgres", "adk"}
+var agentPeers = []string{"nexus", "sqlite", "postgres", "postgres-jsonb", "jsonl", "langgraph", "langgraph-postgres", "adk", "adk-default"}
 
 // agentRound is one round of one system.
 type agentRound struct {

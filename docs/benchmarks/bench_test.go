@@ -73,7 +73,7 @@ func recalledBytes(peer string, ts []turn, last int) (n int) {
 	}
 	for _, t := range ts[len(ts)-last:] {
 		switch peer {
-		case "langgraph", "langgraph-postgres", "adk": // they count text
+		case "langgraph", "langgraph-postgres", "adk", "adk-default": // they count text
 			n += len(t.question) + len(t.answer)
 		case "postgres-jsonb": // a space behind each of 10 colons and 5 commas
 			n += len(t.json()) + 15

@@ -5,7 +5,7 @@
 // any order. A turn is two events, as ADK's own runner stores them: what the user or a tool
 // sent, and the model's answer. The end of its input ends it.
 //
-//	adk FILE CLIENTS
+//	adk FILE CLIENTS [index]
 package main
 
 import (
@@ -63,8 +63,8 @@ func main() {
 }
 
 func run() error {
-	if len(os.Args) != 3 {
-		return errors.New("usage: adk FILE CLIENTS")
+	if len(os.Args) != 3 && (len(os.Args) != 4 || os.Args[3] != "index") {
+		return errors.New("usage: adk FILE CLIENTS [index]")
 	}
 	clients, err := strconv.Atoi(os.Args[2])
 	if err != nil {
@@ -74,6 +74,11 @@ func run() error {
 	s, err := open(ctx, os.Args[1], clients)
 	if err != nil {
 		return err
+	}
+	if len(os.Args) == 4 { // the service makes none, so that a Get reads the rows of all sessions
+		if _, err := s.db.Exec("CREATE INDEX events_of_session ON events (app_name, user_id, session_id, timestamp)"); err != nil {
+			return errors.Join(err, s.db.Close())
+		}
 	}
 	return errors.Join(s.serve(ctx), s.db.Close())
 }
