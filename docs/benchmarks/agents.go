@@ -51,14 +51,15 @@ const (
 
 // agentLoad is sessions of agents before they are measured, and which of them an agent goes on with.
 type agentLoad struct {
-	depth    int // turns of each session
-	sessions int // of each agent
+	name     string // by which --agent-loads takes it
+	depth    int    // turns of each session
+	sessions int    // of each agent
 	// zipf: 0: an agent has one session. Else each turn of an agent goes on with a session that is drawn
 	// from all, those of all agents: the k-th with a chance by k to this power.
 	zipf float64
 }
 
-var agentLoads = []agentLoad{{depth: 100, sessions: 1}, {depth: 1000, sessions: 1}, {depth: 100, sessions: 8, zipf: 1.1}}
+var agentLoads = []agentLoad{{name: "100", depth: 100, sessions: 1}, {name: "1000", depth: 1000, sessions: 1}, {name: "zipf", depth: 100, sessions: 8, zipf: 1.1}}
 
 func (a agentLoad) String() string {
 	if a.zipf > 0 {
@@ -126,6 +127,9 @@ func (r *run) agentTurns(ctx context.Context, res *results) error {
 	}
 	gone := make(map[string]bool)
 	for _, al := range agentLoads {
+		if len(r.agentLoads) > 0 && !slices.Contains(r.agentLoads, al.name) {
+			continue
+		}
 		rounds := make(map[string][]agentRound)
 		for n := range r.rounds {
 			for i := range asked {
@@ -148,7 +152,9 @@ func (r *run) agentTurns(ctx context.Context, res *results) error {
 		}
 		for _, name := range asked {
 			if ms := rounds[name]; len(ms) > 0 && !gone[name] {
-				res.Agents = append(res.Agents, agentMedians(name, al, ms, rounds["nexus"]))
+				row := agentMedians(name, al, ms, rounds["nexus"])
+				r.say("%s", row) // the rest may take long
+				res.Agents = append(res.Agents, row)
 			}
 		}
 	}
@@ -365,16 +371,21 @@ func (res *results) agentTable(p func(format string, args ...any)) {
 	p("| depth | session | | context p50 ms | append p50 ms | turn p50 ms | p99 ms | turn × | CPU µs | fsyncs | disk bytes | bytes read | turns |")
 	p("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, a := range res.Agents {
-		ratio, fsyncs := "—", "—"
-		if a.Relative > 0 {
-			ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", a.Relative, a.Lowest, a.Highest)
-		}
-		if a.Fsyncs >= 0 {
-			fsyncs = fmt.Sprintf("%.2f", a.Fsyncs)
-		}
-		p("| %s | %s | %s | %.2f | %.2f | %.2f | %.2f | %s | %s | %s | %s | %s | %s |", grouped(int64(a.Load.depth)), a.Load, a.System, a.Recall50, a.Append50, a.Turn50, a.Turn99, ratio, grouped(int64(a.CPU)), fsyncs, grouped(int64(a.Disk)), grouped(int64(a.Read)), grouped(int64(a.Turns)))
+		p("%s", a)
 	}
 	p("")
+}
+
+// String is the row of the table.
+func (a agentRow) String() string {
+	ratio, fsyncs := "—", "—"
+	if a.Relative > 0 {
+		ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", a.Relative, a.Lowest, a.Highest)
+	}
+	if a.Fsyncs >= 0 {
+		fsyncs = fmt.Sprintf("%.2f", a.Fsyncs)
+	}
+	return fmt.Sprintf("| %s | %s | %s | %.2f | %.2f | %.2f | %.2f | %s | %s | %s | %s | %s | %s |", grouped(int64(a.Load.depth)), a.Load, a.System, a.Recall50, a.Append50, a.Turn50, a.Turn99, ratio, grouped(int64(a.CPU)), fsyncs, grouped(int64(a.Disk)), grouped(int64(a.Read)), grouped(int64(a.Turns)))
 }
 
 // prepareAgents gives the sessions a system part, tools and a window.

@@ -408,7 +408,7 @@ func TestTheOtherWorksAndTheReport(t *testing.T) {
 }
 
 func TestWrongFlagsAreRefused(t *testing.T) {
-	for _, args := range [][]string{{"--rounds=0"}, {"--seconds=0"}, {"--clients=1,x"}, {"--clients=0"}, {"--import-mb=0"}, {"--only=nothing"}, {"--lineage-turns=10"}, {"more"}} {
+	for _, args := range [][]string{{"--rounds=0"}, {"--seconds=0"}, {"--clients=1,x"}, {"--clients=0"}, {"--import-mb=0"}, {"--only=nothing"}, {"--lineage-turns=10"}, {"--agent-loads=10"}, {"more"}} {
 		if _, err := parse(args, io.Discard); err == nil {
 			t.Errorf("%v is taken", args)
 		}

@@ -28,6 +28,7 @@ type config struct {
 	importMB      int
 	forkTurns     int
 	only          []string
+	agentLoads    []string // empty: all
 	dir, data     string
 	write         bool
 	throttle      bool
@@ -86,6 +87,7 @@ func parse(args []string, errs io.Writer) (c config, err error) {
 	f.IntVar(&c.lineageForks, "lineage-forks", 1000, "forks of the forests")
 	f.IntVar(&c.forkTurns, "fork-turns", 1000, "turns of the session that is forked")
 	only := f.String("only", "", "measure these only: works ("+strings.Join(works, ", ")+") or peers, with commas between")
+	loads := f.String("agent-loads", "", "what the work agents measures: depths and orders of sessions (100, 1000, zipf), with commas between (default all)")
 	f.StringVar(&c.dir, "dir", "", "a folder on the disk to measure (default: the system's for temporary files)")
 	f.IntVar(&c.importMB, "import-mb", 100, "megabytes of copies of real transcripts that are imported")
 	f.StringVar(&c.data, "data", "../../../shared/data", "a folder of real transcripts")
@@ -119,6 +121,14 @@ func parse(args []string, errs io.Writer) (c config, err error) {
 	for _, name := range c.only {
 		if !slices.Contains(works, name) && !slices.ContainsFunc(peers, func(p peer) bool { return p.name == name }) {
 			faults = append(faults, fmt.Errorf("--only: nothing is called %q", name))
+		}
+	}
+	if *loads != "" {
+		c.agentLoads = strings.Split(*loads, ",")
+	}
+	for _, name := range c.agentLoads {
+		if !slices.ContainsFunc(agentLoads, func(a agentLoad) bool { return a.name == name }) {
+			faults = append(faults, fmt.Errorf("--agent-loads: nothing is called %q", name))
 		}
 	}
 	if f.NArg() > 0 {
