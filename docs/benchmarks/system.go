@@ -35,7 +35,7 @@ var peers = []peer{
 		"as langgraph; not comparable, for it promises less"},
 	{"langgraph-postgres", "nexus", openLangGraphPostgres, "LangGraph's PostgreSQL checkpointer in node, the same graph, over a Unix socket to a server as in postgres. Fsynced",
 		"as langgraph; its CPU time holds node and the server"},
-	{"adk", "nexus", openADK, "the database session service of google/adk-go over SQLite in a process of Go of its own, WAL, synchronous=FULL, one connection, and an index over sessions and times made by hand: a turn is two events, each of one transaction. Fsynced",
+	{"adk", "nexus", openADK, "the database session service of google/adk-go over SQLite in a process of Go of its own, WAL, synchronous=FULL, four connections, and an index over sessions and times made by hand: a turn is two events, each of one transaction. Fsynced",
 		"the requests come through a pipe; no hash chain, no encryption; a session that changed meanwhile is refused by its time; its CPU time holds the JSON of the pipe"},
 	{"adk-default", "nexus", openADKDefault, "the same as it comes: without that index, so that it reads the rows of all sessions to find the newest of one. Fsynced",
 		"as adk"},
