@@ -116,10 +116,8 @@ func TestEachPeerRecallsTheNewestTurns(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for c := range 2 {
-				if err := fillSession(t.Context(), s, c, depth-1-c); err != nil {
-					t.Fatal(err)
-				}
+			if err := atOnce(2, func(c int) error { return fillSession(t.Context(), s, c, depth-1-c) }); err != nil {
+				t.Fatal(err)
 			}
 			if err := s.append(t.Context(), 1, depth-1, agentTurn(1, depth-1)); err != nil {
 				t.Fatal(err)
