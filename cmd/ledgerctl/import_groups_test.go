@@ -21,6 +21,9 @@ import (
 func TestFilesThatNameOneIDAreOneGroup(t *testing.T) {
 	const a, b, c = "01234567-89ab-cdef-0123-456789abcdef", "11234567-89ab-cdef-0123-456789abcdef", "21234567-89AB-CDEF-0123-456789ABCDEF"
 	pad := strings.Repeat("x", 256<<10)
+	chat := func(text string) string {
+		return `[{"role":"user","content":"` + text + `"},{"role":"assistant","content":"answer"}]` + "\n"
+	}
 	for name, tc := range map[string]struct {
 		files []string
 		want  [][]int
@@ -33,6 +36,9 @@ func TestFilesThatNameOneIDAreOneGroup(t *testing.T) {
 		"at the end of a later block":  {[]string{a, pad + pad + pad[:100] + a}, [][]int{{0, 1}}},
 		"a session of another form":    {[]string{a + `{"parent_session" : "x7"}`, b, `{"sessionId":"x7"}`}, [][]int{{0, 2}, {1}}},
 		"without ids":                  {[]string{"one", a, "two", b}, [][]int{{0, 2}, {1}, {3}}},
+		"words that end as session":    {[]string{`{"expression":"x7"}` + a, `{"expression":"x7"}` + b}, [][]int{{0}, {1}}},
+		"conversations without ids":    {[]string{chat("1"), chat("2"), "none", chat("3") + chat("1"), "[]"}, [][]int{{0, 3}, {1}, {2, 4}}},
+		"conversations with short ids": {[]string{`{"id":"c1","messages":` + chat("1") + `}`, `{"id":"c2","messages":` + chat("1") + `}`, `{"id":"c1","messages":` + chat("1") + `}`}, [][]int{{0, 2}, {1}}},
 		"other dashes":                 {[]string{"a-b-c-d " + a, "1234567-89ab-cdef-0123-456789abcdef " + b}, [][]int{{0}, {1}}},
 		"an export of a ledger":        {[]string{a, transcriptfile.ExportPrefix + `{}}`, b}, [][]int{{0, 1, 2}}},
 		"an archive":                   {[]string{a, transcriptfile.ArchivePrefix + `{}}`, b}, [][]int{{0, 1, 2}}},

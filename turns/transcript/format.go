@@ -19,6 +19,11 @@ type Format struct {
 	// each other are joined at the turns which they share.
 	SharesIDs bool
 
+	// RelatedByID says that a file has to do with another one only where an id is in the steps
+	// of both. Of other formats two files may also have to do with each other by what they call
+	// their sessions.
+	RelatedByID bool
+
 	// Lines reads a file of one object a line, which only grows; nil: the format has none.
 	// IsLines reports whether a file is one of those; nil: each is.
 	Lines   func(io.Reader, Options) *Reader

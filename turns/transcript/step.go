@@ -29,6 +29,32 @@ func (s Step) ID() turns.ID {
 	return s.Compaction.ID
 }
 
+// IDs returns the ids that a step names: of what it stores, and of the sessions and turns that
+// this goes on from or may go to.
+func (s Step) IDs() (ids []turns.ID) {
+	add := func(all ...turns.ID) {
+		for _, id := range all {
+			if !id.IsZero() {
+				ids = append(ids, id)
+			}
+		}
+	}
+	switch {
+	case s.Open != nil:
+		add(s.Open.ID, s.Open.SpawnedBy.Session, s.Open.Exported.Session)
+	case s.Fork != nil:
+		add(s.Fork.ID, s.Fork.At.Session, s.Fork.At.Turn, s.Fork.SpawnedBy.Session, s.Fork.First)
+		for _, ref := range s.Fork.Else {
+			add(ref.Session, ref.Turn)
+		}
+	case s.Append != nil:
+		add(s.Append.Session, s.Append.ID, s.Append.Parent, s.Append.Branch)
+	case s.Compaction != nil:
+		add(s.Compaction.Session, s.Compaction.ID, s.Compaction.Parent)
+	}
+	return ids
+}
+
 // Open creates a session. Zero fields: the source does not state them.
 type Open struct {
 	ID        turns.ID

@@ -19,7 +19,7 @@ const (
 func Formats() (out []transcript.Format) {
 	for _, form := range []Form{OTel, Anthropic, OpenAI} {
 		out = append(out, transcript.Format{
-			Name: string(form), Version: 1,
+			Name: string(form), Version: 1, RelatedByID: true,
 			Sniff: func(head []byte) bool { return Sniff(head, form) },
 			Open:  func(r io.Reader, opt transcript.Options) *transcript.Reader { return Read(r, opt, form) },
 		})

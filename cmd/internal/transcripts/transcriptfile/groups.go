@@ -7,63 +7,64 @@ import (
 	"hash/maphash"
 	"io"
 	"os"
+	"runtime"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"nexus/turns/transcript"
 )
 
 // Groups returns the files that are to be read as groups of indexes. Two files that
 // name one id are in one group: a fork and its parent, a subagent and its caller, copies
 // of one session. A group is in the order of files, and groups are in that of their first
 // files. An id is a UUID anywhere, or the value of a member whose name ends in "session",
-// "sessionId" or alike. Files without any, and those that can't be read twice, are one group. An
+// "sessionId" or alike. A file without any, of a format that is related by the ids of its steps alone, is
+// read for those. Files without any id, and those that can't be read twice, are one group. An
 // export or archive of a ledger has ids of other forms, and puts all files into one group; so
 // does what gzip compresses.
+//
+// It reads the files, several at the same time, and holds the hash of each id.
 func Groups(files []File, format string) (groups [][]int) {
-	parent := make([]int, len(files)) // of a union-find, by file; the least index is the root
-	for i := range parent {
-		parent[i] = i
-	}
-	find := func(i int) int {
-		for parent[i] != i {
-			parent[i] = parent[parent[i]]
-			i = parent[i]
-		}
-		return i
-	}
-	union := func(a, b int) {
-		if a, b = find(a), find(b); a != b {
-			parent[max(a, b)] = min(a, b)
-		}
-	}
-	owner, seed := make(map[uint64]int), maphash.MakeSeed()
+	u := newUnion(len(files))
+	owner, seed := make(map[uint64]int), maphash.MakeSeed() // of an id's hash: a file that names it
 	none, whole := -1, format == "jsonl"
+	var mu sync.Mutex // of all above
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i, f := range files {
 		if f.Special {
 			continue
 		}
-		found := false
-		export, err := scanIDs(f.Name, func(id []byte) {
-			found = true
-			h := maphash.Bytes(seed, id)
-			if was, ok := owner[h]; ok {
-				union(was, i)
-			} else {
-				owner[h] = i
+		g.Go(func() error {
+			ids, export, err := idsOf(f.Name, format, seed)
+			mu.Lock()
+			defer mu.Unlock()
+			whole = whole || export
+			for h := range ids {
+				if was, ok := owner[h]; ok {
+					u.join(was, i)
+				} else {
+					owner[h] = i
+				}
 			}
+			if len(ids) == 0 || err != nil {
+				if none >= 0 {
+					u.join(none, i)
+				}
+				none = i
+			}
+			return nil
 		})
-		whole = whole || export
-		if !found || err != nil {
-			if none >= 0 {
-				union(none, i)
-			}
-			none = i
-		}
 	}
+	_ = g.Wait() // none fails
 	byRoot := make(map[int][]int)
 	for i, f := range files {
 		if f.Special {
 			continue
 		}
-		root := find(i)
+		root := u.root(i)
 		if whole {
 			root = 0
 		}
@@ -74,6 +75,65 @@ func Groups(files []File, format string) (groups [][]int) {
 	}
 	slices.SortFunc(groups, func(a, b []int) int { return cmp.Compare(a[0], b[0]) })
 	return groups
+}
+
+// union is a union-find. The least member of a set is its root, so the sets are the same in
+// whatever order they were joined.
+type union []int // by member: one that is nearer to the root, or itself
+
+func newUnion(n int) union {
+	u := make(union, n)
+	for i := range u {
+		u[i] = i
+	}
+	return u
+}
+
+func (u union) root(i int) int {
+	for u[i] != i {
+		u[i] = u[u[i]]
+		i = u[i]
+	}
+	return i
+}
+
+func (u union) join(a, b int) {
+	if a, b = u.root(a), u.root(b); a != b {
+		u[max(a, b)] = min(a, b)
+	}
+}
+
+// idsOf returns the hashes of the ids in a file, also those before an error. export is that of
+// scanIDs.
+func idsOf(name, format string, seed maphash.Seed) (ids map[uint64]struct{}, export bool, err error) {
+	ids = make(map[uint64]struct{})
+	note := func(id []byte) { ids[maphash.Bytes(seed, id)] = struct{}{} }
+	if export, err = scanIDs(name, note); err == nil && len(ids) == 0 && !export {
+		err = stepIDs(name, format, note)
+	}
+	return ids, export, err
+}
+
+// stepIDs calls found with the ids of a file's steps, if it is of a format whose files are
+// related by those alone.
+func stepIDs(name, format string, found func([]byte)) error {
+	in, err := Open(name, nil, format, nil)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if !in.Format.RelatedByID {
+		return nil
+	}
+	for st, err := range in.Format.Open(in, ReadOptions(name, in.Format.Name, transcript.Options{Final: true})).Steps() {
+		if err != nil {
+			return err
+		}
+		for _, id := range st.IDs() {
+			found(id[:])
+		}
+	}
+	return nil
 }
 
 // maxIDBytes bounds an id that scanIDs finds.
@@ -151,7 +211,11 @@ func sessionsIn(b []byte, found func([]byte)) {
 		if i < 0 {
 			return
 		}
+		isSession := i > 0 && b[i-1]|0x20 == 's' // no expression, compression, …
 		b = b[i+len(word):]
+		if !isSession {
+			continue
+		}
 		rest := bytes.TrimLeft(b[:min(len(b), maxIDBytes)], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 		rest, ok := bytes.CutPrefix(rest, []byte(`"`))
 		if !ok {
