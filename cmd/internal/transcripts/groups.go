@@ -27,7 +27,7 @@ type Outcome struct {
 func (im *Importer) Files(ctx context.Context, files []transcriptfile.File) iter.Seq2[int, Outcome] {
 	return func(yield func(int, Outcome) bool) {
 		ctx, stop := context.WithCancel(ctx)
-		im.stop = stop
+		im.stop, im.slots = stop, make(chan struct{}, importLanes)
 		results := make([]chan Outcome, len(files))
 		for i := range results {
 			results[i] = make(chan Outcome, 1)

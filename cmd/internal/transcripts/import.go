@@ -1,6 +1,7 @@
 package transcripts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/transcript"
+	"nexus/turns/transcript/formats"
 )
 
 // transcriptSource is a file and how it is read.
@@ -41,6 +43,7 @@ type Importer struct {
 
 	acked  string             // the position of the newest turn that it stored; "": none
 	stop   context.CancelFunc // of Files
+	slots  chan struct{}      // of Files; see [lanes]
 	splits splitTurns
 	placed placement
 	// Of the file that is read.
@@ -133,6 +136,12 @@ func (im *Importer) steps(ctx context.Context, r *transcript.Reader, all, copied
 	in := Intake{Importer: im, Report: rep, All: all}
 	graced, done := withGrace(ctx)
 	defer done()
+	if f, _ := formats.Find(rep.Format); f.RelatedByID && !all && !copied && !im.Refresh {
+		if err := im.laned(ctx, graced, r, rep); err != nil {
+			return err
+		}
+		return im.ended(ctx, r, rep)
+	}
 	for st, err := range r.Steps() {
 		if err == nil {
 			err = ctx.Err()
@@ -156,6 +165,25 @@ func (im *Importer) steps(ctx context.Context, r *transcript.Reader, all, copied
 	if err := im.endJoined(graced, copied, rep); err != nil {
 		return err
 	}
+	return im.ended(ctx, r, rep)
+}
+
+// laned does the steps of a transcript in lanes.
+func (im *Importer) laned(ctx, calls context.Context, r *transcript.Reader, rep *Report) error {
+	ls := newLanes(ctx, calls, im)
+	for st, err := range r.Steps() {
+		if err != nil {
+			return cmp.Or(ls.end(rep), err)
+		}
+		if !ls.add(st, rep) {
+			break
+		}
+	}
+	return ls.end(rep)
+}
+
+// ended adds to a report what is known once a transcript is read to its end.
+func (im *Importer) ended(ctx context.Context, r *transcript.Reader, rep *Report) error {
 	for _, l := range r.Losses() {
 		rep.lose(l)
 	}

@@ -29,6 +29,9 @@ type Intake struct {
 	fork  *exportFork     // takes what was added to an export; nil: the transcript is none
 	grown bool            // something was added to it
 	last  turns.Ref
+
+	laned       bool // the file has further lanes: see [lanes]
+	turnsBefore int  // turns of the file that other lanes have, before the step that is done
 }
 
 // Last returns the last turn with a response of those that the intake did or resumed, as
@@ -188,7 +191,7 @@ func (in *Intake) Step(ctx context.Context, st transcript.Step) (err error) {
 	case coded(err, api.Closed) && in.isSuperseded(ctx, st):
 		return ErrSuperseded
 	case coded(err, api.TooLarge) && st.Append != nil:
-		return tooLargeTurn(st.Append, rep.Turns, err)
+		return tooLargeTurn(st.Append, rep.Turns+in.turnsBefore, in.laned, err)
 	case coded(err, api.IDReused):
 		rep.KeptFirst++
 		rep.lose(transcript.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: st.ID().String()})
@@ -246,8 +249,8 @@ func (im *Importer) isSuperseded(ctx context.Context, st transcript.Step) bool {
 }
 
 // tooLargeTurn says which turn of a file is larger than a turn may be. What follows it in
-// the file is not stored either, since it would follow another turn. n counts from 1.
-func tooLargeTurn(a *transcript.Append, n int, err error) error {
+// the file, or with lanes in its session, is not stored either, since it would follow another turn. n counts from 1.
+func tooLargeTurn(a *transcript.Append, n int, laned bool, err error) error {
 	largest := 0
 	messages := a.Messages
 	if a.Response != nil {
@@ -262,7 +265,11 @@ func tooLargeTurn(a *transcript.Append, n int, err error) error {
 	if !a.Time.IsZero() {
 		at = " (" + a.Time.UTC().Format(time.RFC3339) + ")"
 	}
-	err = fmt.Errorf("turn %d of the file%s, with a part of %s bytes, and what follows it are not stored: %w", n, at, humanize.Comma(int64(largest)), err)
+	what := "what follows it"
+	if laned {
+		what += " in its session"
+	}
+	err = fmt.Errorf("turn %d of the file%s, with a part of %s bytes, and %s are not stored: %w", n, at, humanize.Comma(int64(largest)), what, err)
 	if largest > turns.MaxPart {
 		return err
 	}

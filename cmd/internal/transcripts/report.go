@@ -74,6 +74,15 @@ func (r *Report) Add(o *Report) {
 	}
 }
 
+// addCounts adds what another part of the same import counted, but for its sessions and losses.
+func (r *Report) addCounts(o *Report) {
+	r.Opened, r.Hidden, r.Split = r.Opened+o.Opened, r.Hidden+o.Hidden, r.Split+o.Split
+	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
+	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
+	r.Older, r.Renewed, r.Same = r.Older+o.Older, r.Renewed+o.Renewed, r.Same+o.Same
+	r.records, r.Unacknowledged = append(r.records, o.records...), r.Unacknowledged || o.Unacknowledged
+}
+
 // Fields of reports that records count.
 func turnsOf(r *Report) *int       { return &r.Turns }
 func forksOf(r *Report) *int       { return &r.Forks }
