@@ -17,6 +17,7 @@ func TestEachKindOfTextHasItsColour(t *testing.T) {
 		{"go", "func f() string { return \"a\\\"b\" + `x\"` } // why\n", `<k>func</> <f>f</>() <t>string</> { <k>return</> <s>"a\"b"</> + <s>` + "`x\"`" + `</> } <c>// why</>` + "\n"},
 		{"GoLang", "x := 0x1F + len(y) /* two\nlines */ + 'c'", "x := <n>0x1F</> + <t>len</>(y) <c>/* two\nlines */</> + <s>'c'</>"},
 		{"py", "@wraps\ndef f(x): # why\n    \"\"\"two\n    lines\"\"\"\n    return None", "@wraps\n<k>def</> <f>f</>(x): <c># why</>\n    <s>\"\"\"two\n    lines\"\"\"</>\n    <k>return</> <t>None</>"},
+		{"py", "if self.open and x.len(): ...len(y)", "<k>if</> <t>self</>.open <k>and</> x.<f>len</>(): ...<t>len</>(y)"},
 		{"rust", "fn f<'a>(s: &'a str) -> u8 { s.len() }", "<k>fn</> f<'a>(s: &'a <t>str</>) -> <t>u8</> { s.<f>len</>() }"},
 		{"bash", "grep -c \"a\nb\" x#y # why\nif true; then f; fi", "<t>grep</> -c <s>\"a\nb\"</> x#y <c># why</>\n<k>if</> <t>true</>; <k>then</> f; <k>fi</>"},
 		{"json", `{"rows": 10, "on":true, "path": "a: b"}`, `{<f>"rows"</>: <n>10</>, <f>"on"</>:<t>true</>, <f>"path"</>: <s>"a: b"</>}`},

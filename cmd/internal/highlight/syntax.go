@@ -158,14 +158,19 @@ func (c *scanner) classOf(name string, end int) string {
 	switch {
 	case c.isKey(end):
 		return "f"
-	case c.words[name]:
+	case c.words[name] && !c.isMember():
 		return "k"
-	case c.types[name]:
+	case c.types[name] && !c.isMember():
 		return "t"
 	case end < len(c.text) && c.text[end] == '(':
 		return "f"
 	}
 	return ""
+}
+
+// isMember reports whether a dot stands before the place of the scanner, as in self.open.
+func (c *scanner) isMember() bool {
+	return c.at > 1 && c.text[c.at-1] == '.' && !isSpace(c.text[c.at-2]) && c.text[c.at-2] != '.'
 }
 
 // isKey reports whether what ends at end is a key: a byte of keys follows it, and a space that.
