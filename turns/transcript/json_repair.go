@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -97,9 +98,42 @@ func relaxedValue(d *jsontext.Decoder) ([]byte, error) {
 	}
 }
 
-// nextObject finds, after the start of b, an object that is whole to the end of the line,
-// begins as a record does and has a type; -1 if there is none.
-func nextObject(b []byte, begins []string) int {
+// innerBegin begins records of most formats, and objects inside of records too.
+const innerBegin = `{"type":`
+
+// nextRecord finds, after the start of b, a whole object that begins as a record of f does, -1 if
+// there is none. Behind it is the end of the line or another record's beginning. What begins with
+// [innerBegin] may be a piece of the torn record: it counts only where no other beginning is found,
+// and at the end of the line.
+func (f *LineFormat) nextRecord(b []byte) int {
+	var own []string
+	for _, begin := range f.Begins {
+		if begin != innerBegin {
+			own = append(own, begin)
+		}
+	}
+	at := firstObject(b, slices.Concat(own, f.Untyped), func(v, rest []byte) bool {
+		return (f.hasNoType(v) || values.Members(v).Text("type") != "") && (len(rest) == 0 || f.beginsRecord(rest))
+	})
+	if at < 0 && slices.Contains(f.Begins, innerBegin) {
+		at = firstObject(b, []string{innerBegin}, func(v, rest []byte) bool { return len(rest) == 0 && values.Members(v).Text("type") != "" })
+	}
+	return at
+}
+
+// beginsRecord reports whether b begins as a record of f does.
+func (f *LineFormat) beginsRecord(b []byte) bool {
+	return f.hasNoType(b) || slices.ContainsFunc(f.Begins, func(begin string) bool { return bytes.HasPrefix(b, []byte(begin)) })
+}
+
+// hasNoType reports whether b begins as a record of f without a type does.
+func (f *LineFormat) hasNoType(b []byte) bool {
+	return slices.ContainsFunc(f.Untyped, func(begin string) bool { return bytes.HasPrefix(b, []byte(begin)) })
+}
+
+// firstObject finds, after the start of b, the first whole object that begins with one of begins
+// and that is takes, with what follows it; -1 if there is none.
+func firstObject(b []byte, begins []string, is func(v, rest []byte) bool) int {
 	at := 1
 	for range 16 { // each try may scan the line
 		next := -1
@@ -111,7 +145,7 @@ func nextObject(b []byte, begins []string) int {
 		if next < 0 {
 			return -1
 		}
-		if v, n, _ := readObject(b[next:]); n == len(b)-next && values.Members(v).Text("type") != "" {
+		if v, n, _ := readObject(b[next:]); n > 0 && is(v, bytes.TrimSpace(b[next+n:])) {
 			return next
 		}
 		at = next + 1

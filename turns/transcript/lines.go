@@ -80,12 +80,14 @@ func (l *lineReader) skipEmpty() {
 	_, _ = l.r.Discard(n) // they are buffered
 }
 
+// maxTorn is behind how many torn pieces of a line records are looked for: each look may scan the line.
+const maxTorn = 16
+
 // lineObjects returns the JSON objects of one line. A line has one. A crash and a resume
-// of the writer leave two on a line, the first perhaps torn. A last line without a line
+// of the writer leave several on a line, the first perhaps torn. A last line without a line
 // break may not be whole yet; it is read only with final, or if it is one object. torn is
-// the first part of the line that is no object; nil: there is none. begins are those of
-// [LineFormat].
-func lineObjects(line sourceLine, final bool, begins []string, loss *LossReport) (out [][]byte, torn []byte) {
+// the first part of the line that is no object; nil: there is none.
+func (f *LineFormat) lineObjects(line sourceLine, final bool, loss *LossReport) (out [][]byte, torn []byte) {
 	rest := line.b
 	if v, n, repaired := readObject(rest); n == len(rest) && n > 0 && repaired == "" {
 		return [][]byte{v}, nil
@@ -94,10 +96,13 @@ func lineObjects(line sourceLine, final bool, begins []string, loss *LossReport)
 		return nil, nil
 	}
 	note := func(what, format string, args ...any) { loss.Add(line.n, what, fmt.Sprintf(format, args...), "") }
-	for len(rest) > 0 {
+	for pieces := 0; len(rest) > 0; {
 		v, n, repaired := readObject(rest)
 		if n == 0 {
-			next := nextObject(rest, begins)
+			next := -1
+			if pieces++; pieces <= maxTorn {
+				next = f.nextRecord(rest)
+			}
 			if torn == nil {
 				torn = bytes.Clone(rest[:max(next, 0)])
 				if next < 0 {

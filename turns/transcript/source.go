@@ -63,9 +63,10 @@ type LineFormat struct {
 	Name   string                            // in errors
 	Object func(line int, json []byte) error // reads one object; an error ends the reading
 	End    func(line int)                    // reads the end of the file
-	// Begins are the beginnings of records, such as {"type":, by which a whole record is
-	// found behind a torn one on its line. None: such a record is lost with the torn one.
-	Begins []string
+	// Begins are the beginnings of records, such as {"type":, by which whole records are found
+	// behind a torn one on its line: those that have a type, and Untyped those that need none. None:
+	// such records are lost with the torn one.
+	Begins, Untyped []string
 }
 
 // ReadLines makes r read the JSON objects of lines, one line a call of read.
@@ -88,7 +89,7 @@ func (r *Source) ReadLines(in io.Reader, opt Options, f LineFormat) {
 			return nil
 		}
 		if err == nil {
-			objects, torn := lineObjects(line, opt.Final, f.Begins, &r.Loss)
+			objects, torn := f.lineObjects(line, opt.Final, &r.Loss)
 			if torn != nil && r.Torn != nil {
 				r.Torn(line.n, torn)
 			}

@@ -99,7 +99,7 @@ type codexThread struct {
 // end of a task. Only what was not emitted yet is in memory.
 func Read(r io.Reader, opt transcript.Options) *transcript.Reader {
 	c := &codexReader{opt: opt, response: turns.Message{Role: turns.Assistant}, equals: make(map[codexAnchor]int)}
-	c.ReadLines(r, opt, transcript.LineFormat{Name: "codex rollout", Object: c.record, End: c.end, Begins: []string{`{"type":`}})
+	c.ReadLines(r, opt, transcript.LineFormat{Name: "codex rollout", Object: c.record, End: c.end, Begins: []string{`{"timestamp":`, `{"type":`}})
 	c.Complete, c.Repeats = c.completeTurns, true
 	return c.Reader()
 }

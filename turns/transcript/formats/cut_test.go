@@ -168,21 +168,74 @@ func TestStepsOfEveryCutAreStepsOfTheWhole(t *testing.T) {
 	}
 }
 
-// A crash and a resume leave a whole record behind a torn one on a line: it is read.
-func TestRecordBehindATornOneIsRead(t *testing.T) {
-	for format, lines := range map[string][3]string{
-		"claude-code": {`{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s1","timestamp":"2026-01-02T03:04:05Z","message":{"role":"user","content":"hi"}}`,
+// A crash and a resume leave whole records behind a torn one on a line: they are read, and the
+// loss says how much is torn.
+func TestRecordsBehindATornOneAreRead(t *testing.T) {
+	codex := func(role, kind, text string) string {
+		return `{"timestamp":"2026-01-02T03:04:06Z","type":"response_item","payload":{"type":"message","role":"` + role + `","content":[{"type":"` + kind + `","text":"` + text + `"}]}}`
+	}
+	gemini := func(id, kind, text string) string {
+		return `{"id":"` + id + `","timestamp":"2026-01-02T03:04:06Z","type":"` + kind + `","content":"` + text + `"}`
+	}
+	for name, x := range map[string]struct {
+		format string
+		whole  string   // lines before
+		torn   string   // the beginning of a record
+		behind []string // whole records
+		want   string   // outline of the steps
+	}{
+		"claude": {"claude-code", `{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s1","timestamp":"2026-01-02T03:04:05Z","message":{"role":"user","content":"hi"}}`,
 			`{"parentUuid":"u1","type":"assi`,
-			`{"parentUuid":"u1","type":"assistant","uuid":"a1","sessionId":"s1","timestamp":"2026-01-02T03:04:06Z","message":{"id":"m1","role":"assistant","content":[{"type":"text","text":"done"}]}}`},
-		"pi": {`{"type":"session","version":3,"id":"p1","timestamp":"2026-01-02T03:04:05Z","cwd":"/"}
+			[]string{`{"parentUuid":"u1","type":"assistant","uuid":"a1","sessionId":"s1","timestamp":"2026-01-02T03:04:06Z","message":{"id":"m1","role":"assistant","content":[{"type":"text","text":"done"}]}}`},
+			"user(hi) => assistant(done)"},
+		"claude, two": {"claude-code", `{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s1","timestamp":"2026-01-02T03:04:05Z","message":{"role":"user","content":"hi"}}`,
+			`{"parentUuid":"u1","type":"assi`,
+			[]string{`{"parentUuid":"u1","type":"assistant","uuid":"a1","sessionId":"s1","timestamp":"2026-01-02T03:04:06Z","message":{"id":"m1","role":"assistant","content":[{"type":"text","text":"done"}]}}`,
+				`{"parentUuid":"a1","type":"user","uuid":"u2","sessionId":"s1","timestamp":"2026-01-02T03:04:07Z","message":{"role":"user","content":"more"}}`},
+			"user(hi) => assistant(done), user(more) => pending"},
+		"pi": {"pi", `{"type":"session","version":3,"id":"p1","timestamp":"2026-01-02T03:04:05Z","cwd":"/"}
 {"type":"message","id":"1","parentId":null,"timestamp":"2026-01-02T03:04:06Z","message":{"role":"user","content":"hi"}}`,
 			`{"type":"message","id":"2","pare`,
-			`{"type":"message","id":"3","parentId":"1","timestamp":"2026-01-02T03:04:06Z","message":{"role":"assistant","content":"done"}}`},
+			[]string{`{"type":"message","id":"3","parentId":"1","timestamp":"2026-01-02T03:04:06Z","message":{"role":"assistant","content":"done"}}`},
+			"user(hi) => assistant(done)"},
+		"codex": {"codex", `{"timestamp":"2026-01-02T03:04:05Z","type":"session_meta","payload":{"id":"c1","timestamp":"2026-01-02T03:04:05Z","cwd":"/"}}` + "\n" + codex("user", "input_text", "hi"),
+			`{"timestamp":"2026-01-02T03:04:06Z","type":"response_item","payload":{"type":"reasoning","summary":[{"type":"summary_text","text":"a"},{"type":"summary_t`,
+			[]string{codex("assistant", "output_text", "done")}, "user(hi) => assistant(done)"},
+		"codex, two": {"codex", `{"timestamp":"2026-01-02T03:04:05Z","type":"session_meta","payload":{"id":"c1","timestamp":"2026-01-02T03:04:05Z","cwd":"/"}}` + "\n" + codex("user", "input_text", "hi"),
+			`{"timestamp":"2026-01-02T03:04:06Z","type":"response_item","payload":{"type":"reasoning","summary":[{"type":"summary_text","text":"a"}`,
+			[]string{codex("assistant", "output_text", "done"), codex("user", "input_text", "more")}, "user(hi) => assistant(done), user(more) => pending"},
+		"gemini": {"gemini-cli", `{"sessionId":"g1","projectHash":"p","startTime":"2026-01-02T03:04:05Z","lastUpdated":"2026-01-02T03:04:05Z"}` + "\n" + gemini("u1", "user", "hi"),
+			`{"id":"x1","timestamp":"2026-01-02T03:04:06Z","type":"gemini","content":"","toolCalls":[{"id":"t1","name":"ls","args":{}},{"id":"t2","na`,
+			[]string{gemini("a1", "gemini", "done")}, "user(hi) => assistant(done)"},
+		"gemini, two": {"gemini-cli", `{"sessionId":"g1","projectHash":"p","startTime":"2026-01-02T03:04:05Z","lastUpdated":"2026-01-02T03:04:05Z"}` + "\n" + gemini("u1", "user", "hi"),
+			`{"id":"x1","timestamp":"2026-01-02T03:04:06Z","type":"gemini","content":"","toolCalls":[{"id":"t1","name":"ls","args":{}}`,
+			[]string{gemini("a1", "gemini", "done"), gemini("u2", "user", "more")}, "user(hi) => assistant(done), user(more) => pending"},
+		"gemini, a rewind": {"gemini-cli", `{"sessionId":"g1","projectHash":"p","startTime":"2026-01-02T03:04:05Z","lastUpdated":"2026-01-02T03:04:05Z"}` + "\n" + gemini("u1", "user", "hi") + "\n" + gemini("a1", "gemini", "done") + "\n" + gemini("u2", "user", "no"),
+			`{"id":"x1","timestamp":"2026-01-02T03:04:06Z","ty`,
+			[]string{`{"$rewindTo":"u2"}`, gemini("u3", "user", "more")}, "user(hi) => assistant(done), user(more) => pending"},
 	} {
-		steps := transcripttest.StepsOf(t, formatOf(t, format), lines[0]+"\n"+lines[1]+lines[2]+"\n", transcript.Options{Final: true})
-		if len(steps) != 2 || steps[1].Append == nil || steps[1].Append.Response == nil {
-			t.Errorf("%s: %d steps", format, len(steps))
-		}
+		t.Run(name, func(t *testing.T) {
+			steps, losses := transcripttest.ReadAll(t, formatOf(t, x.format).Open(strings.NewReader(x.whole+"\n"+x.torn+strings.Join(x.behind, "")+"\n"), transcript.Options{Final: true}))
+			var got []string
+			for _, s := range transcripttest.OutlineSteps(steps) {
+				if _, said, ok := strings.Cut(s, " after "); ok {
+					_, said, _ = strings.Cut(said, " ")
+					got = append(got, said)
+				}
+			}
+			if text := strings.Join(got, ", "); text != x.want {
+				t.Errorf("%s, want %s", text, x.want)
+			}
+			want := []string{fmt.Sprintf("%d bytes are torn, before another object on the line", len(x.torn))}
+			if n := len(x.behind); n > 1 {
+				want = append(want, fmt.Sprintf("%d objects on one line were split", n))
+			}
+			for _, reason := range want {
+				if !slices.ContainsFunc(losses, func(l transcript.Loss) bool { return l.Reason == reason }) {
+					t.Errorf("no loss says %q: %+v", reason, losses)
+				}
+			}
+		})
 	}
 }
 

@@ -55,7 +55,8 @@ func isGeminiCLILog(head []byte) bool {
 // geminiCLILines reads a log of one record a line.
 func geminiCLILines(r io.Reader, opt transcript.Options) *transcript.Reader {
 	g := &geminiCLIReader{opt: opt, log: &geminiCLILog{tips: make(map[turns.ID]turns.ID)}}
-	g.ReadLines(r, opt, transcript.LineFormat{Name: "gemini chat", Object: g.logRecord, End: func(int) { _ = g.end() }, Begins: []string{`{"type":`, `{"sessionId":`}})
+	g.ReadLines(r, opt, transcript.LineFormat{Name: "gemini chat", Object: g.logRecord, End: func(int) { _ = g.end() },
+		Begins: []string{`{"id":`, `{"type":`}, Untyped: []string{`{"sessionId":`, `{"$set":`, `{"$rewindTo":`}})
 	return g.Reader()
 }
 
