@@ -29,15 +29,37 @@ func Masked(ts iter.Seq2[api.Turn, error]) iter.Seq2[api.Turn, error] {
 	}
 }
 
-// Print prints turns, each behind mark.
+// Print prints turns, each behind mark. On a terminal the columns of a list without a mark have
+// their names above them.
 func Print(term *terminal.Terminal, ts iter.Seq2[api.Turn, error], limit int, mark string) error {
+	head := ""
+	if mark == "" && term.OutIsTerminal {
+		head = heads(term.Width) + "\n"
+	}
 	return terminal.PrintEach(term, ts, limit, func(t *api.Turn) string {
-		return mark + Line(t, max(0, term.Width-lipgloss.Width(mark)))
+		line := head + mark + Line(t, max(0, term.Width-lipgloss.Width(mark)))
+		head = ""
+		return line
 	})
 }
 
 // narrowTurn is how wide a line has to be for the time and the tokens of a turn.
 const narrowTurn = 70
+
+// isNarrow reports whether a line of a width, 0 for any, has no room for the time and the tokens.
+func isNarrow(width int) bool { return width > 0 && width < narrowTurn }
+
+// heads is the line above those of [Line], cut to width if that is not 0.
+func heads(width int) string {
+	text := fmt.Sprintf("%-8s %5s  ", "turn", "no.")
+	if !isNarrow(width) {
+		text += fmt.Sprintf("%-19s %7s  ", "time", "tokens")
+	}
+	if text += "messages ⇒ response"; width > 0 {
+		text = terminal.Cut(text, width)
+	}
+	return terminal.Faint.Render(text)
+}
 
 // Line is a turn on one line: id, depth, time, tokens, and a few words of
 // its text, cut to width if that is not 0.
@@ -45,7 +67,7 @@ func Line(t *api.Turn, width int) string {
 	at, bound := prose.TurnTime(t)
 	where := fmt.Sprintf("%s %5d  ", terminal.ID.Render(prose.Short(t.ID)), t.Depth)
 	size := fmt.Sprintf("%s %7s  ", terminal.Faint.Render(fmt.Sprintf("%-19s", prose.At(at, bound, "2006-01-02 15:04:05"))), prose.Grouped(t.TokenCount))
-	if width > 0 && width < narrowTurn { // what was said tells more
+	if isNarrow(width) { // what was said tells more
 		size = ""
 	}
 	room := 100

@@ -1,12 +1,15 @@
 package turnview
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
 	"nexus/cmd/internal/prose"
+	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -94,6 +97,60 @@ func TestChangeDoesNotCompareCounts(t *testing.T) {
 	}{{60_364, 14_657, "60,364 → 14,657 tokens"}, {60_364, 114_657, "114,657 tokens left"}} {
 		if got := Change(&api.Compaction{TokensBefore: tc.before, TokensAfter: tc.after}); got != tc.want {
 			t.Errorf("%d and %d: %q, want %q", tc.before, tc.after, got, tc.want)
+		}
+	}
+}
+
+// On a terminal each column has its name where the column stands; in a pipe, in JSON and
+// behind a mark there is none.
+func TestColumnsOfTurnsHaveNamesOnATerminal(t *testing.T) {
+	at := api.Time(time.Date(2026, 11, 22, 10, 0, 0, 0, time.Local))
+	list := func(yield func(api.Turn, error) bool) {
+		for depth := range uint64(2) {
+			if !yield(api.Turn{ID: turns.ID{15: 1}, Depth: 100 + depth, TokenCount: 12_345, Time: &at, Messages: []turns.Message{turns.TextMessage(turns.User, "why?")}}, nil) {
+				return
+			}
+		}
+	}
+	printed := func(term terminal.Terminal, mark string) []string {
+		var out bytes.Buffer
+		term.Out, term.Raw = &out, &out
+		if err := Print(&term, list, 0, mark); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(strings.TrimSuffix(ansi.Strip(out.String()), "\n"), "\n")
+	}
+	for name, lines := range map[string][]string{
+		"wide":          printed(terminal.Terminal{OutIsTerminal: true, Width: 120}, ""),
+		"unknown width": printed(terminal.Terminal{OutIsTerminal: true}, ""),
+		"80 cells":      printed(terminal.Terminal{OutIsTerminal: true, Width: 80}, ""),
+		"40 cells":      printed(terminal.Terminal{OutIsTerminal: true, Width: 40}, ""),
+		"20 cells":      printed(terminal.Terminal{OutIsTerminal: true, Width: 20}, ""),
+	} {
+		if len(lines) != 3 || !strings.HasPrefix(lines[0], "turn ") {
+			t.Errorf("%s: %q", name, lines)
+			continue
+		}
+		for head, cell := range map[string]string{"no.": "100", "time": "2026-11-22 10:00:00", "tokens": "12,345", "messages": "“why?”"} {
+			at, want := strings.Index(lines[0], head), strings.Index(lines[1], cell)
+			if head == "no." || head == "tokens" { // they stand at the right
+				at, want = at+len(head), want+len(cell)
+			}
+			if shown := strings.Contains(lines[1], cell); shown && at != want {
+				t.Errorf("%s: %s stands at %d, what it names at %d:\n%s", name, head, at, want, strings.Join(lines, "\n"))
+			}
+		}
+		if n := len([]rune(lines[0])); name == "20 cells" && n > 20 {
+			t.Errorf("%d cells in 20: %s", n, lines[0])
+		}
+	}
+	for name, lines := range map[string][]string{
+		"a pipe":        printed(terminal.Terminal{}, ""),
+		"JSON":          printed(terminal.Terminal{OutIsTerminal: true, JSON: true}, ""),
+		"behind a mark": printed(terminal.Terminal{OutIsTerminal: true, Width: 80}, "+ "),
+	} {
+		if len(lines) != 2 {
+			t.Errorf("%s: %q", name, lines)
 		}
 	}
 }
