@@ -62,7 +62,10 @@ func (l *LossReport) AddEnd(n int, reason string) {
 
 // Unfinished adds that n turns at the end of a transcript may still grow.
 func (l *LossReport) Unfinished(n int) {
-	l.AddEnd(n, "turns at the end that are not finished yet; --final takes them")
+	before := len(l.single)
+	if l.AddEnd(n, "turns at the end that are not finished yet; --final takes them"); len(l.single) > before {
+		l.single[before].Later = true
+	}
 }
 
 func (l *LossReport) Count(what, reason string) {

@@ -136,6 +136,7 @@ type Loss struct {
 	Reason string `json:"reason"`          // a sentence
 	Count  int    `json:"count,omitzero"`  // how many such; 0 means 1
 	Record string `json:"record,omitzero"` // the source's own id, where it has one
+	Later  bool   `json:"later,omitzero"`  // turns that may still grow: a later read brings them, or [Options].Final
 
 	Usage *turns.Usage `json:"usage,omitempty,omitzero"` // tokens that the ledger does not count
 }

@@ -23,8 +23,12 @@ type Preview struct {
 	NewTurns    int `json:"new_turns"`
 	Compactions int `json:"compactions"`
 	// Hidden are sessions that the ledger has and that were hidden; an import leaves them so.
-	Hidden []turns.ID        `json:"hidden,omitzero"`
-	Losses []transcript.Loss `json:"losses"`
+	Hidden []turns.ID `json:"hidden,omitzero"`
+	// Unfinished are turns at the ends of files that may still grow, OpenFiles the files: they would be
+	// left for a later import.
+	Unfinished int               `json:"unfinished,omitzero"`
+	OpenFiles  int               `json:"open_files,omitzero"`
+	Losses     []transcript.Loss `json:"losses"`
 
 	seen     map[turns.ID]bool // what is counted: two files may have one turn
 	sessions map[turns.ID]*previewed
@@ -124,6 +128,10 @@ func (im *Importer) preview(ctx context.Context, name string, copied bool, p *Pr
 	}
 	for _, l := range r.Losses() {
 		p.losses.lose(l)
+	}
+	if p.losses.Unfinished > p.Unfinished {
+		p.Unfinished = p.losses.Unfinished
+		p.OpenFiles++
 	}
 	p.Losses = p.losses.Losses
 	return nil

@@ -22,6 +22,7 @@ type Report struct {
 	Older       int               `json:"older_reader,omitzero"` // sessions that an older reader read, or one that left no version
 	Renewed     int               `json:"renewed,omitzero"`      // by a refresh: sessions that read differently, and have a successor now
 	Same        int               `json:"same,omitzero"`         // by a refresh: sessions of an older reader that read the same
+	Unfinished  int               `json:"unfinished,omitzero"`   // turns at the end that may still grow: they are left for a later import
 	Losses      []transcript.Loss `json:"losses"`
 	Error       string            `json:"error,omitzero"` // why it ended before the end of the file
 
@@ -56,6 +57,7 @@ func (r *Report) Add(o *Report) {
 	r.Older, r.Renewed, r.Same = r.Older+o.Older, r.Renewed+o.Renewed, r.Same+o.Same
 	r.Split += o.Split
 	r.Opened, r.Hidden = r.Opened+o.Opened, r.Hidden+o.Hidden
+	r.Unfinished += o.Unfinished
 	if r.added == nil {
 		r.added = make(map[turns.ID]bool)
 	}
@@ -95,10 +97,13 @@ func (r *Report) countRecord(id turns.ID, of func(*Report) *int) {
 }
 
 // Clear takes away what was reported so far, but for the sessions and the counts.
-func (r *Report) Clear() { r.Stored, r.Losses, r.kinds = 0, nil, nil }
+func (r *Report) Clear() { r.Stored, r.Unfinished, r.Losses, r.kinds = 0, 0, nil, nil }
 
 // lose adds a loss. Those after the first [maxLosses] are counted by what they are.
 func (r *Report) lose(l transcript.Loss) {
+	if l.Later {
+		r.Unfinished += max(l.Count, 1)
+	}
 	if len(r.Losses) < maxLosses {
 		r.Losses = append(r.Losses, l)
 		return
@@ -123,7 +128,7 @@ func (r *Report) count(l transcript.Loss) {
 		return
 	}
 	r.kinds[k] = len(r.Losses)
-	r.Losses = append(r.Losses, transcript.Loss{Kind: l.Kind, Reason: l.Reason, Count: max(l.Count, 1), Usage: l.Usage})
+	r.Losses = append(r.Losses, transcript.Loss{Kind: l.Kind, Reason: l.Reason, Count: max(l.Count, 1), Usage: l.Usage, Later: l.Later})
 }
 
 // AddUncounted adds to the losses the usage of a turn that came after the turn was stored.

@@ -23,6 +23,7 @@ type Report struct {
 	Unit         turns.ID // the import's id; zero: it has none
 	Files        int      // to be imported
 	done         int
+	open         int      // of them: those that have turns which may still grow
 	Unrecognized []string // files of a folder that are no transcripts
 	Special      []string // files of a folder that are not regular files
 	failed       []failure
@@ -98,6 +99,9 @@ func (a *Report) Fail(name string, r *transcripts.Report, err error, why string)
 func (a *Report) Add(r *transcripts.Report, final bool) error {
 	a.note(r)
 	a.done++
+	if r.Unfinished > 0 {
+		a.open++
+	}
 	a.sum.Add(r)
 	if a.Terminal.JSON {
 		return a.Terminal.Print(r)
@@ -176,10 +180,31 @@ func (a *Report) printAll() {
 		a.sum.Sessions = make([]turns.ID, len(a.sessions))
 		fmt.Fprintln(a.Terminal.Out, terminal.Wrapped(a.Terminal.Width, terminal.Bold.Render(files)+": "+importSummary(&a.sum), "  "))
 	}
-	if !a.Each && len(a.sum.Losses) > 0 {
-		fmt.Fprintln(a.Terminal.Out, terminal.Faint.Render("not kept exactly as it stood (--losses lists each):"))
-		PrintKinds(a.Terminal, a.sum.Losses)
+	if a.Files > 1 || a.sum.Turns > 0 { // else the line of the file says it
+		PrintUnfinished(a.Terminal, a.sum.Unfinished, a.open, "left")
 	}
+	if lost := Lost(a.sum.Losses); !a.Each && len(lost) > 0 {
+		fmt.Fprintln(a.Terminal.Out, terminal.Faint.Render("not kept exactly as it stood (--losses lists each):"))
+		PrintKinds(a.Terminal, lost)
+	}
+}
+
+// PrintUnfinished prints that the newest turns of some files are left for the next import. what is
+// left, or what would be done. It prints nothing if there are none.
+func PrintUnfinished(term *terminal.Terminal, n, files int, what string) {
+	if n == 0 {
+		return
+	}
+	of := "the newest turn"
+	if n > 1 {
+		of = "the newest " + prose.Plural(uint64(n), "turn")
+	}
+	fmt.Fprintln(term.Out, terminal.Wrapped(term.Width, fmt.Sprintf("%s for the next import: %s of %s, since an agent may still be writing there; --final takes what there is now", what, of, prose.Plural(uint64(files), "file")), "  "))
+}
+
+// Lost returns the losses without those that a later import brings.
+func Lost(losses []transcript.Loss) []transcript.Loss {
+	return slices.DeleteFunc(slices.Clone(losses), func(l transcript.Loss) bool { return l.Later })
 }
 
 // PrintSpecial prints which files of a folder were not read, since they are special.

@@ -61,9 +61,10 @@ func preview(ctx context.Context, e *cli.Env, im *transcripts.Importer, files []
 	if n := len(p.Hidden); n > 0 {
 		fmt.Fprintf(e.Out, "%s of them hidden in the ledger, and would stay so\n", map[bool]string{true: "1 is", false: prose.Grouped(uint64(n)) + " are"}[n == 1])
 	}
-	if len(p.Losses) > 0 {
+	importreport.PrintUnfinished(e.Terminal, p.Unfinished, p.OpenFiles, "would be left")
+	if lost := importreport.Lost(p.Losses); len(lost) > 0 {
 		fmt.Fprintln(e.Out, terminal.Faint.Render("not kept exactly as it stands:"))
-		importreport.PrintKinds(e.Terminal, p.Losses)
+		importreport.PrintKinds(e.Terminal, lost)
 	}
 	e.Say("nothing is stored")
 	return failed
