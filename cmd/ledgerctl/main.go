@@ -177,6 +177,10 @@ func commands(e *env) *cobra.Command {
 		if err := e.mayServe(cmd); err != nil {
 			return err
 		}
+		e.AgentNamed = cmd.Flags().Changed("agent")
+		if name := os.Getenv("NEXUS_AGENT"); !e.AgentNamed && name != "" && actsAsAgent(cmd) {
+			e.Agent = name
+		}
 		if cmd.Name() == "hook" { // it never fails its agent
 			return nil
 		}
@@ -189,7 +193,7 @@ func commands(e *env) *cobra.Command {
 	f.StringVar(&e.NATSContext, "nats-context", "", "context of the nats command")
 	e.localFlags(f)
 	f.StringVar(&e.Tenant, "tenant", "default", "tenant")
-	f.StringVar(&e.Agent, "agent", "", "agent (default: main where a verb creates, the operator where it reads)")
+	f.StringVar(&e.Agent, "agent", "", "agent (NEXUS_AGENT; default: main where a verb creates, the operator where it reads)")
 	f.BoolVar(&e.JSON, "json", false, "JSON: one object, or one object a line")
 	f.BoolVarP(&e.Quiet, "quiet", "q", false, "no messages on stderr")
 	f.BoolVarP(&e.Verbose, "verbose", "v", false, "print on stderr which ledger is asked, and as whom")
@@ -239,9 +243,33 @@ func (e *env) checkFlags(cmd *cobra.Command) (err error) {
 	case !turns.ValidName(e.Tenant):
 		err = fault.Usage(fmt.Errorf("--tenant %q is not a name: a to z, 0 to 9 and -, at most 64 characters", e.Tenant))
 	case e.Agent != "" && e.Agent != api.Operator && !turns.ValidName(e.Agent):
-		err = fault.Usage(fmt.Errorf("--agent %q is not a name: a to z, 0 to 9 and -, at most 64 characters", e.Agent))
+		from := "--agent"
+		if !e.AgentNamed {
+			from = "NEXUS_AGENT"
+		}
+		err = fault.Usage(fmt.Errorf("%s %q is not a name: a to z, 0 to 9 and -, at most 64 characters", from, e.Agent))
 	}
 	return err
+}
+
+// actsAsAgent reports whether NEXUS_AGENT says as whom a command acts, where --agent does not. It
+// does not for what the operator alone may do, nor where --agent is the name of a coding agent.
+func actsAsAgent(cmd *cobra.Command) bool {
+	verb, below := cmd, false
+	for verb.HasParent() && verb.Parent().HasParent() {
+		verb, below = verb.Parent(), true
+	}
+	switch verb.Name() {
+	case "backup", "erase", "prove", "redact":
+		return false
+	case "secrets":
+		return !cmd.Flags().Changed("redact")
+	case "verify":
+		return cmd.Flags().NArg() > 0 // an agent may verify its own sessions
+	case "hook":
+		return !below
+	}
+	return true
 }
 
 // sessionVerb makes a command whose only argument is a session.

@@ -33,7 +33,7 @@ import (
 // on the help pages: where its values come from. nil: only the user knows them.
 var Types = map[string]Source{
 	"SESSION": sessions(""), "TURN": turnsOf, "COMPACTION": turnsOf,
-	"AGENT":  listed(recent, func(_ *completion, s *api.Session) string { return s.Agent }),
+	"AGENT":  listed(everyones, func(_ *completion, s *api.Session) string { return s.Agent }),
 	"MODEL":  listed(recent, func(_ *completion, s *api.Session) string { return s.Model }),
 	"BRANCH": listed(recent, func(_ *completion, s *api.Session) string { return turns.WorkContextOf(s.Meta).Branch }),
 	"SOURCE": listed(recent, func(_ *completion, s *api.Session) string { return turns.WorkContextOf(s.Meta).Source }),
@@ -223,6 +223,11 @@ func listed[T any](list func(context.Context, *completion, *client.Client) iter.
 // recent are the sessions, the one that changed last first.
 func recent(ctx context.Context, _ *completion, k *client.Client) iter.Seq2[api.Session, error] {
 	return k.ListSessions(ctx, api.ListSessions{About: api.About{About: true}, Order: "updated", Page: api.Page{Limit: 500}})
+}
+
+// everyones are the sessions of all agents.
+func everyones(ctx context.Context, c *completion, k *client.Client) iter.Seq2[api.Session, error] {
+	return recent(ctx, c, k.As(api.Operator))
 }
 
 func memories(ctx context.Context, _ *completion, k *client.Client) iter.Seq2[api.Memory, error] {

@@ -28,6 +28,7 @@ type Connection struct {
 	Creds, NATSContext    string
 	TLSCA                 string
 	ServerNamed           bool               // by flag or environment
+	AgentNamed            bool               // by flag: Agent may come from the environment, too
 	Terminal              *terminal.Terminal // which hears why a call takes long
 	waited                atomic.Bool        // a call was said to be tried again
 	stale                 atomic.Bool        // the command has said that answers may be stale
@@ -168,7 +169,7 @@ func PlainURL(list string) string {
 	return strings.Join(out, ",")
 }
 
-// Client connects for an agent; the agent given by flag wins.
+// Client connects for an agent; the one that a flag or the environment names wins.
 func (conn *Connection) Client(def string) (*client.Client, error) {
 	if conn.NC == nil {
 		nc, err := conn.Dial()

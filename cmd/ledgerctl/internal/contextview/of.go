@@ -40,7 +40,7 @@ func Of(ctx context.Context, e *cli.Env, name string, f Options) (names.Place, *
 		}
 	}
 	c := p.Client
-	if e.Agent == "" {
+	if !e.AgentNamed {
 		c = c.As(api.Operator) // a look commits nothing
 	}
 	cx, err := c.Context(ctx, p.Session.ID, r)
