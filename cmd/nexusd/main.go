@@ -28,12 +28,22 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
-// drain is how long the daemon waits for requests to end after SIGTERM.
+// endSignals returns the signals that end the program cleanly. A terminal that is closed sends
+// SIGHUP; a program that nohup started ignores it, and stays.
+func endSignals() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
+}
+
+// drain is how long the daemon waits for requests to end after one of [endSignals].
 const drain = 20 * time.Second
 
 // run is main without globals; it returns the exit status.
