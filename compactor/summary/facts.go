@@ -20,7 +20,7 @@ const (
 	UserKind       = "user"        // a sentence that a person wrote to the agent
 	ErrorKind      = "errors"      // a line of what a tool returned as a failure
 	CommandKind    = "commands"    // the first line of a command, or the file of a patch
-	PathKind       = "paths"       // a word with a slash
+	PathKind       = "paths"       // a file, a folder or an address, with a slash
 	IdentifierKind = "identifiers" // a word with a joint, a digit, or a capital inside
 	NumberKind     = "numbers"     // a word of three digits or more
 )
@@ -37,17 +37,23 @@ const (
 )
 
 // FactFinder finds the facts of halves. It knows which call each result belongs to: a line of
-// a file that a tool read is no error, though it says so. Safe for concurrent use.
-type FactFinder struct{ calls map[string]call }
+// a file that a tool read is no error, though it says so. And it knows what files the calls name:
+// a slash alone makes no path. Safe for concurrent use.
+type FactFinder struct {
+	calls map[string]call
+	files knownFiles
+}
 
 // NewFactFinder returns the finder of facts for some halves.
 func NewFactFinder(halves []HalfTurn) *FactFinder {
-	f := &FactFinder{calls: make(map[string]call)}
+	f := &FactFinder{calls: make(map[string]call), files: make(knownFiles)}
 	for i := range halves {
 		for j := range halves[i].Messages {
 			for k := range halves[i].Messages[j].Parts {
 				if p := &halves[i].Messages[j].Parts[k]; p.Type == turns.ToolCall {
-					f.calls[p.ID] = callOf(p)
+					c := callOf(p)
+					f.calls[p.ID] = c
+					f.files.addCall(p, c)
 				}
 			}
 		}
@@ -64,7 +70,7 @@ func (f *FactFinder) Each(h *HalfTurn, found func(Fact)) {
 			p := &m.Parts[j]
 			switch p.Type {
 			case turns.ToolCall:
-				EachName(argumentText(p.Arguments), found)
+				f.eachName(argumentText(p.Arguments), found)
 				c := callOf(p)
 				for _, command := range c.commands {
 					foundLine(CommandKind, command, found)
@@ -75,14 +81,14 @@ func (f *FactFinder) Each(h *HalfTurn, found func(Fact)) {
 					c = call{tool: p.Name}
 				}
 				r := resultOf(p)
-				EachName(r.output, found)
+				f.eachName(r.output, found)
 				if text, refused := refusal(r.output); refused {
 					eachSentenceOfUser(text, found)
 					continue
 				}
 				r.eachError(c, func(line string) { foundLine(ErrorKind, line, found) })
 			default:
-				EachName(p.Content, found)
+				f.eachName(p.Content, found)
 				if isUsers && p.Type == turns.Text {
 					eachSentenceOfUser(Request(p.Content), found)
 				}
@@ -115,8 +121,20 @@ func eachSentenceOfUser(text string, found func(Fact)) {
 	}
 }
 
+// eachName is EachName with the kinds that words with a slash have next to the calls of f.
+func (f *FactFinder) eachName(text string, found func(Fact)) {
+	EachName(text, func(x Fact) {
+		if x.Kind == PathKind {
+			x.Kind = f.files.kindOfPath(x.Text)
+		}
+		if x.Kind != "" {
+			found(x)
+		}
+	})
+}
+
 // EachName calls found for the paths, identifiers and numbers of a text, also for
-// repeated ones.
+// repeated ones. A word with a slash that may be a path is one here.
 func EachName(text string, found func(Fact)) {
 	if strings.Contains(text, "</") { // the end of an element is no path
 		text = strings.ReplaceAll(text, "</", "<")
@@ -231,7 +249,7 @@ var isGap = func() (is [utf8.RuneSelf]bool) {
 // trimWord returns a word without the punctuation at its ends that may stand inside of one.
 func trimWord(w string) string {
 	isEnd := func(c byte) bool { return c == '.' || c == ':' || c == '-' || c == '+' }
-	for w != "" && isEnd(w[0]) {
+	for w != "" && isEnd(w[0]) && !isHiddenPath(w) {
 		w = w[1:]
 	}
 	for w != "" && isEnd(w[len(w)-1]) {
@@ -273,43 +291,4 @@ func kindOf(w string) string {
 		return IdentifierKind
 	}
 	return ""
-}
-
-// alternatives are words that prose puts beside a slash.
-var alternatives = map[string]bool{
-	"and": true, "or": true, "yes": true, "no": true, "true": true, "false": true, "on": true, "off": true, "he": true, "she": true, "his": true, "her": true, "him": true,
-	"they": true, "either": true, "both": true, "input": true, "output": true, "read": true, "write": true, "client": true, "server": true, "request": true, "response": true,
-	"before": true, "after": true, "start": true, "stop": true, "end": true, "open": true, "close": true, "min": true, "max": true, "key": true, "value": true, "pass": true,
-	"fail": true, "success": true, "failure": true, "left": true, "right": true, "up": true, "down": true, "old": true, "new": true, "if": true, "else": true, "with": true,
-	"without": true, "enable": true, "disable": true, "enabled": true, "disabled": true, "add": true, "remove": true, "create": true, "update": true, "delete": true,
-	"day": true, "month": true, "year": true, "week": true, "hour": true,
-}
-
-// isPath reports whether a word with a slash and letters names a file, a folder or an
-// address. N/A, TCP/IP, and/or, %d/%d and //nolint do not.
-func isPath(w string) bool {
-	if strings.Contains(w, "://") {
-		return true
-	}
-	if strings.HasPrefix(w, "//") || strings.Contains(w, "%") {
-		return false
-	}
-	long, upper, prose := false, true, true
-	for piece := range strings.SplitSeq(w, "/") {
-		if piece == "" {
-			continue
-		}
-		letters := 0
-		for _, r := range piece {
-			if unicode.IsLetter(r) {
-				letters++
-			}
-			upper = upper && unicode.IsUpper(r)
-		}
-		long = long || letters > 1
-		upper = upper && len(piece) <= 5
-		prose = prose && alternatives[strings.ToLower(piece)]
-	}
-	rooted := strings.HasPrefix(w, "/") || strings.HasPrefix(w, "~/") || strings.HasPrefix(w, "./") || strings.HasPrefix(w, "../")
-	return long && (rooted || !upper && !prose)
 }

@@ -168,13 +168,15 @@ func (r *result) eachError(c call, found func(string)) {
 		if lines++; first == "" {
 			first = line
 		}
-		last = line
+		if !divider.MatchString(line) {
+			last = line
+		}
 	}
 	switch {
 	case !r.failed || n > 0 || first == "":
 	case !c.shell: // a tool says first why it failed
 		some(first)
-	case c.runs && lines <= maxReport && !isCode(last): // a program says it last
+	case c.runs && lines <= maxReport && last != "" && !isCode(last): // a program says it last
 		some(last)
 	}
 }
@@ -198,6 +200,10 @@ var (
 	place = regexp.MustCompile(`^[^\s:(]+\.\w{1,8}(?::\d+(?::\d+)?:|\(\d+,\d+\):) \S`)
 	// report is a message with its kind before it, behind the name of a program at most.
 	report = regexp.MustCompile(`^(?:[\w.@/+-]{1,60}:? (?:\d+: )?)?(?:fatal|error|panic|Error|ERROR|FATAL|Fatal|fatal error|Fatal error|internal compiler error|ERR!)(?:[\[(][\w.-]{1,30}[\])])?(?: TS\d+)?: \S|^npm (?:ERR!|error) \S|^error Command failed|^mise ERROR \S`)
+	// noError is a report of none.
+	noError = regexp.MustCompile(`(?i)error[^:]{0,20}: [(<]?(?:none|null|nil|false|0)[)>]?[.,]?$`)
+	// divider is a line that commands print between parts of their output.
+	divider = regexp.MustCompile(`^(?:={3,}|-{3,}|\*{3,}|#{3,}|~{3,}|_{3,}|>{3,}|<{3,})(?:$|[^\w=*#~_<>-])`)
 	// exception is the name of one, alone or with its message.
 	exception = regexp.MustCompile(`^(?:Uncaught |Caused by: |Unhandled |E +|Exception in thread "[^"]*" )*[A-Za-z_][\w.$:]*(?:Error|Exception|Panic|Exit|Interrupt)(?:: .+| \[.*)?$`)
 	// verdict is how test runners and builds name what failed.
@@ -211,7 +217,7 @@ var (
 // isErrorReport reports whether a line of an output reports a failure. failed says that the
 // tool did: then each message at a place does.
 func isErrorReport(line string, failed bool) bool {
-	if len(line) < 4 || len(line) > 2_000 || isCode(line) {
+	if len(line) < 4 || len(line) > 2_000 || isCode(line) || noError.MatchString(line) {
 		return false
 	}
 	if verdict.MatchString(line) || exception.MatchString(line) || report.MatchString(line) || shell.MatchString(line) {

@@ -63,6 +63,10 @@ func TestErrorsAreWhatToolsReturnAsFailures(t *testing.T) {
 		{"a tool of Codex that refused", "apply_patch", `"*** Begin Patch\n*** Update File: a.go\n"`, turns.Part{Response: turns.RawText(`{"output":"Failed to find expected lines in a.go","metadata":{"exit_code":1}}`)}, []string{"Failed to find expected lines in a.go"}},
 		{"stderr apart", "run", `{"cmd":"deploy"}`, turns.Part{Response: turns.Raw(`{"stdout":"step 1\nstep 2","stderr":"the certificate has expired","exit_code":3}`)}, []string{"the certificate has expired"}},
 		{"a program that says it last", "Bash", `{"command":"./deploy"}`, failed("Exit code 3\nstep 1\nstep 2\nnothing was deployed"), []string{"nothing was deployed"}},
+		{"a divider", "Bash", `{"command":"for c in 1 2; do echo \"=== COMMIT $c ===\"; git show $c:x > /dev/null; done"}`, failed("Exit code 128\n=== COMMIT 1: d01a (more) ==="), nil},
+		{"a program that says it before a divider", "Bash", `{"command":"./deploy"}`, failed("Exit code 3\nstep 1\nnothing was deployed\n-----------"), []string{"nothing was deployed"}},
+		{"a report of no error", "Bash", `{"command":"./status"}`, text("Error: (none)\nlast error: null\nERROR: 0\nerror: 0 of 3 files"), []string{"error: 0 of 3 files"}},
+		{"a test of Go behind dividers", "Bash", `{"command":"go test"}`, failed("Exit code 1\n=== RUN   TestX\n--- FAIL: TestX (0.00s)"), []string{"FAIL: TestX (0.00s)"}},
 		{"a call that a person refused", "Bash", `{"command":"rm -rf x"}`, failed("The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\nkeep x"), nil},
 	} {
 		got := factsOf(exchange(c.tool, c.arguments, c.result), ErrorKind)
@@ -99,7 +103,7 @@ func TestNamesAreNoParametersAndNoProse(t *testing.T) {
 	for _, kind := range []string{PathKind, IdentifierKind} {
 		got = append(got, factsOf(halves, kind)...)
 	}
-	want := []string{"src/one.go", "internal/plan", "~/x/y.go", "origin/main_2", "Status_1"}
+	want := []string{"src/one.go", "~/x/y.go", "origin/main_2", "Status_1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -22,6 +22,7 @@ type survived struct {
 // no facts.
 type Survey struct {
 	facts   map[Fact]bool // the value says whether the context still holds it
+	finder  *FactFinder   // of the covered turns
 	Partial bool          // there were more facts than a survey considers
 }
 
@@ -39,10 +40,9 @@ func NewSurvey(covered, kept []HalfTurn, replacement []turns.Message) Survey {
 	for i := range covered {
 		tokens += covered[i].Tokens
 	}
-	s := Survey{facts: make(map[Fact]bool, min(tokens/tokensPerFact, maxFacts))}
-	finder := NewFactFinder(covered)
+	s := Survey{facts: make(map[Fact]bool, min(tokens/tokensPerFact, maxFacts)), finder: NewFactFinder(covered)}
 	for i := range slices.Backward(covered) {
-		finder.Each(&covered[i], func(f Fact) {
+		s.finder.Each(&covered[i], func(f Fact) {
 			if len(s.facts) < maxFacts {
 				s.facts[f] = false
 			} else if _, ok := s.facts[f]; !ok {
@@ -177,7 +177,7 @@ func (s *Survey) show(ms []turns.Message) {
 				texts = []string{resultOf(p).output}
 			}
 			for _, text := range texts {
-				EachName(text, keep)
+				s.finder.eachName(text, keep)
 				for l := range strings.SplitSeq(text, "\n") {
 					line(l)
 					line(errorText(l))

@@ -67,7 +67,6 @@ func TestPieceOfTheContextIsNotLost(t *testing.T) {
 		{PathKind, "pond/gauge.go"}:                  false,
 		{PathKind, "https://example.org/pond/depth"}: false,
 		{CommandKind, "make dredge LEVEL=3"}:         false,
-		{PathKind, "pond/gauge"}:                     true,
 		{PathKind, "pond/gauge.g"}:                   true,
 		{PathKind, "core:https://example.org/pond"}:  true,
 		{CommandKind, "make dredge LEVEL=30"}:        true,
