@@ -253,21 +253,20 @@ func (e *env) checkFlags(cmd *cobra.Command) (err error) {
 }
 
 // actsAsAgent reports whether NEXUS_AGENT says as whom a command acts, where --agent does not. It
-// does not for what the operator alone may do, nor where --agent is the name of a coding agent.
+// does not for what the operator alone may do, nor for a hook, whose transcripts are those that
+// the daemon watches, and whose --agent is a coding agent.
 func actsAsAgent(cmd *cobra.Command) bool {
-	verb, below := cmd, false
+	verb := cmd
 	for verb.HasParent() && verb.Parent().HasParent() {
-		verb, below = verb.Parent(), true
+		verb = verb.Parent()
 	}
 	switch verb.Name() {
-	case "backup", "erase", "prove", "redact":
+	case "backup", "erase", "prove", "redact", "hook":
 		return false
 	case "secrets":
 		return !cmd.Flags().Changed("redact")
 	case "verify":
 		return cmd.Flags().NArg() > 0 // an agent may verify its own sessions
-	case "hook":
-		return !below
 	}
 	return true
 }

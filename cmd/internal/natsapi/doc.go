@@ -5,5 +5,6 @@
 // one connection to one session in their order (intake.go). It touches no log, no
 // projection and no key.
 //
-// Begin at the table of calls in verbs.go.
+// A request comes to a handler (service.go), waits in the intake, is parsed and calls its verb
+// (serve.go), and is answered (reply.go). Begin at the table of calls in verbs.go.
 package natsapi
