@@ -88,7 +88,7 @@ func Read(ctx context.Context, c *client.Client, scope Scope) (found *Found, cal
 }
 
 func newReading(c *client.Client, scope Scope) *reading {
-	return &reading{c: c, scope: scope, picked: make(map[turns.ID]*api.Session), origins: make(map[turns.ID]*api.Session), found: &Found{Sessions: make(map[turns.ID]*api.Session)}, trees: make(map[turns.ID]*api.TreeSession),
+	return &reading{c: c, scope: scope, picked: make(map[turns.ID]*api.Session), origins: make(map[turns.ID]*api.Session), found: &Found{Sessions: make(map[turns.ID]*api.Session)}, trees: make(map[turns.ID]*api.TreeSession), ahead: make(map[turns.ID]<-chan listed),
 		wanted: make(map[turns.ID]bool), contexts: make(map[turns.ID]turns.WorkContext), counted: make(map[turns.Ref]bool),
 		before: make(map[turns.ID]turns.ID), stated: make(map[stated]turns.ID)}
 }
@@ -133,6 +133,7 @@ type reading struct {
 	contexts map[turns.ID]turns.WorkContext // at those turns
 	counted  map[turns.Ref]bool             // turns that were read, with their parents: two files may have one, in sessions of their own
 	before   map[turns.ID]turns.ID          // by session: the one that it continues, since its file lost turns
+	ahead    map[turns.ID]<-chan listed     // by session: those that are read ahead
 	stated   map[stated]turns.ID            // calls of those, and the session that each was counted in
 }
 
@@ -183,8 +184,11 @@ func (r *reading) read(ctx context.Context, yield func(Call) bool) error {
 	if err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	for i := range sessions {
 		s := &sessions[i]
+		r.readAhead(ctx, sessions[i:])
 		r.found.Sessions[s.ID] = s
 		if s.Error != "" {
 			r.found.Unread++
@@ -339,6 +343,63 @@ func uncounted(s *api.Session, n uint64) Call {
 	return c
 }
 
+const (
+	// maxShort is how many turns a session may have that is read ahead: all of them are kept until it is its turn.
+	maxShort = 32
+	// maxAhead is how many sessions are read ahead. One after the other they would wait behind all else
+	// that the daemon does, each once.
+	maxAhead = 8
+)
+
+// listed is the turns of a session, all of them.
+type listed struct {
+	turns []api.Turn
+	err   error
+}
+
+// readAhead begins to read the short ones of the next sessions.
+func (r *reading) readAhead(ctx context.Context, next []api.Session) {
+	for i := range next[:min(len(next), maxAhead)] {
+		s := &next[i]
+		if r.ahead[s.ID] != nil || s.Error != "" || s.Head == nil || s.Turns > maxShort || !isLine(s) {
+			continue
+		}
+		ch := make(chan listed, 1)
+		r.ahead[s.ID] = ch
+		go func() {
+			var l listed
+			for t, err := range r.c.Turns(ctx, s.ID, api.ListTurns{At: *s.Head}) {
+				if err != nil {
+					l.err = err
+					break
+				}
+				l.turns = append(l.turns, t)
+			}
+			ch <- l
+		}()
+	}
+}
+
+// turns yields the turns of a branch, its first one first.
+func (r *reading) turns(ctx context.Context, s *api.Session, list api.ListTurns) iter.Seq2[api.Turn, error] {
+	ch := r.ahead[s.ID]
+	if ch == nil {
+		return r.c.Turns(ctx, s.ID, list)
+	}
+	return func(yield func(api.Turn, error) bool) {
+		l := <-ch
+		delete(r.ahead, s.ID)
+		for _, t := range l.turns {
+			if !yield(t, nil) {
+				return
+			}
+		}
+		if l.err != nil {
+			yield(api.Turn{}, l.err)
+		}
+	}
+}
+
 // line returns what the tree has of a session whose turns are all on the path of its head, nil
 // of another: most sessions, which so take one request less.
 func line(s *api.Session) *api.TreeSession {
@@ -386,7 +447,7 @@ func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own
 			where = r.contexts[*b.Parent].Or(where)
 		}
 	}
-	for t, err := range r.c.Turns(ctx, s.ID, list) {
+	for t, err := range r.turns(ctx, s, list) {
 		if err != nil {
 			return err
 		}
