@@ -148,7 +148,11 @@ func copyTranscripts(t *testing.T, from, to string, n int) (size int64) {
 			if err := os.WriteFile(file, text, 0o600); err != nil {
 				return err
 			}
-			written := time.Now().Add(-age)
+			// As an agent's files are: written when their newest message was. What has no days is a day older.
+			written := time.Now().Add(-age - 48*time.Hour)
+			if !newest.IsZero() {
+				written = newest.Add(shift)
+			}
 			if err := os.Chtimes(file, written, written); err != nil {
 				return err
 			}
