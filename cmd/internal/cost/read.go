@@ -269,10 +269,7 @@ func (r *reading) sessions(ctx context.Context) (out []api.Session, err error) {
 }
 
 func (r *reading) session(ctx context.Context, s *api.Session, yield func(Call) bool) error {
-	t, err := line(s), error(nil)
-	if t == nil {
-		t, err = r.tree(ctx, s.ID)
-	}
+	t, err := r.tree(ctx, s)
 	if isErased(err) {
 		r.found.Unread++
 		return nil
@@ -400,12 +397,8 @@ func (r *reading) turns(ctx context.Context, s *api.Session, list api.ListTurns)
 	}
 }
 
-// line returns what the tree has of a session whose turns are all on the path of its head, nil
-// of another: most sessions, which so take one request less.
+// line returns what the tree has of a session whose turns are all on the path of its head.
 func line(s *api.Session) *api.TreeSession {
-	if !isLine(s) {
-		return nil
-	}
 	t := &api.TreeSession{ID: s.ID}
 	if s.Head != nil {
 		t.Branches, t.BranchCount = []api.Branch{{Tip: *s.Head}}, 1
@@ -418,10 +411,13 @@ func isLine(s *api.Session) bool {
 	return s.ForkedFrom == nil && s.Compactions == 0 && s.Depth == s.Turns && (s.Head != nil || s.Turns == 0)
 }
 
-// tree returns a session of the tree that it belongs to.
-func (r *reading) tree(ctx context.Context, id turns.ID) (*api.TreeSession, error) {
-	if r.trees[id] == nil {
-		tree, err := r.c.Tree(ctx, id)
+// tree returns what the tree of a session has of it. Most sessions are a line, and take no request.
+func (r *reading) tree(ctx context.Context, s *api.Session) (*api.TreeSession, error) {
+	if isLine(s) {
+		return line(s), nil
+	}
+	if r.trees[s.ID] == nil {
+		tree, err := r.c.Tree(ctx, s.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -429,10 +425,10 @@ func (r *reading) tree(ctx context.Context, id turns.ID) (*api.TreeSession, erro
 			r.trees[tree.Sessions[i].ID] = &tree.Sessions[i]
 		}
 	}
-	if t := r.trees[id]; t != nil {
+	if t := r.trees[s.ID]; t != nil {
 		return t, nil
 	}
-	return nil, api.Errorf(api.NotFound, nil, "the tree of session %s does not have it", id)
+	return nil, api.Errorf(api.NotFound, nil, "the tree of session %s does not have it", s.ID)
 }
 
 // branch reads the turns of a branch, its first one first.

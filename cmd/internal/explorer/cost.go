@@ -102,7 +102,7 @@ func (v *visit) cost() error {
 		p.Reading, p.SoFar = true, running.calls.Load()
 	}
 	if failed != nil {
-		p.Failed, p.At, p.Again = pages.Line(api.FromError(failed.err).Message, 300), failed.again().Add(-failedKept).Local().Format("15:04:05"), failed.again().Local().Format("15:04:05")
+		p.Failed, p.At, p.Again = pages.Line(api.FromError(failed.err).Message, 300), failed.end().Local().Format("15:04:05"), failed.retry().Local().Format("15:04:05")
 	}
 	switch {
 	case done == nil && failed != nil:

@@ -85,17 +85,17 @@ func placesOf(p *turns.Part, content []byte, text string) (out [][2]int) {
 		if content[i] != '"' {
 			continue
 		}
-		said, at := unescaped(content, i+1)
-		out = append(out, placesIn(said, text, func(i int) int { return int(at[i]) })...)
-		i = int(at[len(said)]) // the sign that ends the string
+		value, at := unescaped(content, i+1)
+		out = append(out, placesIn(value, text, func(i int) int { return int(at[i]) })...)
+		i = int(at[len(value)]) // the sign that ends the string
 	}
 	return out
 }
 
-// placesIn returns where a text stands in another. at is the place of each byte of that, and of its end.
-func placesIn(said, text string, at func(int) int) (out [][2]int) {
+// placesIn returns where a text stands in a value. at is the place of each byte of that, and of its end.
+func placesIn(value, text string, at func(int) int) (out [][2]int) {
 	for from := 0; ; {
-		i := strings.Index(said[from:], text)
+		i := strings.Index(value[from:], text)
 		if i < 0 {
 			return out
 		}
@@ -106,7 +106,7 @@ func placesIn(said, text string, at func(int) int) (out [][2]int) {
 
 // unescaped reads the string of valid JSON whose first character is at from. at has for each byte of it where its character begins
 // in the JSON, and at the end where the string does.
-func unescaped(b []byte, from int) (said string, at []int32) {
+func unescaped(b []byte, from int) (value string, at []int32) {
 	var out []byte
 	i := from
 	add := func(width int, r rune) {
@@ -148,7 +148,7 @@ func unescaped(b []byte, from int) (said string, at []int32) {
 	return string(out), append(at, int32(min(i, len(b))))
 }
 
-// unit is the number that \uXXXX at i stands for, [utf8.RuneError] if there is none.
+// unit returns the number in \uXXXX at i, [utf8.RuneError] where that is something else.
 func unit(b []byte, i int) rune {
 	if i+6 > len(b) || b[i] != '\\' || b[i+1] != 'u' {
 		return utf8.RuneError

@@ -66,7 +66,7 @@ type added struct {
 }
 
 // get returns the newest sums of a scope, nil if there are none; begins to read where they are old; and waits a little
-// for it. running is the reading under way, failed one that is not begun again before [added.again]; with neither, done is of now.
+// for it. running is the reading under way, failed one that is not begun again before [added.retry]; with neither, done is of now.
 func (k *sums) get(ctx context.Context, scope sumScope, read func(*added)) (done, running, failed *added) {
 	k.mu.Lock()
 	r := k.of[scope]
@@ -79,7 +79,7 @@ func (k *sums) get(ctx context.Context, scope sumScope, read func(*added)) (done
 			k.drop(scope)
 		}
 	}
-	if f := r.failed; f != nil && time.Now().Before(f.again()) {
+	if f := r.failed; f != nil && time.Now().Before(f.retry()) {
 		k.mu.Unlock()
 		return r.done, nil, f
 	}
@@ -124,8 +124,9 @@ func (k *sums) run(r *reading, a *added, read func(*added)) {
 	close(a.ended)
 }
 
-// again is when a reading that failed may be begun again.
-func (a *added) again() time.Time { return a.began.Add(a.took + failedKept) }
+// end is when a reading ended, retry when one that failed may be begun again.
+func (a *added) end() time.Time   { return a.began.Add(a.took) }
+func (a *added) retry() time.Time { return a.end().Add(failedKept) }
 
 // newest is when the newest reading of a scope began that ended.
 func (r *reading) newest() time.Time {

@@ -22,7 +22,7 @@ type takeOutPage struct {
 	What   string // is to be taken out, as the form says: text, span, parts, turn, session
 	Text   string
 	Chosen []int  // numbers of parts
-	As     string // the part as the preview of a span read it: see [contentOf]
+	As     string // the part as the preview of a span read it: see [takeOutPage.spans]
 	Gone   bool   // the part has nothing of the text any more
 
 	Redacted *api.Redacted // a preview where it is a dry run
