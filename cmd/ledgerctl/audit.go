@@ -26,7 +26,7 @@ func proveCmd(e *env) *cobra.Command {
 	var o audit.Proving
 	cmd := verb("prove [TURN | SESSION N] [--disclose none|turn|session|part:N|only:N] -o FILE", "a proof that a turn is in the ledger, which anyone can check", 0, 2, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 2 {
-			name, err := names.Joined(args)
+			name, err := names.Joined(args, "")
 			if err != nil {
 				return err
 			}

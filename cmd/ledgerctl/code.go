@@ -7,7 +7,7 @@ import (
 )
 
 func codeCmd(e *env) *cobra.Command {
-	return verb("code SESSION|TURN", "the recorded files after a turn", 1, 1, func(cmd *cobra.Command, args []string) error {
-		return codeview.Show(cmd.Context(), e.Env, args[0])
+	return placeVerb("code SESSION|TURN [N]", "the recorded files after a turn", func(cmd *cobra.Command, name string) error {
+		return codeview.Show(cmd.Context(), e.Env, name)
 	})
 }

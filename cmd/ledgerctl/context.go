@@ -17,12 +17,13 @@ import (
 
 func contextCmd(e *env) *cobra.Command {
 	var f contextview.Options
+	var at string
 	c := verb("context SESSION|TURN | --diff SESSION|TURN SESSION|TURN", "what the model would see, or was given", 1, 2, func(cmd *cobra.Command, args []string) error {
 		if err := f.Check(e.Terminal); err != nil {
 			return err
 		}
-		if !f.Diff && len(args) == 2 && names.IsPlace(args[1]) {
-			name, err := names.Joined(args)
+		if !f.Diff && (at != "" || len(args) == 2 && names.IsPlace(args[1])) {
+			name, err := names.Joined(args, at)
 			if err != nil {
 				return err
 			}
@@ -60,6 +61,7 @@ func contextCmd(e *env) *cobra.Command {
 		}
 		return contextview.Show(cmd.Context(), e.Terminal, p, cx, f)
 	})
+	atFlag(c, &at)
 	c.Flags().StringVar(&f.Format, "format", "", "print the messages as JSON: otel, openai, anthropic, gemini")
 	f.Policy.Add(c.Flags(), "simulate another policy")
 	c.Flags().Uint64Var(&f.Budget, "budget", 0, "simulate another budget, in tokens")

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus/cmd/ledgerctl/internal/erasure"
 )
@@ -15,6 +16,12 @@ func redactCmd(e *env) *cobra.Command {
 	})
 	f := c.Flags()
 	f.StringVar(&o.TextFrom, "text-from", "", "file with the text, - is the input; wherever it stands, it is taken out")
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "file" {
+			name = "text-from"
+		}
+		return pflag.NormalizedName(name)
+	})
 	f.BoolVar(&o.Everywhere, "everywhere", false, "in all sessions, and in what agents saved")
 	f.IntSliceVar(&o.Parts, "part", nil, "a part of the turn, numbered from 1, as show numbers them")
 	f.StringSliceVar(&o.Spans, "span", nil, "bytes of a part: N:FROM-TO")

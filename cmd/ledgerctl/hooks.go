@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/internal/agents"
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/hooks"
@@ -46,6 +47,9 @@ func addHooks(e *env, c *cobra.Command) {
 					return fault.Usage(fmt.Errorf("%s and --agent %s name two agents", args[0], e.Agent))
 				}
 				x.Agent = args[0]
+			}
+			if a, ok := agents.Find(x.Agent); ok { // claude-code
+				x.Agent = a.Name
 			}
 			return do(x, e.Env)
 		})

@@ -202,6 +202,9 @@ func commands(e *env) *cobra.Command {
 	f.BoolVar(&e.NoPager, "no-pager", false, "no pager on a terminal")
 	root.AddCommand(quickstartCmd(e), importCmd(e), watchCmd(e), hookCmd(e), serviceCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), e.Paged(logCmd(e)), tailCmd(e), showCmd(e), turnCmd(e), e.Paged(treeCmd(e)),
 		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.Paged(codeCmd(e)), e.Paged(contextCmd(e)), compactCmd(e), e.Paged(lostCmd(e)), expandCmd(e), rewindCmd(e), forkCmd(e), bisectCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policyCmd(e), verifyCmd(e), proveCmd(e), secretsCmd(e), redactCmd(e), eraseCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), openCmd(e), mcpCmd(e), serveCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
+	rename := titleSessionCmd(e)
+	rename.Use, rename.Hidden = "rename SESSION [TITLE]", true
+	root.AddCommand(rename)
 	addAliases(root, "")
 	root.SetHelpCommand(helpCmd())
 	completion.Add(e.Env, root)
@@ -209,7 +212,7 @@ func commands(e *env) *cobra.Command {
 }
 
 // aliases are other words for a verb, by its path.
-var aliases = map[string][]string{"sessions": {"session", "ls", "list"}, "search": {"grep"}, "verify": {"fsck"}, "continue": {"resume"}, "memory save": {"add"}, "memory withdraw": {"rm", "delete"}, "event get": {"show"}}
+var aliases = map[string][]string{"sessions": {"session", "ls", "list"}, "search": {"grep"}, "verify": {"fsck"}, "continue": {"resume"}, "tree": {"graph"}, "open": {"web", "ui"}, "service": {"daemon"}, "event": {"channel"}, "event tail": {"log"}, "session title": {"rename"}, "memory save": {"add"}, "memory withdraw": {"rm", "delete"}, "event get": {"show"}}
 
 // addAliases gives the verbs below c their aliases. Each list is an ls, too.
 func addAliases(c *cobra.Command, path string) {
@@ -283,15 +286,25 @@ func (e *env) sessionVerb(use, short string, f func(cmd *cobra.Command, c *clien
 }
 
 // placeVerb makes a command for one session or turn, which a session and the number of a turn
-// name, too.
+// name, too; the number may be that of --at.
 func placeVerb(use, short string, f func(cmd *cobra.Command, name string) error) *cobra.Command {
-	return verb(use, short, 1, 2, func(cmd *cobra.Command, args []string) error {
-		name, err := names.Joined(args)
+	var at string
+	c := verb(use, short, 1, 2, func(cmd *cobra.Command, args []string) error {
+		name, err := names.Joined(args, at)
 		if err != nil {
 			return err
 		}
 		return f(cmd, name)
 	})
+	atFlag(c, &at)
+	return c
+}
+
+// atFlag adds --at to a command for one session or turn. It has no line of its own in a page of
+// help: the second argument says the same.
+func atFlag(c *cobra.Command, at *string) {
+	c.Flags().StringVar(at, "at", "", "the turn of the session, as the second argument names it")
+	_ = c.Flags().MarkHidden("at")
 }
 
 // helpCmd is the command help: the page of a verb. One that there is not is a usage error.

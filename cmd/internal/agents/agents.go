@@ -118,10 +118,10 @@ func geminiID(s *transcript.WrittenSession) string {
 	return id[len(id)-8:]
 }
 
-// Find returns the agent of a name.
+// Find returns the agent of a name, or of the name of the format of its transcripts.
 func Find(name string) (Agent, bool) {
 	for _, a := range All() {
-		if a.Name == name {
+		if a.Name == name || a.Format == name {
 			return a, true
 		}
 	}

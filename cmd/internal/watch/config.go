@@ -53,7 +53,7 @@ func (c *Config) Validate() error {
 		bad = append(bad, errors.New("no folder to watch"))
 	}
 	for _, s := range c.Sources {
-		if _, ok := agents.Find(s.Agent); !ok {
+		if a, ok := agents.Find(s.Agent); !ok || a.Name != s.Agent {
 			bad = append(bad, fmt.Errorf("agent %q is none of %s", s.Agent, strings.Join(agents.Names(), ", ")))
 		}
 		if s.Root == "" {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"nexus/cmd/internal/engine/erasure/mark"
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/audit"
 	"nexus/cmd/ledgerctl/internal/cli"
@@ -34,6 +35,7 @@ type Redacting struct {
 
 // Redact takes a text, a part or a turn out for ever; a marker stands in its place.
 func Redact(ctx context.Context, e *cli.Env, args []string, o Redacting) error {
+	o.Everywhere = o.Everywhere || o.DryRun && o.TextFrom != "" && len(args) == 0
 	req, err := o.request(e.In)
 	if err != nil {
 		return err
@@ -81,7 +83,7 @@ func Secrets(ctx context.Context, e *cli.Env, names []string, out bool, o Redact
 	return redact(ctx, e, c, list, api.RedactTurn{Ground: o.Ground, DryRun: o.DryRun}, o)
 }
 
-// maxRedacted bounds the file with the text; the daemon says how long the text may be.
+// maxRedacted bounds the file with the text, in bytes; [mark.Check] bounds the text.
 const maxRedacted = 1 << 20
 
 // request is what the flags ask of each session. The text never comes from the command line: a shell keeps that, and
@@ -126,6 +128,9 @@ func (o Redacting) request(in io.Reader) (req api.RedactTurn, err error) {
 	if req.Text == "" {
 		return req, fault.Usage(errors.New("--text-from: the text is empty"))
 	}
+	if err := mark.Check("--text-from", req.Text); err != nil {
+		return req, fault.Usage(err)
+	}
 	return req, nil
 }
 
@@ -140,6 +145,8 @@ func toRedact(ctx context.Context, e *cli.Env, c *client.Client, args []string, 
 	switch {
 	case o.Everywhere && (len(args) > 0 || o.TextFrom == ""):
 		return nil, fault.Usage(errors.New("--everywhere goes with --text-from, and without sessions"))
+	case !o.Everywhere && len(args) == 0 && o.TextFrom != "":
+		return nil, fault.WithHint(fault.Usage(errors.New("name the sessions, or --everywhere")), "--dry-run shows where the text is in all of them, and changes nothing")
 	case !o.Everywhere && len(args) == 0:
 		return nil, fault.Usage(errors.New("name a turn or sessions, or --everywhere"))
 	case o.TextFrom == "" && len(args) > 1:

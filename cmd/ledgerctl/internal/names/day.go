@@ -55,6 +55,20 @@ func UntilIn(zone *time.Location, now time.Time, flag, value string) (time.Time,
 	return at, nil
 }
 
+// age is "3 days ago", as git writes an age, in its short form: 3d. It returns what is no such age as
+// it is.
+func age(value string) string {
+	words := strings.Fields(strings.ToLower(value))
+	if len(words) != 3 || words[2] != "ago" {
+		return value
+	}
+	switch unit := strings.TrimSuffix(words[1], "s"); unit {
+	case "minute", "hour", "day", "week":
+		return words[0] + unit[:1]
+	}
+	return value
+}
+
 // DayIn is [Day] in a zone at a time. The zero time is that of an empty flag.
 func DayIn(zone *time.Location, now time.Time, flag, value string) (time.Time, error) {
 	if value == "" {
@@ -77,6 +91,7 @@ func DayIn(zone *time.Location, now time.Time, flag, value string) (time.Time, e
 	if at, err := time.Parse(time.RFC3339, value); err == nil {
 		return at, nil
 	}
+	value = age(value)
 	last := len(value) - 1
 	n, err := strconv.ParseUint(value[:last], 10, 32)
 	if unit := ageUnits[value[last]]; err == nil && unit > 0 && n <= uint64(100*365*24*time.Hour/unit) {

@@ -23,13 +23,15 @@ func TestDaysBeginInTheZone(t *testing.T) {
 		"12h":                  "2026-11-25T15:30:00Z",
 		"2w":                   "2026-11-12T03:30:00Z",
 		"0d":                   "2026-11-26T03:30:00Z",
+		"3 days ago":           "2026-11-23T03:30:00Z",
+		"1 Week ago":           "2026-11-19T03:30:00Z",
 	} {
 		at, err := DayIn(west, now, "since", value)
 		if err != nil || at.UTC().Format(time.RFC3339) != want {
 			t.Errorf("%s: %v, %v; want %s", value, at.UTC(), err, want)
 		}
 	}
-	for _, value := range []string{"tomorrow", "2026-13-01", "3x", "d", "-1d", "25", "2026-11-25T14"} {
+	for _, value := range []string{"tomorrow", "2026-13-01", "3x", "d", "-1d", "25", "2026-11-25T14", "1 month ago", "3 days", "x days ago"} {
 		if at, err := DayIn(west, now, "since", value); err == nil {
 			t.Errorf("%s is %v", value, at)
 		}

@@ -224,9 +224,14 @@ func (f Finder) Pair(ctx context.Context, first, second string) ([]string, error
 }
 
 // Joined is the name of what one argument names, a session or a turn, or two: a session, and a
-// turn of it by its number, by head~3 or by its id.
-func Joined(args []string) (string, error) {
-	if len(args) < 2 {
+// turn of it by its number, by head~3 or by its id. The turn may also be that of a flag, at.
+func Joined(args []string, at string) (string, error) {
+	switch {
+	case len(args) > 1 && at != "":
+		return "", fault.Usage(fmt.Errorf("%s and --at %s name two turns", prose.Printable(args[1]), prose.Printable(at)))
+	case at != "":
+		args = []string{args[0], at}
+	case len(args) < 2:
 		return args[0], nil
 	}
 	name, turn := args[0], strings.TrimPrefix(args[1], "@")
