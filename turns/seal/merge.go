@@ -247,12 +247,12 @@ func (m *merger) take(u unit) error {
 	switch {
 	case u.kind == recordKey && len(u.body) == len(Key{}):
 		old, ok := k.byID[u.id]
-		switch broken := k.broken[u.id]; {
-		case errors.Is(broken, ErrPunctured): // a whole key does not undo that events were taken from it
-		case broken != nil:
-			delete(k.broken, u.id) // it was put back
-		case ok && old != Key(u.body):
+		broken := k.broken[u.id]
+		if broken == nil && ok && old != Key(u.body) {
 			k.broken[u.id] = fmt.Errorf("%w: the key of %s: %s have two different keys", turns.ErrCorrupt, u.id, both)
+		}
+		if broken != nil && !errors.Is(broken, ErrPunctured) { // a whole key does not undo that events were taken from it
+			delete(k.broken, u.id) // it was put back
 		}
 		k.byID[u.id] = Key(u.body)
 	case u.kind == recordLeft && len(u.body) == 0:

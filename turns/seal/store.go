@@ -598,32 +598,38 @@ func (s *Store) rewrite(left keys) error {
 	return err
 }
 
-// after returns k as an erasure leaves it, and notes what it refuses.
+// after returns k as an erasure leaves it, and notes what it refuses. Where nothing changes, it returns k itself.
 func (k keys) after(e *erasure) (out keys, changed bool) {
-	out = keys{byID: maps.Clone(k.byID), left: maps.Clone(k.left), erased: maps.Clone(k.erased), broken: maps.Clone(k.broken), lost: k.lost}
-	for _, id := range e.ids {
-		if _, ok := out.erased[id]; !ok {
-			out.erased[id], changed = struct{}{}, true
+	out = k
+	change := func(id turns.ID) {
+		if !changed {
+			out, changed = k.clone(), true
 		}
 		delete(out.byID, id)
 		delete(out.left, id)
 		delete(out.broken, id)
+	}
+	for _, id := range e.ids {
+		if _, ok := out.erased[id]; !ok {
+			change(id)
+			out.erased[id] = struct{}{}
+		}
 	}
 	for _, t := range e.takes {
 		has, there := out.content(t.id)
 		left, isNew, err := t.of(has, there)
 		if err != nil {
 			e.refused[t] = err
-			continue
-		}
-		if isNew {
-			changed = true
-			delete(out.byID, t.id)
-			delete(out.broken, t.id)
+		} else if isNew {
+			change(t.id)
 			out.left[t.id] = left
 		}
 	}
 	return out, changed
+}
+
+func (k keys) clone() keys {
+	return keys{byID: maps.Clone(k.byID), left: maps.Clone(k.left), erased: maps.Clone(k.erased), broken: maps.Clone(k.broken), lost: k.lost}
 }
 
 // encode returns the log that has k, and the number of its next record.

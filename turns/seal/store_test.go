@@ -443,6 +443,22 @@ func TestAnErasureDestroysTheOldEpoch(t *testing.T) {
 	}
 }
 
+// To destroy again what is destroyed copies none of the other keys.
+func TestARepeatedDestroyCopiesNoKeys(t *testing.T) {
+	k := newKeys()
+	for n := range 5000 {
+		k.byID[idOf(n)] = Key{byte(n)}
+	}
+	gone := &erasure{ids: []turns.ID{idOf(1), idOf(2)}}
+	k, changed := k.after(gone)
+	if _, err := k.get(idOf(1)); !changed || !errors.Is(err, turns.ErrErased) || len(k.byID) != 4998 {
+		t.Fatalf("first: changed %v, %d keys, %v", changed, len(k.byID), err)
+	}
+	if n := testing.AllocsPerRun(10, func() { _, changed = k.after(gone) }); changed || n > 4 {
+		t.Errorf("repeated: changed %v, %v allocations", changed, n)
+	}
+}
+
 // TestRandomLives: keys are made, stored and destroyed with faults, kills and power cuts at
 // random steps; what returned is so afterwards.
 func TestRandomLives(t *testing.T) {
