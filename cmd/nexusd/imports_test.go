@@ -19,8 +19,10 @@ const root = "../.."
 // code may import. A package that is not listed may import none.
 var allowed = map[string][]string{
 	"turns":                                   {},
-	"turns/seal":                              {"turns"},
-	"turns/seal/sealtest":                     {"turns", "turns/seal"},
+	"turns/seal/internal/crypt":               {"turns"},
+	"turns/seal":                              {"turns", "turns/seal/internal/crypt"},
+	"turns/seal/keyring":                      {"turns", "turns/seal", "turns/seal/internal/crypt"},
+	"turns/seal/sealtest":                     {"turns", "turns/seal/keyring"},
 	"turns/secrets":                           {},
 	"turns/tokens":                            {"turns"},
 	"turns/internal/values":                   {"turns"},
@@ -108,13 +110,13 @@ var allowed = map[string][]string{
 	room("archive"):                           slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "lineage", "projections/rows", "turns"}, rooms("content", "reader", "transfer", "memories")),
 	"cmd/internal/files":                      slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("archive", "memories", "reader")),
 	"cmd/internal/engine":                     slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "projections/search", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "covered", "contexts", "history", "transfer", "audit", "backup", "erasure", "proofs", "archive", "events", "memories", "resets", "extraction", "episodes", "search")),
-	room("enginetest"):                        slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "projections/search", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
+	room("enginetest"):                        slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "projections/search", "turns", "turns/seal/keyring", "turns/tokens"}, rooms("", "reader")),
 	room("search"):                            slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections/rows", "projections/db", "projections/search", "turns", "turns/seal", "turns/secrets"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/internal/daemon/config":              {"ledger/jetstream/mark", "ledger/jetstream/embed", "cmd/internal/wholefile", "cmd/internal/natsapi", "cmd/internal/web", "turns/tokens", "ledger/jetstream", "ledger/api/client", "compactor", "cmd/internal/provider", "cmd/internal/engine/cache", "turns"},
 	"cmd/internal/daemon/folder":              slices.Concat([]string{"cmd/internal/checkpoint", "cmd/internal/wholefile", "ledger", "ledger/jetstream", "ledger/jetstream/embed", "ledger/jetstream/groupsync", "ledger/jetstream/mark", "turns"}, rooms("erasure")),
-	"cmd/internal/daemon/mend":                slices.Concat([]string{"cmd/internal/checkpoint", "cmd/internal/daemon/config", "cmd/internal/daemon/folder", "cmd/internal/wholefile", "ledger", "ledger/jetstream", "ledger/jetstream/backup", "ledger/jetstream/blocks", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/mark", "ledger/tlog", "projections", "turns", "turns/seal"}, rooms("erasure")),
+	"cmd/internal/daemon/mend":                slices.Concat([]string{"cmd/internal/checkpoint", "cmd/internal/daemon/config", "cmd/internal/daemon/folder", "cmd/internal/wholefile", "ledger", "ledger/jetstream", "ledger/jetstream/backup", "ledger/jetstream/blocks", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/mark", "ledger/tlog", "projections", "turns", "turns/seal", "turns/seal/keyring"}, rooms("erasure")),
 	"cmd/internal/daemon/outage":              slices.Concat([]string{"cmd/internal/daemon/folder", "ledger", "ledger/api", "ledger/jetstream", "projections", "turns", "turns/seal"}, rooms("content", "reader")),
-	"cmd/internal/daemon/storage":             slices.Concat([]string{"cmd/internal/daemon/config", "cmd/internal/daemon/folder", "cmd/internal/daemon/outage", "ledger", "ledger/api", "ledger/jetstream", "ledger/jetstream/backup", "ledger/jetstream/blocks", "ledger/jetstream/collect", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/groupsync", "ledger/jetstream/mark", "projections", "projections/db", "turns", "turns/seal"}, rooms("content")),
+	"cmd/internal/daemon/storage":             slices.Concat([]string{"cmd/internal/daemon/config", "cmd/internal/daemon/folder", "cmd/internal/daemon/outage", "ledger", "ledger/api", "ledger/jetstream", "ledger/jetstream/backup", "ledger/jetstream/blocks", "ledger/jetstream/collect", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/groupsync", "ledger/jetstream/mark", "projections", "projections/db", "turns", "turns/seal", "turns/seal/keyring"}, rooms("content")),
 	"cmd/internal/daemon":                     nil, // the wiring: everything
 	"docs/examples/go/verify":                 {},
 	"docs/examples/go":                        {}, // what any client may use

@@ -14,6 +14,7 @@ import (
 
 	"nexus/turns"
 	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // checkers runs both checkers of docs/examples, and the package's own, on files. It returns what each says, by file:
@@ -113,7 +114,7 @@ type made struct {
 func newMade(t *testing.T, n int) *made {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
-	keys := new(seal.Memory)
+	keys := new(keyring.Memory)
 	m := &made{key: newKey(t, "nexus/l/c"), hashes: stored{}, ring: keys}
 	f := Frontier{}
 	for i := range n {

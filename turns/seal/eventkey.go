@@ -1,11 +1,23 @@
 package seal
 
 import (
-	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"nexus/turns"
+	"nexus/turns/seal/internal/crypt"
 )
+
+// ErrNoKey: the key was never here.
+var ErrNoKey = errors.New("no key")
+
+// Keyring gives content keys by their id: that of the session whose content
+// they seal. Package keyring has the implementations. Safe for concurrent use.
+type Keyring interface {
+	// Content is the key of id, or what is left of it where events were taken from it. Errors: [turns.ErrErased]:
+	// destroyed; [ErrNoKey]: never here; others for a key that is here but can't be read.
+	Content(id turns.ID) (Content, error)
+}
 
 // The keys of an event.
 //
@@ -20,9 +32,6 @@ import (
 //
 // A position can be sealed more than once, where a compare-and-set was lost: the nonce of
 // a body is random.
-
-// chunkEvents is how many events have their keys from one chunk.
-const chunkEvents = 256
 
 // eventKey is the key of event e under its Keys; the zero Key if there are none.
 func eventKey(e *turns.Event, ring Keyring) (Key, error) {
@@ -46,7 +55,7 @@ func eventKey(e *turns.Event, ring Keyring) (Key, error) {
 			return Key{}, err
 		}
 	} else {
-		k = Key(mac(c.derive(sharedKey), []byte(e.Chain.Entity), []byte(e.Chain.ID), e.ID[:]))
+		k = Key(crypt.MAC(c.derive(sharedKey), []byte(e.Chain.Entity), []byte(e.Chain.ID), e.ID[:]))
 	}
 	if len(keys) == 1 {
 		return k, nil
@@ -60,21 +69,11 @@ func eventKey(e *turns.Event, ring Keyring) (Key, error) {
 		k := c.derive(sharedKey)
 		all = append(all, k[:]...)
 	}
-	return expand(all, combinedKey), nil
+	return crypt.Expand(all, string(combinedKey)), nil
 }
 
 // ownChain reports whether the first key of an event is that of its chain alone, so that
 // no two events have the same place below it.
 func ownChain(e turns.Entity) bool {
 	return e == turns.SessionEntity || e == turns.AgentEntity || e == turns.ChannelEntity
-}
-
-// event is the key of the event at an index of the chain whose content key k is.
-func (k Key) event(index uint64) Key {
-	return k.chunk(index / chunkEvents).derive(eventKeyOf + purpose([]byte{byte(index % chunkEvents)}))
-}
-
-// chunk is the key of a chunk of that chain.
-func (k Key) chunk(n uint64) Key {
-	return k.derive(chunkKey + purpose(binary.BigEndian.AppendUint64(nil, n)))
 }

@@ -14,11 +14,8 @@ func eventOn(c turns.Chain, k turns.Kind, i uint64, id byte) *turns.Event {
 
 // One disclosed event of a chain under a shared key gives the salt of no other.
 func TestEventsUnderASharedKeyShareNoSalts(t *testing.T) {
-	var ring Memory
 	id := turns.ID{9}
-	if _, err := ring.Create(id, rand.Reader); err != nil {
-		t.Fatal(err)
-	}
+	ring := newRing(id)
 	body := func(label string) []byte {
 		b, err := turns.EncodeBody(&turns.ClaimedBody{Label: label})
 		if err != nil {
@@ -29,11 +26,11 @@ func TestEventsUnderASharedKeyShareNoSalts(t *testing.T) {
 	a := eventOn(turns.Chain{Entity: turns.LabelEntity, ID: "aa"}, turns.KindClaimed, 0, 1)
 	b := eventOn(turns.Chain{Entity: turns.LabelEntity, ID: "bb"}, turns.KindClaimed, 7, 2)
 	for e, l := range map[*turns.Event]string{a: "shown", b: "hidden secret"} {
-		if err := Seal(e, body(l), &ring, []turns.ID{id}, rand.Reader); err != nil {
+		if err := Seal(e, body(l), ring, []turns.ID{id}, rand.Reader); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d, err := Disclose(a, &ring, 0)
+	d, err := Disclose(a, ring, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,20 +42,17 @@ func TestEventsUnderASharedKeyShareNoSalts(t *testing.T) {
 
 // The same at one position of a session: sealed twice, or continued by two ledgers after an import.
 func TestEventsAtOnePositionShareNoSalts(t *testing.T) {
-	var ring Memory
 	id := turns.ID{9}
-	if _, err := ring.Create(id, rand.Reader); err != nil {
-		t.Fatal(err)
-	}
+	ring := newRing(id)
 	enc := func(s string) []byte {
 		b, _ := turns.EncodeBody(&turns.MovedBody{Note: s})
 		return b
 	}
 	a, b := eventOn(turns.SessionChain(id), turns.KindMoved, 5, 1), eventOn(turns.SessionChain(id), turns.KindMoved, 5, 2)
-	if err := errors.Join(Seal(a, enc("shown"), &ring, []turns.ID{id}, rand.Reader), Seal(b, enc("secret"), &ring, []turns.ID{id}, rand.Reader)); err != nil {
+	if err := errors.Join(Seal(a, enc("shown"), ring, []turns.ID{id}, rand.Reader), Seal(b, enc("secret"), ring, []turns.ID{id}, rand.Reader)); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Disclose(a, &ring, 0)
+	d, err := Disclose(a, ring, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,14 +66,13 @@ func TestEventsAtOnePositionShareNoSalts(t *testing.T) {
 func TestNothingToSealNeedsNoKey(t *testing.T) {
 	id := turns.ID{9}
 	e := eventOn(turns.SessionChain(id), turns.KindState, 5, 1)
-	if err := Seal(e, nil, new(Memory), nil, rand.Reader); err != nil {
+	if err := Seal(e, nil, newRing(), nil, rand.Reader); err != nil {
 		t.Errorf("%v", err)
 	}
 }
 
 // An event without a body that was stored with seal off is that of its request once seal is on.
 func TestARequestIsKnownAgainAfterSealIsSwitchedOn(t *testing.T) {
-	var ring Memory
 	id := turns.ID{9}
 	e := eventOn(turns.SessionChain(id), turns.KindState, 5, 1)
 	req := RequestDigest("session.close", []byte("{}"))
@@ -87,7 +80,7 @@ func TestARequestIsKnownAgainAfterSealIsSwitchedOn(t *testing.T) {
 	if err := Seal(e, nil, nil, nil, rand.Reader); err != nil {
 		t.Fatal(err)
 	}
-	if same, err := SameRequest(e, &ring, req); !same || err != nil {
+	if same, err := SameRequest(e, newRing(), req); !same || err != nil {
 		t.Errorf("retry: %v %v", same, err)
 	}
 }

@@ -2,78 +2,13 @@ package seal
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
 	"nexus/turns"
 )
-
-// ErrPunctured: events were taken from the key, so it is not here as a whole; what is left of it is.
-var ErrPunctured = errors.New("events were taken from the key")
-
-// Content is a content key, or what is left of one from which events were taken. The zero Content is the zero
-// Key's. It is comparable.
-type Content struct {
-	whole Key
-	left  *Remains // nil: whole is the key
-}
-
-// String keeps a key out of logs.
-func (Content) String() string { return "key" }
-
-// GoString keeps a key out of logs.
-func (Content) GoString() string { return "key" }
-
-// Content returns k as a [Keyring] gives it.
-func (k Key) Content() Content { return Content{whole: k} }
-
-// Whole returns the key. Errors: [ErrPunctured].
-func (c Content) Whole() (Key, error) {
-	if c.left != nil {
-		return Key{}, ErrPunctured
-	}
-	return c.whole, nil
-}
-
-// Bytes returns the 32 bytes of the key; nil where events were taken from it.
-func (c Content) Bytes() []byte {
-	if c.left != nil {
-		return nil
-	}
-	return bytes.Clone(c.whole[:])
-}
-
-// Remains returns what is left of a key from which events were taken; nil: none were.
-func (c Content) Remains() *Remains { return c.left }
-
-// deriver is a Key or a Content.
-type deriver interface{ derive(p purpose) Key }
-
-func (c Content) derive(p purpose) Key {
-	if c.left == nil {
-		return c.whole.derive(p)
-	}
-	if k, ok := c.left.infos[p]; ok {
-		return k
-	}
-	return c.left.fresh.derive(p)
-}
-
-// event is the key of the event at an index. Errors: [turns.ErrErased].
-func (c Content) event(index uint64) (Key, error) {
-	if c.left == nil {
-		return c.whole.event(index), nil
-	}
-	return c.left.event(index)
-}
-
-// infosOfContent are the infos by which keys are derived from a content key, but for that of chunks.
-var infosOfContent = []purpose{sharedKey, blobDigestKey, labelKey, policyKey, agentKey, memoryKey, channelKey, successorKey, tokenKey, tokenNonceKey}
 
 // Remains is what is left of a content key from which events were taken: the keys derived from it, but for those
 // of these events, and a new key in its place for all that has none yet. It never changes.
@@ -89,9 +24,12 @@ type chunkLeft struct {
 	events map[byte]Key // not nil: events were taken
 }
 
-// MaxPunctured is how many bytes the remains of a key have at most: 8 kB for each chunk of 256 events of which one
+// MaxRemains is how many bytes [Remains.Encode] returns at most: 8 kB for each chunk of 256 events of which one
 // was taken, 33 for others.
-const MaxPunctured = maxBody
+const MaxRemains = 1 << 20
+
+// infosOfContent are the infos by which keys are derived from a content key, but for that of chunks.
+var infosOfContent = []purpose{sharedKey, blobDigestKey, labelKey, policyKey, agentKey, memoryKey, channelKey, successorKey, tokenKey, tokenNonceKey}
 
 func (r *Remains) event(index uint64) (Key, error) {
 	chunk, at := index/chunkEvents, byte(index%chunkEvents)
@@ -109,58 +47,45 @@ func (r *Remains) event(index uint64) (Key, error) {
 	return k, nil
 }
 
-// Has reports whether the event at an index of the key's chain can be opened: it was not taken.
-func (c Content) Has(index uint64) bool { return c.left == nil || c.left.has(index) }
-
 func (r *Remains) has(index uint64) bool { _, err := r.event(index); return err == nil }
-
-// puncture returns c without the keys of the events at indexes. begun is how many events the chain has, or may be
-// getting: those from the next chunk on have new keys. Errors: [turns.ErrTooLarge]; rand's.
-func (c Content) puncture(begun uint64, indexes []uint64, rand io.Reader) (*Remains, error) {
-	for _, i := range indexes {
-		begun = max(begun, i+1)
-	}
-	n := begun/chunkEvents + 1 // the chunk of the next event has begun
-	if n > MaxPunctured/(1+uint64(len(Key{}))) {
-		return nil, fmt.Errorf("%w: a key of %d events can't be taken apart", turns.ErrTooLarge, begun)
-	}
-	fresh, err := newKey(rand)
-	if err != nil {
-		return nil, err
-	}
-	out := &Remains{fresh: fresh, infos: make(map[purpose]Key)}
-	had := c.whole
-	if c.left != nil {
-		had = c.left.fresh
-		maps.Copy(out.infos, c.left.infos)
-		out.chunks = slices.Clone(c.left.chunks)
-	}
-	for _, p := range infosOfContent {
-		out.infos[p] = c.derive(p)
-	}
-	for i := uint64(len(out.chunks)); i < n; i++ {
-		out.chunks = append(out.chunks, chunkLeft{key: had.chunk(i)})
-	}
-	for _, i := range indexes {
-		l := &out.chunks[i/chunkEvents]
-		events := make(map[byte]Key, chunkEvents)
-		if maps.Copy(events, l.events); l.events == nil {
-			for at := range chunkEvents {
-				events[byte(at)] = l.key.derive(eventKeyOf + purpose([]byte{byte(at)}))
-			}
-		}
-		delete(events, byte(i%chunkEvents))
-		*l = chunkLeft{events: events}
-	}
-	if size := len(out.encode()); size > MaxPunctured {
-		return nil, fmt.Errorf("%w: what is left of the key takes %d bytes, the limit is %d: too many stretches of %d events have one that was taken",
-			turns.ErrTooLarge, size, MaxPunctured, chunkEvents)
-	}
-	return out, nil
-}
 
 // of reports whether r is what is left of k.
 func (r *Remains) of(k Key) bool { return r.infos[sharedKey] == k.derive(sharedKey) }
+
+// isLeftOf reports whether r has no key that other lacks: it is left of it, after more was taken.
+func (r *Remains) isLeftOf(other *Remains) bool {
+	if len(r.chunks) < len(other.chunks) || len(r.infos) != len(other.infos) {
+		return false
+	}
+	for p, k := range other.infos {
+		if r.infos[p] != k {
+			return false
+		}
+	}
+	for i, c := range r.chunks {
+		if c.events == nil {
+			var had Key
+			switch {
+			case i >= len(other.chunks):
+				had = other.fresh.chunk(uint64(i))
+			case other.chunks[i].events != nil:
+				return false
+			default:
+				had = other.chunks[i].key
+			}
+			if c.key != had {
+				return false
+			}
+			continue
+		}
+		for at, k := range c.events {
+			if had, err := other.event(uint64(i)*chunkEvents + uint64(at)); err != nil || had != k {
+				return false
+			}
+		}
+	}
+	return true
+}
 
 // Encode returns r as the key log, files of keys and exports have it; docs/FORMAT.md has the bytes. Who has them
 // opens what r opens. nil has none.
@@ -169,25 +94,6 @@ func (r *Remains) Encode() []byte {
 		return nil
 	}
 	return r.encode()
-}
-
-// ReadContent is the key of [Content.Bytes] or what is left of one, of [Remains.Encode]: one of them is not empty.
-// Errors: [turns.ErrCorrupt].
-func ReadContent(key, remains []byte) (c Content, err error) {
-	switch {
-	case len(remains) == 0 && len(key) == len(Key{}):
-		c.whole = Key(key)
-	case len(key) == 0:
-		c.left, err = DecodeRemains(remains)
-	default:
-		err = fmt.Errorf("%w: %d bytes, a key has %d", turns.ErrCorrupt, len(key), len(Key{}))
-	}
-	return c, err
-}
-
-// Same reports whether two keys open the same.
-func (c Content) Same(other Content) bool {
-	return c.whole == other.whole && bytes.Equal(c.left.Encode(), other.left.Encode())
 }
 
 const (
@@ -227,7 +133,7 @@ func DecodeRemains(b []byte) (*Remains, error) {
 	bad := func() (*Remains, error) {
 		return nil, fmt.Errorf("%w: %d bytes are not what is left of a key", turns.ErrCorrupt, len(b))
 	}
-	if len(b) > MaxPunctured {
+	if len(b) > MaxRemains {
 		return bad()
 	}
 	rest, short := b, false
@@ -265,41 +171,4 @@ func DecodeRemains(b []byte) (*Remains, error) {
 		return bad()
 	}
 	return r, nil
-}
-
-func punctured(id turns.ID) error { return fmt.Errorf("%w %s", ErrPunctured, id) }
-
-// take is what one rewrite takes from the key of an id: events, or, with put, all but what put has.
-type take struct {
-	id      turns.ID
-	begun   uint64
-	indexes []uint64
-	put     *Remains
-}
-
-// of is what is left of a key. changed: it is not what is there. Errors: those of [Store.Puncture] and [Store.PutRemains].
-func (t take) of(has Content, there error) (left *Remains, changed bool, err error) {
-	switch {
-	case t.put == nil && there != nil:
-		return nil, false, there
-	case t.put == nil:
-		if has.left != nil && !slices.ContainsFunc(t.indexes, has.left.has) {
-			return has.left, false, nil
-		}
-		left, err = has.puncture(t.begun, t.indexes, rand.Reader)
-		return left, true, err
-	case there == nil && has.left != nil:
-		switch {
-		case bytes.Equal(has.left.encode(), t.put.encode()), has.left.isLeftOf(t.put): // it lacks what is to be taken already
-			return has.left, false, nil
-		case t.put.isLeftOf(has.left):
-			return t.put, true, nil
-		}
-		return nil, false, different(t.id)
-	case there == nil && !t.put.of(has.whole):
-		return nil, false, different(t.id)
-	case there == nil, errors.Is(there, ErrNoKey), errors.Is(there, turns.ErrCorrupt):
-		return t.put, true, nil
-	}
-	return nil, false, there
 }

@@ -2,34 +2,13 @@ package seal
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 
 	"nexus/turns"
+	"nexus/turns/seal/internal/crypt"
 )
-
-// Key is a content key: 32 random bytes. It is never used as it is; every use
-// has a key of its own, derived from it.
-type Key [32]byte
-
-// String keeps a key out of logs.
-func (Key) String() string { return "key" }
-
-// GoString keeps a key out of logs.
-func (Key) GoString() string { return "key" }
-
-// ErrNoKey: the key was never here.
-var ErrNoKey = errors.New("no key")
-
-// Keyring gives content keys by their id: that of the session whose content
-// they seal. Implementations: [Store], [Memory]. Safe for concurrent use.
-type Keyring interface {
-	// Content is the key of id, or what is left of it where events were taken from it. Errors: [turns.ErrErased]:
-	// destroyed; [ErrNoKey]: never here; others for a key that is here but can't be read.
-	Content(id turns.ID) (Content, error)
-}
 
 // Seal compresses body, where that makes it smaller, seals it under keys, and sets
 // Encoding, Keys, Commitment and Body of e. It puts Digest, which on entry is that of
@@ -91,7 +70,7 @@ func seal(e *turns.Event, body []byte, ring Keyring, keys []turns.ID, rand io.Re
 		e.Encoding = enc | turns.Sealed
 		aad, err := e.HeaderBytes()
 		if err == nil {
-			e.Body, err = encrypt(k.derive(bodyKey), nil, packed, aad, rand)
+			e.Body, err = crypt.Encrypt(k.derive(bodyKey), nil, packed, aad, rand)
 		}
 		return err
 	})
@@ -135,7 +114,7 @@ func open(e *turns.Event, ring Keyring) (body []byte, k Key, err error) {
 		if err != nil {
 			return nil, k, err
 		}
-		if packed, err = decrypt(k.derive(bodyKey), e.Body, aad); err != nil {
+		if packed, err = crypt.Decrypt(k.derive(bodyKey), e.Body, aad); err != nil {
 			return nil, k, err
 		}
 	}

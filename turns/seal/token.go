@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"nexus/turns"
+	"nexus/turns/seal/internal/crypt"
 )
 
 // tokenVersion is the first byte of a token.
@@ -19,13 +20,13 @@ const tokenDomain = "nexus.token.v1\x00"
 // tokens of one text differ.
 // Errors: rand's.
 func Token(k Key, text []byte, rand io.Reader, owner ...string) ([]byte, error) {
-	return encrypt(k.derive(tokenKey), []byte{tokenVersion}, text, tokenAAD(owner), rand)
+	return crypt.Encrypt(k.derive(tokenKey), []byte{tokenVersion}, text, tokenAAD(owner), rand)
 }
 
 // StableToken is [Token], but one text has one token for an owner: the nonce is a hash, under a
 // key of its own, of all that is sealed, so no two texts share one.
 func StableToken(k Key, text []byte, owner ...string) ([]byte, error) {
-	nonce := mac(k.derive(tokenNonceKey), tokenAAD(owner), text)
+	nonce := crypt.MAC(k.derive(tokenNonceKey), tokenAAD(owner), text)
 	return Token(k, text, bytes.NewReader(nonce[:]), owner...)
 }
 
@@ -33,7 +34,7 @@ func StableToken(k Key, text []byte, owner ...string) ([]byte, error) {
 // made under another key or for another owner, or is altered: it does not say which.
 func OpenToken(k Key, token []byte, owner ...string) ([]byte, error) {
 	if len(token) > 0 && token[0] == tokenVersion {
-		if text, err := decrypt(k.derive(tokenKey), token[1:], tokenAAD(owner)); err == nil {
+		if text, err := crypt.Decrypt(k.derive(tokenKey), token[1:], tokenAAD(owner)); err == nil {
 			return text, nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"nexus/turns"
+	"nexus/turns/seal/internal/crypt"
 )
 
 // Only the key and the owner's names open a token, and each changed, cut or added byte
@@ -75,12 +76,12 @@ func TestAStableTokenHasANonceUnderAKeyOfItsOwn(t *testing.T) {
 	for _, b := range []string{"nexus.token.v1\x00\x016:tenant5:agent", "text"} {
 		h.Write(append(binary.BigEndian.AppendUint64(nil, uint64(len(b))), b...))
 	}
-	if nonce := string(h.Sum(nil)[:nonceSize]); first[1:1+nonceSize] != nonce {
-		t.Errorf("the nonce is %x, want %x", first[1:1+nonceSize], nonce)
+	if nonce := string(h.Sum(nil)[:crypt.NonceSize]); first[1:1+crypt.NonceSize] != nonce {
+		t.Errorf("the nonce is %x, want %x", first[1:1+crypt.NonceSize], nonce)
 	}
-	seen := map[string]bool{first[1 : 1+nonceSize]: true}
+	seen := map[string]bool{first[1 : 1+crypt.NonceSize]: true}
 	for _, other := range []string{token(Key{2}, "text", "tenant", "agent"), token(k, "text", "tenant", "other"), token(k, "texts", "tenant", "agent"), token(k, "text", "tenantagent")} {
-		if nonce := other[1 : 1+nonceSize]; seen[nonce] {
+		if nonce := other[1 : 1+crypt.NonceSize]; seen[nonce] {
 			t.Errorf("two texts have the nonce %x", nonce)
 		} else {
 			seen[nonce] = true

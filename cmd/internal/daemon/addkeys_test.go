@@ -12,7 +12,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/embed"
 	"nexus/turns"
-	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 	"nexus/turns/seal/sealtest"
 )
 
@@ -65,7 +65,7 @@ func TestAKeyThatWasDestroyedElsewhere(t *testing.T) {
 	if err := os.CopyFS(from, os.DirFS(keys)); err != nil {
 		t.Fatal(err)
 	}
-	store, err := seal.OpenStore(from)
+	store, err := keyring.Open(from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestAKeyThatWasDestroyedElsewhere(t *testing.T) {
 	if err != nil || out.Erased != 1 || len(out.Refused) != 1 || !strings.Contains(out.Refused[0], a.ID.String()) {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if store, err = seal.OpenStore(keys); err != nil {
+	if store, err = keyring.Open(keys); err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
@@ -99,7 +99,7 @@ func TestAKeyFromWhichAnEventWasTakenStaysSo(t *testing.T) {
 	old, _ := backUp(t, c.As(api.Operator), t.TempDir())
 	stop(t, d, c)
 	keys := filepath.Join(dir, "keys")
-	store, err := seal.OpenStore(keys)
+	store, err := keyring.Open(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestAKeyFromWhichAnEventWasTakenStaysSo(t *testing.T) {
 			t.Errorf("what is left of the key: %+v, %v", out, err)
 		}
 	}
-	if store, err = seal.OpenStore(keys); err != nil {
+	if store, err = keyring.Open(keys); err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()

@@ -30,6 +30,7 @@ import (
 	"nexus/ledger/jetstream/embed"
 	"nexus/turns"
 	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // aWord is a word that no splitter of words parts, and nobody else says.
@@ -146,7 +147,7 @@ func termsOf(t *testing.T, dir string) (out []byte) {
 // the blobs that they refer to.
 func openedWords(t *testing.T, dir string, words map[string]string) map[string]bool {
 	t.Helper()
-	keys, err := seal.OpenStore(filepath.Join(dir, "keys"))
+	keys, err := keyring.Open(filepath.Join(dir, "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}

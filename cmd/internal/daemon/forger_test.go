@@ -35,6 +35,7 @@ import (
 	"nexus/projections/rows"
 	"nexus/turns"
 	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // forger edits a copy of the folder of today.
@@ -364,7 +365,7 @@ func (f *forger) row(kind rows.Prefix) {
 // swap is the key store with one change.
 func (f *forger) swap(change func(id turns.ID, k seal.Key) (seal.Key, bool)) {
 	f.remove("keys")
-	store := must[*seal.Store](f.T)(seal.OpenStore(filepath.Join(f.dir, "keys")))
+	store := must[*keyring.Store](f.T)(keyring.Open(filepath.Join(f.dir, "keys")))
 	for _, id := range f.w.ids {
 		if k, keep := change(id, must[seal.Key](f.T)(f.w.keys.Key(id))); keep {
 			if err := store.Put(id, k); err != nil {

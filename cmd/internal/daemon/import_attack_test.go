@@ -16,6 +16,7 @@ import (
 	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // TestAnImportByAnAttacker: an agent may bring in events that it made by hand. None breaks the lists of its tenant or the
@@ -23,7 +24,7 @@ import (
 func TestAnImportByAnAttacker(t *testing.T) {
 	dir := t.TempDir()
 	d, c := start(t, dir)
-	ring := new(seal.Memory)
+	ring := new(keyring.Memory)
 	record := func(ev *turns.Event) api.ExportRecord {
 		p, err := ev.Encode()
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"nexus/turns"
 	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // errNoProvider tells the caller of a model what the configuration lacks.
@@ -73,7 +74,7 @@ func (d *Daemon) itemKey() (func() (seal.Key, error), error) {
 	if d.cfg.Seal == "on" {
 		return d.engine.Store.LedgerKey, nil
 	}
-	keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "items"))
+	keys, err := keyring.Open(filepath.Join(d.cfg.Data, "items"))
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"nexus/projections/rows"
 	"nexus/turns"
 	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // session edits the log at a session that nothing names; at are the places of its turns.
@@ -73,7 +74,7 @@ func addTurn(f *forger, all []blocks.Record, _ turns.ID, at []int) []blocks.Reco
 // addSession puts a copy of a session, with other ids, in between.
 func addSession(f *forger, all []blocks.Record, id turns.ID, _ []int) []blocks.Record {
 	session := api.NewID()
-	store := must[*seal.Store](f.T)(seal.OpenStore(filepath.Join(f.dir, "keys")))
+	store := must[*keyring.Store](f.T)(keyring.Open(filepath.Join(f.dir, "keys")))
 	k := must[seal.Key](f.T)(store.Create(session, rand.Reader))
 	if err := errors.Join(f.w.keys.Put(session, k), store.Close()); err != nil {
 		f.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"nexus/ledger/tlog"
 	"nexus/turns"
 	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 var (
@@ -101,7 +102,7 @@ type tampered struct {
 	yesterday, today string // folders
 	note             string // a checkpoint of today, but for the newest turns
 	known            string // the folder of a client that was there then
-	keys             *seal.Memory
+	keys             *keyring.Memory
 	ids              []turns.ID // of keys
 	plain            []turns.ID // sessions that nothing names
 	old              []turns.ID // plain ones that yesterday has
@@ -113,7 +114,7 @@ type tampered struct {
 
 func newTampered(t *testing.T) *tampered {
 	t.Helper()
-	w := &tampered{yesterday: t.TempDir(), known: t.TempDir(), keys: new(seal.Memory)}
+	w := &tampered{yesterday: t.TempDir(), known: t.TempDir(), keys: new(keyring.Memory)}
 	dir := t.TempDir()
 	d, c := start(t, dir)
 	plain := func(n int) turns.ID {
@@ -173,7 +174,7 @@ func newTampered(t *testing.T) *tampered {
 	verified(t, c)
 	stop(t, d, c)
 	w.today = dir
-	store := must[*seal.Store](t)(seal.OpenStore(filepath.Join(dir, "keys")))
+	store := must[*keyring.Store](t)(keyring.Open(filepath.Join(dir, "keys")))
 	w.ids, _ = store.IDs()
 	for _, id := range w.ids {
 		if err := w.keys.Put(id, must[seal.Key](t)(store.Key(id))); err != nil {

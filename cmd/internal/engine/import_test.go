@@ -17,6 +17,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 var (
@@ -267,7 +268,7 @@ func TestAnImportedSessionReachesOnlyItsOwnAgent(t *testing.T) {
 		"a session that began in this ledger": {c: bob, want: api.Denied, change: func(ev *turns.Event) { ev.Origin.Ledger = e.Store.Ledger }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			id, keys := newID(t), new(seal.Memory)
+			id, keys := newID(t), new(keyring.Memory)
 			k := must(keys.Create(id, rand.Reader))(t)
 			ev := &turns.Event{Version: turns.Version, Kind: turns.KindOpened, ID: id, Chain: turns.SessionChain(id), Root: id, Agent: tc.c.Agent,
 				Origin: &turns.Origin{Ledger: [16]byte{9}, Tenant: tc.c.Tenant, Session: id}, Recorded: 1}
@@ -399,7 +400,7 @@ func TestAnImportRestoresAKey(t *testing.T) {
 	add(t, e, s.ID, say("one", "two"))
 	records := must(e.Transfer.Export(t.Context(), alice, s.ID, api.ExportSession{}))(t).Records
 	bare := *w
-	bare.Keys = new(seal.Memory)
+	bare.Keys = new(keyring.Memory)
 	if err := bare.Keys.Put(turns.ID(w.ID), must(w.Keys.Key(turns.ID(w.ID)))(t)); err != nil { // the ledger's own key is in no export
 		t.Fatal(err)
 	}
@@ -472,7 +473,7 @@ func TestARefusedImportKeepsTheRecordsBeforeIt(t *testing.T) {
 }
 
 // failingKeys is a key store whose disk refuses every write.
-type failingKeys struct{ *seal.Memory }
+type failingKeys struct{ *keyring.Memory }
 
 func (failingKeys) Put(turns.ID, seal.Key) error { return errors.New("disk full") }
 

@@ -10,6 +10,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // Whoever sees a header of a channel's chain (field 42) opens a session under the id of the channel's key,
@@ -36,7 +37,7 @@ func TestNoSessionHasTheIDOfAChannelsKey(t *testing.T) {
 		if x.Key == nil || x.Key.ID != id {
 			continue
 		}
-		var ring seal.Memory
+		var ring keyring.Memory
 		_ = ring.Put(id, seal.Key(x.Key.Key))
 		body := new(turns.ReceivedBody)
 		if err := content.OpenBody(&ring, ev, body); err == nil {

@@ -8,7 +8,7 @@ import (
 	"nexus/cmd/internal/engine/enginetest"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // Content whose key is not in the key store is corrupt, with the id of the key: the
@@ -24,7 +24,7 @@ func TestMissingContentKeyIsCorruptAndKeepsHeaders(t *testing.T) {
 	}
 	other := create(t, e, 0, "nexus")
 	bare := *w
-	bare.Keys = new(seal.Memory)
+	bare.Keys = new(keyring.Memory)
 	for _, id := range []turns.ID{other.ID, turns.ID(w.ID)} {
 		if err := bare.Keys.Put(id, must(w.Keys.Key(id))(t)); err != nil {
 			t.Fatal(err)

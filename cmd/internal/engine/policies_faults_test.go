@@ -15,7 +15,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/ledger/ledgertest"
 	"nexus/turns"
-	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // countSessions returns the number of sessions on the log.
@@ -148,12 +148,12 @@ func TestPutAfterAnotherDaemonsPutIsTheNextVersionOrDenied(t *testing.T) {
 // Where the ledger's own key is gone, stored policies can't be opened. Sessions under
 // built-in policies go on; a session under another policy and the verification say why.
 func TestPolicyWithoutItsKeyIsReported(t *testing.T) {
-	for name, lose := range map[string]func(*testing.T, *world, *seal.Memory){
-		"missing": func(*testing.T, *world, *seal.Memory) {},
-		"made again": func(t *testing.T, w *world, k *seal.Memory) {
+	for name, lose := range map[string]func(*testing.T, *world, *keyring.Memory){
+		"missing": func(*testing.T, *world, *keyring.Memory) {},
+		"made again": func(t *testing.T, w *world, k *keyring.Memory) {
 			must(k.Create(turns.ID(w.ID), rand.Reader))(t)
 		},
-		"destroyed": func(t *testing.T, w *world, k *seal.Memory) {
+		"destroyed": func(t *testing.T, w *world, k *keyring.Memory) {
 			if err := k.Destroy(turns.ID(w.ID)); err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +169,7 @@ func TestPolicyWithoutItsKeyIsReported(t *testing.T) {
 			own := create(t, e, 8000, "mine")
 
 			bare := *w
-			bare.Keys = new(seal.Memory)
+			bare.Keys = new(keyring.Memory)
 			for _, s := range []turns.ID{builtin.ID, own.ID} {
 				if err := bare.Keys.Put(s, must(w.Keys.Key(s))(t)); err != nil {
 					t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"nexus/turns"
-	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // Forget makes the key store in a folder one that never had the keys of some ids. Nobody may
@@ -32,7 +32,7 @@ func Forget(t testing.TB, dir string, ids ...turns.ID) {
 			t.Fatal(err)
 		}
 	}
-	for _, s := range []*seal.Store{old, left} {
+	for _, s := range []*keyring.Store{old, left} {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -55,9 +55,9 @@ func IDs(t testing.TB, dir string) []turns.ID {
 	return ids
 }
 
-func open(t testing.TB, dir string) *seal.Store {
+func open(t testing.TB, dir string) *keyring.Store {
 	t.Helper()
-	s, err := seal.OpenStore(dir)
+	s, err := keyring.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"nexus/ledger/jetstream/embed"
 	"nexus/turns"
 	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // AddedKeys is what [AddKeys] did.
@@ -46,7 +47,7 @@ func AddKeys(data, from string) (out AddedKeys, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	store, err := seal.OpenStore(filepath.Join(data, "keys"))
+	store, err := keyring.Open(filepath.Join(data, "keys"))
 	if err != nil {
 		return out, err
 	}
@@ -68,7 +69,7 @@ func AddKeys(data, from string) (out AddedKeys, err error) {
 			out.Refused = append(out.Refused, fmt.Sprintf("%s: turns were redacted here, and stay so", r.ID))
 		case errors.Is(err, turns.ErrErased):
 			out.Refused = append(out.Refused, fmt.Sprintf("%s was destroyed here", r.ID))
-		case errors.Is(err, seal.ErrDifferent):
+		case errors.Is(err, keyring.ErrDifferent):
 			out.Refused = append(out.Refused, fmt.Sprintf("%s: another key is here", r.ID))
 		case err != nil:
 			return out, err
@@ -87,7 +88,7 @@ func AddKeys(data, from string) (out AddedKeys, err error) {
 
 // forgetMissing takes the keys that are there, or were destroyed, off the list of those whose loss was accepted. A
 // crash before leaves a list that names too many; the next run of AddKeys ends it.
-func forgetMissing(data, ledgerID string, store *seal.Store) error {
+func forgetMissing(data, ledgerID string, store *keyring.Store) error {
 	m, err := folder.LoadMissing(data, ledgerID)
 	if err != nil || len(m.Keys) == 0 {
 		return err
@@ -100,7 +101,7 @@ func forgetMissing(data, ledgerID string, store *seal.Store) error {
 }
 
 // putKey stores the key of a row, or what is left of one.
-func putKey(store *seal.Store, r backup.KeyRow) error {
+func putKey(store *keyring.Store, r backup.KeyRow) error {
 	c, err := seal.ReadContent(r.Key, r.Remains)
 	if err != nil {
 		return fmt.Errorf("the key of %s: %w", r.ID, err)
@@ -131,7 +132,7 @@ func keysFrom(from, ledgerID string) ([]backup.KeyRow, error) {
 	if _, err := os.Stat(filepath.Join(from, "a")); err != nil { // else an empty store would be made there
 		return nil, fmt.Errorf("%w: %s is no folder of keys: %w", ledger.ErrNotFound, from, err)
 	}
-	store, err := seal.OpenStore(from)
+	store, err := keyring.Open(from)
 	if err != nil {
 		return nil, err
 	}

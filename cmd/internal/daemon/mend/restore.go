@@ -24,7 +24,7 @@ import (
 	"nexus/ledger/jetstream/embed"
 	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
-	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // RestoreConfig says what [Restore] restores.
@@ -338,7 +338,7 @@ func (c RestoreConfig) storeKeys(ctx context.Context, keys backup.Keys, out *Res
 	if c.Keys == "" {
 		return nil
 	}
-	store, err := seal.OpenStore(filepath.Join(c.Data, "keys"))
+	store, err := keyring.Open(filepath.Join(c.Data, "keys"))
 	if err != nil {
 		return err
 	}

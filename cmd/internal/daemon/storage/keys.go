@@ -17,6 +17,7 @@ import (
 	"nexus/projections"
 	"nexus/turns"
 	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // OpenKeys opens the content keys of a ledger, and finds out whether they are its keys. With seal off
@@ -29,7 +30,7 @@ func (s *Storage) OpenKeys(ctx context.Context, own [16]byte) (content.Keys, err
 		}
 		return nil, err
 	}
-	keys, err := seal.OpenStore(filepath.Join(s.cfg.Data, "keys"))
+	keys, err := keyring.Open(filepath.Join(s.cfg.Data, "keys"))
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (s *Storage) OpenKeys(ctx context.Context, own [16]byte) (content.Keys, err
 // lostKeys is a key store that makes no key in the place of one that is missing: memories and labels of
 // before would not be known again, and the old key, once it is found, could not be put back.
 type lostKeys struct {
-	*seal.Store
+	*keyring.Store
 	accepted func() (*folder.Missing, error)
 }
 
@@ -195,7 +196,7 @@ const namedKeys = 10
 
 // checkEmptyKeys reports a store that has no key and no mark of one, of a ledger that has a sealed
 // session: its log was cut in both copies behind a sound header. checkKeys sees two events only, and one of them may have no body.
-func checkEmptyKeys(store *projections.Store, keys *seal.Store, own [16]byte, accepted func() (*folder.Missing, error)) error {
+func checkEmptyKeys(store *projections.Store, keys *keyring.Store, own [16]byte, accepted func() (*folder.Missing, error)) error {
 	if have, destroyed := keys.IDs(); len(have)+len(destroyed) > 0 {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"nexus/cmd/internal/engine/enginetest"
 	"nexus/ledger"
 	"nexus/turns"
-	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // unread is a log that reads no single record.
@@ -30,7 +30,7 @@ func TestKeysAreCheckedWithoutTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := copies{unread{w.Log}, e.Reader.Projections}
-	if err := checkKeys(t.Context(), c, new(seal.Memory), [16]byte{}, givenUp(t.TempDir(), "")); !errors.Is(err, turns.ErrCorrupt) || errors.Is(err, errUnread) {
+	if err := checkKeys(t.Context(), c, new(keyring.Memory), [16]byte{}, givenUp(t.TempDir(), "")); !errors.Is(err, turns.ErrCorrupt) || errors.Is(err, errUnread) {
 		t.Errorf("other keys: %v; want corrupt", err)
 	}
 	if err := checkKeys(t.Context(), c, w.Keys, w.ID, givenUp(t.TempDir(), "")); err != nil {

@@ -18,7 +18,7 @@ import (
 	"nexus/ledger/memlog"
 	"nexus/projections/rows"
 	"nexus/turns"
-	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // verifyPages verifies sessions in pages of some events, and calls between before each page but
@@ -118,7 +118,7 @@ func TestPagesFindWhatOneVerificationFinds(t *testing.T) {
 	})
 	t.Run("keys", func(t *testing.T) {
 		lost := *w
-		lost.Keys = new(seal.Memory)
+		lost.Keys = new(keyring.Memory)
 		check(t, lost.EngineOver(e.Reader.Projections), false)
 	})
 	t.Run("blobs", func(t *testing.T) {

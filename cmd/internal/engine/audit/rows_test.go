@@ -22,7 +22,7 @@ import (
 	"nexus/ledger/memlog"
 	"nexus/projections"
 	"nexus/turns"
-	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 )
 
 // The row of a session is the fold of its chain; whatever of one is changed is found, and
@@ -329,7 +329,7 @@ func TestVerifyComparesTheRowOfASessionWithoutItsKey(t *testing.T) {
 	e := w.Engine(t)
 	s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{}, []byte("{}")))(t)
 	enginetest.Add(t, e, s.ID, enginetest.Say("question", "answer"))
-	w.Keys = new(seal.Memory)
+	w.Keys = new(keyring.Memory)
 	v := verifyChanged(t, w, func(row *ledger.Session, key []byte) bool {
 		row.Head.Turn[3] ^= 1
 		return len(key) == 1+len(s.ID) && key[0] == 's' && row.ID == s.ID

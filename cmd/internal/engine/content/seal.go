@@ -237,9 +237,9 @@ type Keys interface {
 	Put(id turns.ID, k seal.Key) error
 	// Destroy makes keys unreadable for ever.
 	Destroy(ids ...turns.ID) error
-	// Puncture makes events of a chain unreadable for ever; see [seal.Store.Puncture].
+	// Puncture makes events of a chain unreadable for ever; see keyring.Store.
 	Puncture(id turns.ID, begun uint64, indexes ...uint64) error
-	// PutRemains stores what is left of a key; see [seal.Store.PutRemains].
+	// PutRemains stores what is left of a key; see keyring.Store.
 	PutRemains(id turns.ID, left *seal.Remains) error
 	// OnDestroy has f called when a key was destroyed, or events were taken from it. f must not call Keys.
 	OnDestroy(f func())

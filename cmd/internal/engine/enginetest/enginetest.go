@@ -20,7 +20,7 @@ import (
 	"nexus/projections"
 	"nexus/projections/search"
 	"nexus/turns"
-	"nexus/turns/seal"
+	"nexus/turns/seal/keyring"
 	"nexus/turns/tokens"
 )
 
@@ -35,12 +35,12 @@ type World struct {
 	ID    [16]byte
 	Log   *memlog.Log
 	Blobs *memlog.Blobs
-	Keys  *seal.Memory
+	Keys  *keyring.Memory
 }
 
 // NewWorld returns an empty ledger.
 func NewWorld() *World {
-	w := &World{Log: memlog.New(memlog.Config{}), Blobs: new(memlog.Blobs), Keys: new(seal.Memory)}
+	w := &World{Log: memlog.New(memlog.Config{}), Blobs: new(memlog.Blobs), Keys: new(keyring.Memory)}
 	_, _ = rand.Read(w.ID[:]) // never fails
 	return w
 }

@@ -1,4 +1,4 @@
-package seal
+package keyring
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
+
+	"nexus/turns/seal"
 )
 
 // memDisk is a file system that knows what is durable and what is not, fails at
@@ -309,14 +311,14 @@ func (d *memDisk) contents(everywhere bool) (out [][]byte) {
 
 // secrets returns every key that a thief of the files can find: each record at any offset of
 // any file is opened under each epoch key that is left in any file.
-func (d *memDisk) secrets(everywhere bool) map[Key]bool {
-	found := map[Key]bool{}
+func (d *memDisk) secrets(everywhere bool) map[seal.Key]bool {
+	found := map[seal.Key]bool{}
 	files := d.contents(everywhere)
 	var epochs []*epoch
 	for _, b := range files {
 		for at := 0; at+epochBlock <= len(b); at++ {
 			if block, ok := blockAt(b, at); ok {
-				epochs = append(epochs, newEpoch(binary.BigEndian.Uint64(block[9:]), storeID(block[17:]), Key(block[33:])))
+				epochs = append(epochs, newEpoch(binary.BigEndian.Uint64(block[9:]), storeID(block[17:]), seal.Key(block[33:])))
 			}
 		}
 	}
@@ -334,8 +336,8 @@ func (d *memDisk) secrets(everywhere bool) map[Key]bool {
 				if start < 0 {
 					continue
 				}
-				if body, ok := e.open(b, start, h); ok && len(body) == len(Key{}) {
-					found[Key(body)] = true
+				if body, ok := e.open(b, start, h); ok && len(body) == len(seal.Key{}) {
+					found[seal.Key(body)] = true
 				}
 			}
 		}
@@ -345,7 +347,7 @@ func (d *memDisk) secrets(everywhere bool) map[Key]bool {
 
 // leaks returns one of the keys that is in a file, plain or sealed under an epoch key that is
 // left, and false if none is.
-func (d *memDisk) leaks(keys map[Key]bool, everywhere bool) (Key, bool) {
+func (d *memDisk) leaks(keys map[seal.Key]bool, everywhere bool) (seal.Key, bool) {
 	found := d.secrets(everywhere)
 	for k := range keys {
 		if found[k] {
@@ -357,7 +359,7 @@ func (d *memDisk) leaks(keys map[Key]bool, everywhere bool) (Key, bool) {
 			}
 		}
 	}
-	return Key{}, false
+	return seal.Key{}, false
 }
 
 func coin(seed uint64) func() bool {

@@ -1,4 +1,4 @@
-package seal
+package keyring
 
 import (
 	"bytes"
@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"nexus/turns"
+	"nexus/turns/seal"
+	"nexus/turns/seal/internal/crypt"
 )
 
 func idOf(n int) turns.ID {
@@ -38,28 +40,28 @@ func (c *counter) Read(b []byte) (int, error) {
 
 // keyStore is what Store and Memory have in common.
 type keyStore interface {
-	Keyring
-	Key(turns.ID) (Key, error)
-	Create(turns.ID, io.Reader) (Key, error)
-	Put(turns.ID, Key) error
+	seal.Keyring
+	Key(turns.ID) (seal.Key, error)
+	Create(turns.ID, io.Reader) (seal.Key, error)
+	Put(turns.ID, seal.Key) error
 	Destroy(...turns.ID) error
 	Puncture(turns.ID, uint64, ...uint64) error
-	PutRemains(turns.ID, *Remains) error
+	PutRemains(turns.ID, *seal.Remains) error
 }
 
 func TestMemoryAndStoreAgree(t *testing.T) {
-	s, err := OpenStore(filepath.Join(t.TempDir(), "keys"))
+	s, err := Open(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, ring := range map[string]keyStore{"store": s, "memory": new(Memory)} {
 		t.Run(name, func(t *testing.T) {
 			r := &counter{}
-			if _, err := ring.Key(idOf(1)); !errors.Is(err, ErrNoKey) {
+			if _, err := ring.Key(idOf(1)); !errors.Is(err, seal.ErrNoKey) {
 				t.Errorf("Key before Create: %v, want ErrNoKey", err)
 			}
 			k, err := ring.Create(idOf(1), r)
-			if err != nil || k == (Key{}) {
+			if err != nil || k == (seal.Key{}) {
 				t.Fatalf("Create: %x, %v", k[:], err)
 			}
 			if again, err := ring.Create(idOf(1), r); err != nil || again != k {
@@ -71,10 +73,10 @@ func TestMemoryAndStoreAgree(t *testing.T) {
 			if err := ring.Put(idOf(1), k); err != nil {
 				t.Errorf("Put of the same key: %v", err)
 			}
-			if err := ring.Put(idOf(1), Key{1}); !errors.Is(err, ErrDifferent) {
+			if err := ring.Put(idOf(1), seal.Key{1}); !errors.Is(err, ErrDifferent) {
 				t.Errorf("Put of another key: %v, want ErrDifferent", err)
 			}
-			if err := ring.Put(idOf(2), Key{2}); err != nil {
+			if err := ring.Put(idOf(2), seal.Key{2}); err != nil {
 				t.Errorf("Put: %v", err)
 			}
 			for _, id := range []turns.ID{idOf(1), idOf(3), idOf(1)} {
@@ -89,7 +91,7 @@ func TestMemoryAndStoreAgree(t *testing.T) {
 					}
 				}
 			}
-			if got, err := ring.Key(idOf(2)); err != nil || got != (Key{2}) {
+			if got, err := ring.Key(idOf(2)); err != nil || got != (seal.Key{2}) {
 				t.Errorf("Key of the other id: %x, %v", got[:], err)
 			}
 			if _, err := ring.Create(idOf(4), bytes.NewReader(make([]byte, 31))); err == nil {
@@ -102,14 +104,14 @@ func TestMemoryAndStoreAgree(t *testing.T) {
 func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	open := func() *Store {
-		s, err := OpenStore(dir)
+		s, err := Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
 	s := open()
-	want := map[turns.ID]Key{}
+	want := map[turns.ID]seal.Key{}
 	for n := range 20 {
 		k, err := s.Create(idOf(n), rand.Reader)
 		if err != nil {
@@ -165,12 +167,12 @@ func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 }
 
 func TestStoreIsSafeForConcurrentUse(t *testing.T) {
-	s, err := OpenStore(filepath.Join(t.TempDir(), "keys"))
+	s, err := Open(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
-	var got [8]Key
+	var got [8]seal.Key
 	for i := range got {
 		wg.Go(func() {
 			k, err := s.Create(idOf(0), rand.Reader)
@@ -199,7 +201,7 @@ func TestStoreIsSafeForConcurrentUse(t *testing.T) {
 
 func mustOpen(t *testing.T, d disk) *Store {
 	t.Helper()
-	s, err := openStore("/keys", d)
+	s, err := open("/keys", d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +322,7 @@ func TestErasuresShareARewrite(t *testing.T) {
 			t.Errorf("key %d: %v", n, err)
 		}
 	}
-	if k, err := again.Key(idOf(100)); err != nil || k == (Key{}) {
+	if k, err := again.Key(idOf(100)); err != nil || k == (seal.Key{}) {
 		t.Error(err)
 	}
 }
@@ -329,7 +331,7 @@ func TestErasuresShareARewrite(t *testing.T) {
 // and its write.
 func TestACreateThatWaitedMakesNoDestroyedKey(t *testing.T) {
 	s := mustOpen(t, newMemDisk())
-	g, first := s.join(idOf(1), Key{1}, false)
+	g, first := s.join(idOf(1), seal.Key{1}, false)
 	if !first {
 		t.Fatal("another one writes")
 	}
@@ -361,12 +363,12 @@ func TestAFailedWriteIsAnErrorAndTheNextOneIsNot(t *testing.T) {
 				t.Errorf("mode %d, step %d: %v", how, step, err)
 			}
 			switch _, err := s.Key(idOf(1)); {
-			case step == 1 && !errors.Is(err, ErrNoKey):
+			case step == 1 && !errors.Is(err, seal.ErrNoKey):
 				t.Errorf("mode %d: a key that is not durable: %v", how, err)
 			case step == 2 && err != nil: // it is in one copy
 				t.Errorf("mode %d: no key of what the first copy has: %v", how, err)
 			}
-			want := map[turns.ID]Key{}
+			want := map[turns.ID]seal.Key{}
 			for n := range 4 {
 				k, err := s.Create(idOf(n), &counter{uint64(10 * n)})
 				if err != nil {
@@ -413,7 +415,7 @@ func TestAStoreWhoseDiskStaysBrokenRefuses(t *testing.T) {
 	if err := s.Destroy(idOf(1)); err != nil {
 		t.Error(err)
 	}
-	if _, leak := d.leaks(map[Key]bool{k: true}, true); leak {
+	if _, leak := d.leaks(map[seal.Key]bool{k: true}, true); leak {
 		t.Error("the destroyed key is on the disk")
 	}
 }
@@ -426,7 +428,7 @@ func TestAnErasureDestroysTheOldEpoch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, leak := d.leaks(map[Key]bool{k: true}, false); !leak {
+	if _, leak := d.leaks(map[seal.Key]bool{k: true}, false); !leak {
 		t.Error("the test finds no key that is there")
 	}
 	old := d.all
@@ -447,7 +449,7 @@ func TestAnErasureDestroysTheOldEpoch(t *testing.T) {
 func TestARepeatedDestroyCopiesNoKeys(t *testing.T) {
 	k := newKeys()
 	for n := range 5000 {
-		k.byID[idOf(n)] = Key{byte(n)}
+		k.byID[idOf(n)] = seal.Key{byte(n)}
 	}
 	gone := &erasure{ids: []turns.ID{idOf(1), idOf(2)}}
 	k, changed := k.after(gone)
@@ -466,8 +468,8 @@ func TestRandomLives(t *testing.T) {
 		r := mathrand.New(mathrand.NewPCG(seed, 3))
 		d := newMemDisk()
 		s := mustOpen(t, d)
-		have, maybe, gone := map[turns.ID]Key{}, map[turns.ID]bool{}, map[turns.ID]bool{}
-		destroyed := map[Key]bool{}
+		have, maybe, gone := map[turns.ID]seal.Key{}, map[turns.ID]bool{}, map[turns.ID]bool{}
+		destroyed := map[seal.Key]bool{}
 		random := &counter{seed * 1000}
 		cut := false
 		for range 30 {
@@ -511,7 +513,7 @@ func TestRandomLives(t *testing.T) {
 		}
 		d.restart()
 		mustOpen(t, d)
-		delete(destroyed, Key{})
+		delete(destroyed, seal.Key{})
 		if k, leak := d.leaks(destroyed, !cut); leak {
 			t.Fatalf("seed %d: %x was destroyed", seed, k[:])
 		}
@@ -549,9 +551,9 @@ func TestAFolderThatIsGoneIsNotBegunAnew(t *testing.T) {
 func TestADamagedKeyIsPutBack(t *testing.T) {
 	for _, renewed := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "keys")
-		s := must(OpenStore(dir))(t)
+		s := must(Open(dir))(t)
 		for n := range 3 {
-			if err := s.Put(idOf(n), Key{byte(n + 1)}); err != nil {
+			if err := s.Put(idOf(n), seal.Key{byte(n + 1)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -559,15 +561,15 @@ func TestADamagedKeyIsPutBack(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		const second = headerSize + recordExtra + len(Key{})
+		const second = headerSize + recordExtra + len(seal.Key{})
 		for _, path := range paths {
 			b := must(os.ReadFile(path))(t)
-			b[second+headSize+nonceSize+3] ^= 1
+			b[second+headSize+crypt.NonceSize+3] ^= 1
 			if err := os.WriteFile(path, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s = must(OpenStore(dir))(t)
+		s = must(Open(dir))(t)
 		if renewed {
 			if err := s.Destroy(idOf(9)); err != nil {
 				t.Fatal(err)
@@ -580,22 +582,22 @@ func TestADamagedKeyIsPutBack(t *testing.T) {
 			t.Errorf("Create in the place of a damaged key: %v", err)
 		}
 		for range 2 { // the second time it is there
-			if err := s.Put(idOf(1), Key{2}); err != nil {
+			if err := s.Put(idOf(1), seal.Key{2}); err != nil {
 				t.Fatalf("put back: %v", err)
 			}
 		}
-		if err := s.Put(idOf(1), Key{3}); !errors.Is(err, ErrDifferent) {
+		if err := s.Put(idOf(1), seal.Key{3}); !errors.Is(err, ErrDifferent) {
 			t.Errorf("another key, after it was put back: %v", err)
 		}
-		for what, s := range map[string]*Store{"at once": s, "after an open": must(OpenStore(dir))(t)} {
-			if k, err := s.Key(idOf(1)); err != nil || k != (Key{2}) {
+		for what, s := range map[string]*Store{"at once": s, "after an open": must(Open(dir))(t)} {
+			if k, err := s.Key(idOf(1)); err != nil || k != (seal.Key{2}) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
 		if err := s.Destroy(idOf(1)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := must(OpenStore(dir))(t).Key(idOf(1)); !errors.Is(err, turns.ErrErased) {
+		if _, err := must(Open(dir))(t).Key(idOf(1)); !errors.Is(err, turns.ErrErased) {
 			t.Errorf("destroyed after it was put back: %v", err)
 		}
 	}

@@ -1,4 +1,4 @@
-package seal
+package keyring
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"hash/crc32"
 
 	"nexus/turns"
+	"nexus/turns/seal"
+	"nexus/turns/seal/internal/crypt"
 )
 
 // The bytes of the key log and of the file of its epoch's key; docs/FORMAT.md has them in
@@ -21,18 +23,19 @@ const (
 	headerSize = 8 + 1 + 7 + 8 + 16 + 32 + 4 // magic, version, zeros, epoch, store, check under the epoch's key, CRC
 	headSize   = 32 + 4                      // of a record: head and its CRC
 	// recordExtra is what a record takes beyond its body: a head before it and one behind it.
-	recordExtra = 2*headSize + nonceSize + tagSize
-	maxBody     = 1 << 20 // bytes of a record's body
+	recordExtra = 2*headSize + crypt.NonceSize + crypt.TagSize
+	maxBody     = seal.MaxRemains // bytes of a record's body
 
 	epochBlock  = 8 + 1 + 8 + 16 + 32 + 32 // magic, version, epoch, store, key, check
 	epochSecond = 4096                     // where the file repeats the block
 	epochFile   = epochSecond + epochBlock
 )
 
+// What the keys that follow from an epoch's key are for.
 const (
-	logKey       purpose = "nexus.key.v1 key log"
-	logNonceKey  purpose = "nexus.key.v1 key log nonce"
-	logHeaderKey purpose = "nexus.key.v1 key log header"
+	logKey       = "nexus.key.v1 key log"
+	logNonceKey  = "nexus.key.v1 key log nonce"
+	logHeaderKey = "nexus.key.v1 key log header"
 )
 
 // logDomain starts what the seal of a record binds it to: domain, epoch, head.
@@ -99,43 +102,25 @@ type storeID [16]byte
 type epoch struct {
 	number uint64
 	store  storeID
-	key    Key
+	key    seal.Key
 	aead   cipher.AEAD
-	nonces Key
+	nonces seal.Key
 	header []byte // of the log
 }
 
-func newEpoch(number uint64, store storeID, key Key) *epoch {
-	e := &epoch{number: number, store: store, key: key, aead: gcm(key.derive(logKey)), nonces: key.derive(logNonceKey)}
+func newEpoch(number uint64, store storeID, key seal.Key) *epoch {
+	e := &epoch{number: number, store: store, key: key, aead: crypt.AEAD(crypt.Derive(key, logKey)), nonces: crypt.Derive(key, logNonceKey)}
 	e.header = logHeader(logVersion, number, store, key)
 	return e
 }
 
-func logHeader(version byte, number uint64, store storeID, key Key) []byte {
+func logHeader(version byte, number uint64, store storeID, key seal.Key) []byte {
 	b := append([]byte(logMagic), version, 0, 0, 0, 0, 0, 0, 0)
 	b = binary.BigEndian.AppendUint64(b, number)
 	b = append(b, store[:]...)
-	sum := mac(key.derive(logHeaderKey), b)
+	sum := crypt.MAC(crypt.Derive(key, logHeaderKey), b)
 	b = append(b, sum[:]...)
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-}
-
-// storeOf returns the store that a file of ours names, and false where its bytes are not sound
-// enough to name one. It needs no key, so it knows a stranger's file too.
-func storeOf(suffix string, b []byte) (storeID, bool) {
-	if suffix == epochSuffix {
-		for _, at := range []int{0, epochSecond} {
-			if block, ok := blockAt(b, at); ok && block[8] == logVersion {
-				return storeID(block[17:33]), true
-			}
-		}
-		return storeID{}, false
-	}
-	if len(b) < headerSize || string(b[:8]) != logMagic || b[8] != logVersion ||
-		binary.BigEndian.Uint32(b[headerSize-4:]) != crc32.Checksum(b[:headerSize-4], castagnoli) {
-		return storeID{}, false
-	}
-	return storeID(b[24:40]), true
 }
 
 func (e *epoch) aad(h head) []byte {
@@ -152,10 +137,10 @@ func (e *epoch) aad(h head) []byte {
 func (e *epoch) append(dst []byte, h head, body []byte) []byte {
 	h.length, h.last = len(body), false
 	aad := e.aad(h)
-	nonce := mac(e.nonces, aad, body)
+	nonce := crypt.MAC(e.nonces, aad, body)
 	dst = h.append(dst)
-	dst = append(dst, nonce[:nonceSize]...)
-	dst = e.aead.Seal(dst, nonce[:nonceSize], body, aad)
+	dst = append(dst, nonce[:crypt.NonceSize]...)
+	dst = e.aead.Seal(dst, nonce[:crypt.NonceSize], body, aad)
 	h.last = true
 	return h.append(dst)
 }
@@ -167,12 +152,12 @@ func (e *epoch) open(log []byte, at int, h head) (body []byte, ok bool) {
 		return nil, false
 	}
 	b := log[at+headSize : at+h.size()-headSize]
-	body, err := e.aead.Open(nil, b[:nonceSize], b[nonceSize:], e.aad(h))
+	body, err := e.aead.Open(nil, b[:crypt.NonceSize], b[crypt.NonceSize:], e.aad(h))
 	return body, err == nil
 }
 
 // encodeEpoch is the file of an epoch's key: a checked block, twice.
-func encodeEpoch(number uint64, store storeID, key Key) []byte {
+func encodeEpoch(number uint64, store storeID, key seal.Key) []byte {
 	b := append([]byte(epochMagic), logVersion)
 	b = binary.BigEndian.AppendUint64(b, number)
 	b = append(b, store[:]...)
@@ -197,16 +182,16 @@ func blockAt(b []byte, at int) ([]byte, bool) {
 
 // decodeEpoch returns the store and the key of an epoch. One sound block is enough. Errors:
 // [turns.ErrUnsupported] for a version that this build does not know; [turns.ErrCorrupt].
-func decodeEpoch(b []byte, number uint64) (storeID, Key, error) {
+func decodeEpoch(b []byte, number uint64) (storeID, seal.Key, error) {
 	for _, at := range []int{0, epochSecond} {
 		block, ok := blockAt(b, at)
 		switch {
 		case !ok:
 		case block[8] != logVersion:
-			return storeID{}, Key{}, fmt.Errorf("%w: version %d of an epoch key, this build knows %d", turns.ErrUnsupported, block[8], logVersion)
+			return storeID{}, seal.Key{}, fmt.Errorf("%w: version %d of an epoch key, this build knows %d", turns.ErrUnsupported, block[8], logVersion)
 		case binary.BigEndian.Uint64(block[9:]) == number:
-			return storeID(block[17:33]), Key(block[33:65]), nil
+			return storeID(block[17:33]), seal.Key(block[33:65]), nil
 		}
 	}
-	return storeID{}, Key{}, fmt.Errorf("%w: no sound key of epoch %d (%d bytes)", turns.ErrCorrupt, number, len(b))
+	return storeID{}, seal.Key{}, fmt.Errorf("%w: no sound key of epoch %d (%d bytes)", turns.ErrCorrupt, number, len(b))
 }

@@ -1,4 +1,4 @@
-package seal
+package crypt
 
 import (
 	"bytes"
@@ -6,12 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"testing"
-
-	"nexus/turns"
 )
 
-// TestMacIsHMACOfTheParts compares mac with crypto/hmac, for parts around the size of a block.
-func TestMacIsHMACOfTheParts(t *testing.T) {
+// TestMACIsHMACOfTheParts compares MAC with crypto/hmac, for parts around the size of a block.
+func TestMACIsHMACOfTheParts(t *testing.T) {
 	k := Key(bytes.Repeat([]byte{0xa7}, 32))
 	for n := range 3 * sha256.BlockSize {
 		parts := [][]byte{bytes.Repeat([]byte{'x'}, n), nil, {byte(n)}}
@@ -20,12 +18,12 @@ func TestMacIsHMACOfTheParts(t *testing.T) {
 			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(p))))
 			h.Write(p)
 		}
-		if got, want := mac(k, parts...), turns.Hash(h.Sum(nil)); got != want {
-			t.Fatalf("%d bytes: %v, want %v", n, got, want)
+		if got, want := MAC(k, parts...), [32]byte(h.Sum(nil)); got != want {
+			t.Fatalf("%d bytes: %x, want %x", n, got, want)
 		}
 	}
 	part := make([]byte, 2048)
-	if n := testing.AllocsPerRun(100, func() { mac(k, part) }); n > 2 {
+	if n := testing.AllocsPerRun(100, func() { MAC(k, part) }); n > 2 {
 		t.Errorf("%v allocations, want at most 2", n)
 	}
 }

@@ -1,4 +1,4 @@
-package seal
+package keyring
 
 import (
 	"bytes"
@@ -6,23 +6,11 @@ import (
 	"fmt"
 
 	"nexus/turns"
+	"nexus/turns/seal"
 )
 
 // copies are the bytes of the two copies of a log, a first; nil: the file is not there.
 type copies [2][]byte
-
-// keys is what a log says of the keys.
-type keys struct {
-	byID   map[turns.ID]Key
-	left   map[turns.ID]*Remains // wins over a key
-	erased map[turns.ID]struct{} // wins over a key
-	broken map[turns.ID]error    // both copies of the key's record are damaged; wins over a key
-	lost   error                 // so are those of a record of which nobody knows whose key it has
-}
-
-func newKeys() keys {
-	return keys{byID: make(map[turns.ID]Key), left: make(map[turns.ID]*Remains), erased: make(map[turns.ID]struct{}), broken: make(map[turns.ID]error)}
-}
 
 // merged is what two copies of a log say together.
 type merged struct {
@@ -245,20 +233,20 @@ func (m *merger) take(u unit) error {
 	}
 	m.compare(u)
 	switch {
-	case u.kind == recordKey && len(u.body) == len(Key{}):
+	case u.kind == recordKey && len(u.body) == len(seal.Key{}):
 		old, ok := k.byID[u.id]
 		broken := k.broken[u.id]
-		if broken == nil && ok && old != Key(u.body) {
+		if broken == nil && ok && old != seal.Key(u.body) {
 			k.broken[u.id] = fmt.Errorf("%w: the key of %s: %s have two different keys", turns.ErrCorrupt, u.id, both)
 		}
-		if broken != nil && !errors.Is(broken, ErrPunctured) { // a whole key does not undo that events were taken from it
+		if broken != nil && !errors.Is(broken, seal.ErrPunctured) { // a whole key does not undo that events were taken from it
 			delete(k.broken, u.id) // it was put back
 		}
-		k.byID[u.id] = Key(u.body)
+		k.byID[u.id] = seal.Key(u.body)
 	case u.kind == recordLeft && len(u.body) == 0:
 		k.broken[u.id] = lostRemains(u.id, both)
 	case u.kind == recordLeft:
-		left, err := DecodeRemains(u.body)
+		left, err := seal.DecodeRemains(u.body)
 		if err != nil {
 			return fmt.Errorf("%w: %s: record %d, of %s: %v", turns.ErrUnsupported, both, u.number, u.id, err)
 		}

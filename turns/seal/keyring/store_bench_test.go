@@ -1,4 +1,4 @@
-package seal
+package keyring
 
 import (
 	"crypto/rand"
@@ -17,7 +17,7 @@ const benchKeys = 100_000
 func BenchmarkStoreCreate(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			s, err := OpenStore(filepath.Join(b.TempDir(), "keys"))
+			s, err := Open(filepath.Join(b.TempDir(), "keys"))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func BenchmarkStoreCreate(b *testing.B) {
 func full(b *testing.B) string {
 	b.Helper()
 	dir := filepath.Join(b.TempDir(), "keys")
-	s, err := OpenStore(dir)
+	s, err := Open(dir)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func BenchmarkStoreOpen(b *testing.B) {
 	before := memory()
 	for b.Loop() {
 		var err error
-		if s, err = OpenStore(dir); err != nil {
+		if s, err = Open(dir); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -94,7 +94,7 @@ func BenchmarkStoreOpen(b *testing.B) {
 
 // BenchmarkStoreDestroy destroys one key, which writes all others anew.
 func BenchmarkStoreDestroy(b *testing.B) {
-	s, err := OpenStore(full(b))
+	s, err := Open(full(b))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func BenchmarkStoreDestroy(b *testing.B) {
 }
 
 func BenchmarkStoreKey(b *testing.B) {
-	s, err := OpenStore(filepath.Join(b.TempDir(), "keys"))
+	s, err := Open(filepath.Join(b.TempDir(), "keys"))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,9 +1,11 @@
-package seal
+package keyring
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"path/filepath"
 	"regexp"
@@ -12,6 +14,7 @@ import (
 	"strings"
 
 	"nexus/turns"
+	"nexus/turns/seal"
 )
 
 // The two copies, and the endings of their files.
@@ -38,58 +41,6 @@ func (s *Store) name(side string, number uint64, suffix string) string {
 
 // logName returns the name of a copy of the log.
 func (s *Store) logName(side string) string { return s.name(side, s.epoch.number, logSuffix) }
-
-// load opens the folder: it reads both copies, mends them, and takes what they say. The
-// caller has both stages, or is the only one that has s.
-func (s *Store) load() error {
-	for _, name := range []string{s.dir, filepath.Join(s.dir, copyA), filepath.Join(s.dir, copyB)} {
-		if err := s.disk.Mkdir(name); err != nil {
-			return err
-		}
-		if err := s.disk.SyncDir(filepath.Dir(name)); err != nil {
-			return err
-		}
-	}
-	number, err := s.current()
-	if err != nil {
-		return err
-	}
-	if s.epoch != nil && number < s.epoch.number {
-		return fmt.Errorf("%w: %s and %s are gone", turns.ErrCorrupt, s.logName(copyA), s.logName(copyB))
-	}
-	files, err := s.read()
-	if err != nil {
-		return err
-	}
-	if number == 0 {
-		if err := s.sweep(0); err != nil {
-			return err
-		}
-		s.succeed(newKeys())
-		return s.rewrite(newKeys())
-	}
-	e, err := s.loadEpoch(number, files)
-	if err != nil {
-		return err
-	}
-	m, err := s.loadLog(e, files)
-	if err != nil {
-		return err
-	}
-	if err := s.sweep(number); err != nil {
-		return err
-	}
-	s.epoch, s.next, s.end = e, m.next, int64(m.end)
-	s.succeed(m.keys)
-	return nil
-}
-
-// succeed takes the keys of the disk.
-func (s *Store) succeed(k keys) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keys, s.failed = k, nil
-}
 
 // current returns the number of the epoch, 0 if there is none yet.
 func (s *Store) current() (uint64, error) {
@@ -139,6 +90,24 @@ func parse(name string) (number uint64, suffix string) {
 	return number, m[2]
 }
 
+// storeOf returns the store that a file of ours names, and false where its bytes are not sound
+// enough to name one. It needs no key, so it knows a stranger's file too.
+func storeOf(suffix string, b []byte) (storeID, bool) {
+	if suffix == epochSuffix {
+		for _, at := range []int{0, epochSecond} {
+			if block, ok := blockAt(b, at); ok && block[8] == logVersion {
+				return storeID(block[17:33]), true
+			}
+		}
+		return storeID{}, false
+	}
+	if len(b) < headerSize || string(b[:8]) != logMagic || b[8] != logVersion ||
+		binary.BigEndian.Uint32(b[headerSize-4:]) != crc32.Checksum(b[:headerSize-4], castagnoli) {
+		return storeID{}, false
+	}
+	return storeID(b[24:40]), true
+}
+
 // read reads the files of both copies, by name. Nothing was changed before it, and nothing is
 // if two of them name different stores. Errors: [ErrOtherStore]; the disk's.
 func (s *Store) read() (map[string][]byte, error) {
@@ -182,7 +151,7 @@ func (s *Store) read() (map[string][]byte, error) {
 func (s *Store) loadEpoch(number uint64, files map[string][]byte) (*epoch, error) {
 	var faults [2]error
 	var stores [2]storeID
-	var keys [2]Key
+	var keys [2]seal.Key
 	for i, side := range sides {
 		name := s.name(side, number, epochSuffix)
 		b, ok := files[name]

@@ -1,4 +1,4 @@
-package seal
+package keyring
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"nexus/turns"
+	"nexus/turns/seal"
+	"nexus/turns/seal/internal/crypt"
 )
 
 // world is a store on a disk that fails, and what its caller was promised.
@@ -18,12 +20,12 @@ type world struct {
 	d       *memDisk
 	s       *Store
 	r       *counter
-	seen    map[Key]bool     // every key that ever was returned or made for the id
-	others  map[turns.ID]Key // keys of other ids, returned before
-	stored  Key              // zero: Create never returned
-	erased  bool             // Destroy returned nil
-	taken   bool             // Puncture returned nil
-	started bool             // Destroy was called
+	seen    map[seal.Key]bool     // every key that ever was returned or made for the id
+	others  map[turns.ID]seal.Key // keys of other ids, returned before
+	stored  seal.Key              // zero: Create never returned
+	erased  bool                  // Destroy returned nil
+	taken   bool                  // Puncture returned nil
+	started bool                  // Destroy was called
 }
 
 // aftermath is what happens after the failed step.
@@ -67,7 +69,7 @@ func TestStoreKeepsItsPromiseAfterAnyFailedStep(t *testing.T) {
 			for how := range faults {
 				for _, dying := range []bool{false, true} {
 					for _, after := range aftermaths() {
-						w := &world{t: t, d: newMemDisk(), r: &counter{}, seen: map[Key]bool{}, others: map[turns.ID]Key{}}
+						w := &world{t: t, d: newMemDisk(), r: &counter{}, seen: map[seal.Key]bool{}, others: map[turns.ID]seal.Key{}}
 						w.label = fmt.Sprintf("%s, step %d fails in mode %d, dying %v, %s", name, fail, how, dying, after.name)
 						if name != "open" {
 							w.prepare(name)
@@ -140,7 +142,7 @@ func (w *world) prepare(name string) {
 
 // open opens the store, or leaves none.
 func (w *world) open() {
-	s, err := openStore("/keys", w.d)
+	s, err := open("/keys", w.d)
 	if w.s = s; err != nil {
 		w.s = nil
 	}
@@ -171,7 +173,7 @@ func (w *world) begin() {
 func (w *world) guess() {
 	for n := uint64(1); n <= w.r.n; n++ {
 		c := counter{n - 1}
-		k, _ := newKey(&c)
+		k, _ := seal.NewKey(&c)
 		w.seen[k] = true
 	}
 	for _, k := range w.others {
@@ -181,7 +183,7 @@ func (w *world) guess() {
 
 // made is a key as random as a made one: the file of an epoch's key has a checksum and then zeros, and a
 // key of two bytes and zeros is found there once in 65,536 files.
-func made(n int) Key { return sha256.Sum256([]byte{byte(n)}) }
+func made(n int) seal.Key { return sha256.Sum256([]byte{byte(n)}) }
 
 func (w *world) put() {
 	k := made(7)
@@ -219,12 +221,12 @@ func (w *world) checkPuncture() {
 			w.fatal("what is left of the key: %v", err)
 			return
 		}
-		if _, err := c.event(7); err == nil && (w.taken || again > 0) || err != nil && !errors.Is(err, turns.ErrErased) {
-			w.fatal("Puncture had returned %v, the key of event 7: %v", w.taken, err)
+		if c.Has(7) && (w.taken || again > 0) {
+			w.fatal("Puncture had returned %v, and the key has event 7", w.taken)
 		}
 		for _, i := range []uint64{0, 6, 8, 255, 256, 511} {
-			if k, err := c.event(i); err != nil || k != w.stored.event(i) {
-				w.fatal("the key of event %d: %v", i, err)
+			if got, want := underKey(w.t, c, i), underKey(w.t, w.stored.Content(), i); got != want {
+				w.fatal("the key of event %d is %v, want %v", i, got, want)
 			}
 		}
 		switch again {
@@ -237,11 +239,12 @@ func (w *world) checkPuncture() {
 			w.s = mustOpen(w.t, w.d)
 		}
 	}
-	gone := map[Key]bool{w.stored: true, w.stored.chunk(0): true, w.stored.event(7): true}
+	chunk := seal.Key(crypt.Derive(w.stored, "nexus.key.v1 chunk\x00\x00\x00\x00\x00\x00\x00\x00"))
+	gone := map[seal.Key]bool{w.stored: true, chunk: true, crypt.Derive(chunk, "nexus.key.v1 event\x07"): true}
 	if k, ok := w.d.leaks(gone, false); ok {
 		w.fatal("a key that was taken is still on the disk: %x", k[:])
 	}
-	if err := w.s.Put(idOf(1), w.stored); !errors.Is(err, ErrPunctured) {
+	if err := w.s.Put(idOf(1), w.stored); !errors.Is(err, seal.ErrPunctured) {
 		w.fatal("Put of the whole key: %v", err)
 	}
 	w.checkOthers()
@@ -262,13 +265,13 @@ func (w *world) check(cut bool) {
 	switch {
 	case w.erased && !errors.Is(err, turns.ErrErased):
 		w.fatal("Destroy had returned, Key: %v", err)
-	case !w.started && w.stored != Key{} && (err != nil || k != w.stored):
+	case !w.started && w.stored != seal.Key{} && (err != nil || k != w.stored):
 		w.fatal("Create had returned, Key: %v", err)
 	case err == nil && !w.seen[k]:
 		w.fatal("Key is one that nobody made")
-	case err != nil && !errors.Is(err, ErrNoKey) && !(w.started && errors.Is(err, turns.ErrErased)):
+	case err != nil && !errors.Is(err, seal.ErrNoKey) && !(w.started && errors.Is(err, turns.ErrErased)):
 		w.fatal("Key: %v", err)
-	case w.started && errors.Is(err, ErrNoKey):
+	case w.started && errors.Is(err, seal.ErrNoKey):
 		w.fatal("the key is gone without a trace")
 	}
 	if !w.started { // the call is made again, and then power is lost
@@ -321,12 +324,12 @@ func TestTwoWritesUnderWayLeaveNoGap(t *testing.T) {
 		for _, dying := range []bool{false, true} {
 			for _, inA := range []bool{false, true} {
 				for _, after := range aftermaths() {
-					w := &world{t: t, d: newMemDisk(), r: &counter{}, seen: map[Key]bool{}, others: map[turns.ID]Key{}}
+					w := &world{t: t, d: newMemDisk(), r: &counter{}, seen: map[seal.Key]bool{}, others: map[turns.ID]seal.Key{}}
 					w.label = fmt.Sprintf("mode %d, dying %v, in a %v, %s", how, dying, inA, after.name)
 					w.prepare("")
 					w.d.ops, w.d.fail, w.d.how, w.d.after = 0, -1, how, dying
 					second := newGroup()
-					second.ids, second.keys, second.back = []turns.ID{idOf(5)}, []Key{{5}}, []bool{false}
+					second.ids, second.keys, second.back = []turns.ID{idOf(5)}, []seal.Key{{5}}, []bool{false}
 					written := make(chan struct{})
 					a, b := w.s.logName(copyA), w.s.logName(copyB)
 					writes := 0
@@ -363,7 +366,7 @@ func TestTwoWritesUnderWayLeaveNoGap(t *testing.T) {
 					after.do(w)
 					w.d.fail = -1
 					w.check(after.cut)
-					if k, err := w.s.Key(idOf(5)); (err != nil || k != Key{5}) && !errors.Is(err, ErrNoKey) {
+					if k, err := w.s.Key(idOf(5)); (err != nil || k != seal.Key{5}) && !errors.Is(err, seal.ErrNoKey) {
 						t.Errorf("%s: the second group's key: %v", w.label, err)
 					}
 					if t.Failed() {

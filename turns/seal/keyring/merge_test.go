@@ -1,4 +1,4 @@
-package seal
+package keyring
 
 import (
 	"bytes"
@@ -12,22 +12,24 @@ import (
 	"testing"
 
 	"nexus/turns"
+	"nexus/turns/seal"
+	"nexus/turns/seal/internal/crypt"
 )
 
 // sample is a store with three keys and a destroyed one, and the keys. The log has the
 // records of idOf(9), destroyed, idOf(0), idOf(1) and idOf(2), which were made one by one.
-func sample(t testing.TB) (*memDisk, *Store, map[turns.ID]Key) {
+func sample(t testing.TB) (*memDisk, *Store, map[turns.ID]seal.Key) {
 	d := newMemDisk()
-	s, err := openStore("/keys", d)
+	s, err := open("/keys", d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Destroy(idOf(9)); err != nil {
 		t.Fatal(err)
 	}
-	want := map[turns.ID]Key{}
+	want := map[turns.ID]seal.Key{}
 	for n := range 3 {
-		want[idOf(n)] = Key{byte(n + 1), 9}
+		want[idOf(n)] = seal.Key{byte(n + 1), 9}
 		if err := s.Put(idOf(n), want[idOf(n)]); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +68,7 @@ func flipped(b []byte, at int) []byte {
 }
 
 // holdsAll checks that a store has keys and the destroyed one, but for one that is broken.
-func holdsAll(t *testing.T, s *Store, want map[turns.ID]Key, broken turns.ID) {
+func holdsAll(t *testing.T, s *Store, want map[turns.ID]seal.Key, broken turns.ID) {
 	t.Helper()
 	for id, k := range want {
 		if got, err := s.Key(id); id != broken && (err != nil || got != k) {
@@ -149,7 +151,7 @@ func TestAFlipInBothCopiesBreaksOneKey(t *testing.T) {
 		}
 		breaks := 0
 		for i := range h.size() {
-			for _, j := range []int{0, 5, 20, headSize + 3, headSize + nonceSize + 2, h.size() - headSize - 1, h.size() - headSize, h.size() - 1, i} {
+			for _, j := range []int{0, 5, 20, headSize + 3, headSize + crypt.NonceSize + 2, h.size() - headSize - 1, h.size() - headSize, h.size() - 1, i} {
 				d := whole.clone()
 				d.set(a, flipped(good, at+i))
 				d.set(b, flipped(good, at+j))
@@ -165,7 +167,7 @@ func TestAFlipInBothCopiesBreaksOneKey(t *testing.T) {
 				}
 				breaks++
 				if h.kind == recordDestroyed { // its head says that there is no key, whatever the body was
-					if !errors.Is(err, turns.ErrErased) || !errors.Is(s.Put(h.id, Key{1}), turns.ErrErased) {
+					if !errors.Is(err, turns.ErrErased) || !errors.Is(s.Put(h.id, seal.Key{1}), turns.ErrErased) {
 						t.Fatalf("record %d, bytes %d and %d: %v; a destroyed key can be put back", h.number, i, j, err)
 					}
 					continue
@@ -219,8 +221,8 @@ func TestAFlipInBothCopiesBreaksOneKey(t *testing.T) {
 func TestARecordThatIsGoneInBothCopiesIsAKeyOfNobody(t *testing.T) {
 	whole, s, want := sample(t)
 	good := whole.get(s.logName(copyA))
-	second := headerSize + recordExtra + recordExtra + len(Key{}) // the record of idOf(1)
-	for name, to := range map[string]int{"one record": second + recordExtra + len(Key{}), "the rest": len(good)} {
+	second := headerSize + recordExtra + recordExtra + len(seal.Key{}) // the record of idOf(1)
+	for name, to := range map[string]int{"one record": second + recordExtra + len(seal.Key{}), "the rest": len(good)} {
 		t.Run(name, func(t *testing.T) {
 			d := whole.clone()
 			b := bytes.Clone(good)
@@ -255,7 +257,7 @@ func TestTornTailsAreCut(t *testing.T) {
 	a, b := s.logName(copyA), s.logName(copyB)
 	good := whole.get(a)
 	first := headerSize + recordExtra // the tombstone
-	size := recordExtra + len(Key{})
+	size := recordExtra + len(seal.Key{})
 	for la := first; la <= len(good); la += 3 {
 		for lb := first; lb <= len(good); lb += 5 {
 			d := whole.clone()
@@ -265,7 +267,7 @@ func TestTornTailsAreCut(t *testing.T) {
 			n := (max(la, lb) - first) / size
 			for i := range 3 {
 				k, err := s.Key(idOf(i))
-				if i < n && (err != nil || k != want[idOf(i)]) || i >= n && !errors.Is(err, ErrNoKey) {
+				if i < n && (err != nil || k != want[idOf(i)]) || i >= n && !errors.Is(err, seal.ErrNoKey) {
 					t.Fatalf("%d and %d bytes of %d: key %d: %v", la, lb, len(good), i, err)
 				}
 			}
@@ -285,7 +287,7 @@ func TestTornTailsAreCut(t *testing.T) {
 func TestDamageIsNotTakenForATornWrite(t *testing.T) {
 	whole, s, want := sample(t)
 	good := whole.get(s.logName(copyA))
-	size := recordExtra + len(Key{})
+	size := recordExtra + len(seal.Key{})
 	second := headerSize + recordExtra + size // the record of idOf(1)
 	for i := range size {
 		for _, end := range []int{headerSize, second, second + size/2} {
@@ -305,7 +307,7 @@ func TestDamageIsNotTakenForATornWrite(t *testing.T) {
 func TestDifferentKeysOfOneIDAreCorrupt(t *testing.T) {
 	whole, s, want := sample(t)
 	good := whole.get(s.logName(copyA))
-	last := len(good) - recordExtra - len(Key{})
+	last := len(good) - recordExtra - len(seal.Key{})
 	h, _ := headAt(good, last)
 	other := append(bytes.Clone(good[:last]), s.epoch.append(nil, h, bytes.Repeat([]byte{5}, 32))...)
 	h.number++
@@ -359,7 +361,7 @@ func TestWhatAnotherBuildWroteIsRefused(t *testing.T) {
 			d.set(s.name(side, e.number, x.suffix), x.b)
 		}
 		before := d.clone()
-		if _, err := openStore("/keys", d); !errors.Is(err, turns.ErrUnsupported) {
+		if _, err := open("/keys", d); !errors.Is(err, turns.ErrUnsupported) {
 			t.Errorf("%s: %v, want unsupported", name, err)
 		}
 		sameFiles(t, name, d, before)
@@ -392,17 +394,17 @@ func TestAFolderThatCanNotBeReadIsRefused(t *testing.T) {
 				d.set(s.name(side, 2, epochSuffix), nil)
 			}
 		}, turns.ErrCorrupt, "/keys/b/0000000000000002.epoch"},
-		"two epoch keys": {func(d *memDisk) { d.set(s.name(copyB, 2, epochSuffix), encodeEpoch(2, s.epoch.store, Key{5})) }, turns.ErrCorrupt, "different"},
+		"two epoch keys": {func(d *memDisk) { d.set(s.name(copyB, 2, epochSuffix), encodeEpoch(2, s.epoch.store, seal.Key{5})) }, turns.ErrCorrupt, "different"},
 		"another epoch key": {func(d *memDisk) {
 			for _, side := range sides {
-				d.set(s.name(side, 2, epochSuffix), encodeEpoch(2, s.epoch.store, Key{5}))
+				d.set(s.name(side, 2, epochSuffix), encodeEpoch(2, s.epoch.store, seal.Key{5}))
 			}
 		}, turns.ErrCorrupt, "/keys/a/0000000000000002.log"},
 	} {
 		d := whole.clone()
 		x.change(d)
 		before := d.clone()
-		if _, err := openStore("/keys", d); !errors.Is(err, x.want) || !strings.Contains(err.Error(), x.names) {
+		if _, err := open("/keys", d); !errors.Is(err, x.want) || !strings.Contains(err.Error(), x.names) {
 			t.Errorf("%s: %v", name, err)
 		}
 		sameFiles(t, name, d, before)
@@ -440,7 +442,7 @@ func sameFiles(t *testing.T, name string, got, want *memDisk) {
 
 // TestLogBytes compares the bytes with those of docs/FORMAT.md.
 func TestLogBytes(t *testing.T) {
-	var key, content Key
+	var key, content seal.Key
 	var id turns.ID
 	for i := range key {
 		key[i], content[i] = byte(i), byte(0x80+i)
@@ -484,7 +486,7 @@ func TestLogBytes(t *testing.T) {
 
 // TestLogBytesOfWhatIsLeft compares a record of kind 3 with that of docs/FORMAT.md, by its digest: it has a key for each event.
 func TestLogBytesOfWhatIsLeft(t *testing.T) {
-	var key, content Key
+	var key, content seal.Key
 	var id turns.ID
 	var store storeID
 	fresh := make([]byte, len(key))
@@ -492,7 +494,7 @@ func TestLogBytesOfWhatIsLeft(t *testing.T) {
 		key[i], content[i], fresh[i] = byte(i), byte(0x80+i), byte(0xa0+i)
 		id[i%16], store[i%16] = byte(0x40+i%16), byte(0xe0+i%16)
 	}
-	left, err := Content{whole: content}.puncture(700, []uint64{3, 300}, bytes.NewReader(fresh))
+	left, err := content.Content().Puncture(700, []uint64{3, 300}, bytes.NewReader(fresh))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -509,7 +511,7 @@ func TestLogBytesOfWhatIsLeft(t *testing.T) {
 	if plain, ok := e.open(got, 0, head{kind: recordLeft, length: len(body), number: 8, id: id}); !ok || !bytes.Equal(plain, body) {
 		t.Error("it does not open")
 	}
-	again, err := DecodeRemains(body)
+	again, err := seal.DecodeRemains(body)
 	if err != nil || !bytes.Equal(again.Encode(), body) {
 		t.Errorf("it reads as something else: %v", err)
 	}
@@ -517,13 +519,13 @@ func TestLogBytesOfWhatIsLeft(t *testing.T) {
 
 // TestANonceIsNotUsedForTwoRecords: also if a number is used again, behind a write that failed.
 func TestANonceIsNotUsedForTwoRecords(t *testing.T) {
-	e := newEpoch(1, storeID{}, Key{1})
+	e := newEpoch(1, storeID{}, seal.Key{1})
 	seen := map[string]string{}
 	for number := range uint64(20) {
 		for k := range byte(20) {
 			for kind := range recordKind(3) {
 				r := e.append(nil, head{kind: kind, number: number, id: idOf(int(number))}, bytes.Repeat([]byte{k}, 32))
-				nonce := string(r[headSize : headSize+nonceSize])
+				nonce := string(r[headSize : headSize+crypt.NonceSize])
 				if old, ok := seen[nonce]; ok && old != string(r) {
 					t.Fatal("two records have one nonce")
 				}
@@ -557,7 +559,7 @@ func FuzzMerge(f *testing.F) {
 			d.set(filepath.Join("/keys", side, "0000000000000002.epoch"), encodeEpoch(2, e.store, e.key))
 			d.set(filepath.Join("/keys", side, "0000000000000002.log"), [][]byte{a, b}[i])
 		}
-		s, err := openStore("/keys", d)
+		s, err := open("/keys", d)
 		if err != nil {
 			return
 		}
@@ -594,7 +596,7 @@ func TestRandomDamageOfBothCopies(t *testing.T) {
 			}
 			d.set(s.logName(side), b)
 		}
-		s, err := openStore("/keys", d)
+		s, err := open("/keys", d)
 		if err != nil {
 			if !errors.Is(err, turns.ErrCorrupt) {
 				t.Fatalf("seed %d: %v", seed, err)
@@ -631,7 +633,7 @@ func TestALogCutBeforeItsHeaderEndsIsDamage(t *testing.T) {
 		d := whole.clone()
 		d.set(a, d.get(a)[:n])
 		d.set(b, d.get(b)[:n])
-		if _, err := openStore(s.dir, d); !errors.Is(err, turns.ErrCorrupt) {
+		if _, err := open(s.dir, d); !errors.Is(err, turns.ErrCorrupt) {
 			t.Errorf("%d bytes of each copy: %v", n, err)
 		}
 	}
@@ -641,7 +643,7 @@ func TestALogCutBeforeItsHeaderEndsIsDamage(t *testing.T) {
 func TestTheCopyOfAnotherStoreIsRefused(t *testing.T) {
 	whole, s, want := sample(t) // epoch 2
 	other := newMemDisk()
-	o, err := openStore(s.dir, other)
+	o, err := open(s.dir, other)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -671,7 +673,7 @@ func TestTheCopyOfAnotherStoreIsRefused(t *testing.T) {
 					}
 					name := fmt.Sprintf("epoch %d, %v in %s, ours beside them %v", epoch, suffixes, side, keep)
 					before := d.clone()
-					if _, err := openStore(s.dir, d); !errors.Is(err, ErrOtherStore) || !strings.Contains(err.Error(), s.name(side, epoch, suffixes[len(suffixes)-1])) &&
+					if _, err := open(s.dir, d); !errors.Is(err, ErrOtherStore) || !strings.Contains(err.Error(), s.name(side, epoch, suffixes[len(suffixes)-1])) &&
 						!strings.Contains(err.Error(), s.name(side, epoch, suffixes[0])) {
 						t.Errorf("%s: %v", name, err)
 					}
@@ -679,7 +681,7 @@ func TestTheCopyOfAnotherStoreIsRefused(t *testing.T) {
 					for _, suffix := range suffixes { // taken away again
 						delete(d.live, s.name(side, epoch, suffix))
 					}
-					again, err := openStore(s.dir, d)
+					again, err := open(s.dir, d)
 					if err != nil {
 						t.Errorf("%s: and taken away: %v", name, err)
 						continue
@@ -728,7 +730,7 @@ func TestAStoreWhoseLogsAreGoneIsNotBegunAnew(t *testing.T) {
 		delete(d.live, s.logName(side))
 	}
 	before := d.clone()
-	if _, err := openStore(s.dir, d); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), s.name(copyB, 1, epochSuffix)) {
+	if _, err := open(s.dir, d); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), s.name(copyB, 1, epochSuffix)) {
 		t.Error(err)
 	}
 	sameFiles(t, "no log", d, before)
