@@ -1,7 +1,6 @@
 package projections
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -12,63 +11,16 @@ import (
 	"nexus/turns"
 )
 
-// received writes the rows of an event of a channel's chain.
-func (a *applier) received(tenant string, r ledger.Record, e *turns.Event, c *ledger.Channel) error {
-	row, err := rows.Encode(c)
-	if err != nil {
-		return err
-	}
-	id := e.Chain.ID
-	err = errors.Join(
-		a.side.Set(rows.Channels.TextKey(tenant, id), row),
-		a.side.Set(rows.Number(rows.Received.TextKey(tenant, id), e.Index), rows.Number(nil, r.Seq)),
-		a.side.Set(append(rows.ReceivedIDs.TextKey(tenant, id), e.ID[:]...), rows.Number(nil, e.Index)),
-		a.keep(r),
-	)
-	if e.Index == 0 {
-		err = errors.Join(err, a.side.Set(rows.AgentChannels.TextKey(tenant, c.Agent, id), nil))
-	}
-	return err
-}
-
-// external writes the row of the external event that a turn names, if it names one.
-func (a *applier) external(tenant string, e *turns.Event) error {
-	if e.External == nil {
-		return nil
-	}
-	ref := e.Ref()
-	k := append(rows.ExternalTurns.TextKey(tenant, e.External.Channel), e.External.ID[:]...)
-	return a.side.Set(append(append(k, ref.Session[:]...), ref.Turn[:]...), nil)
-}
-
 // Channel returns the fold of a channel's chain, by the chain's id; zero if the chain
 // is empty.
 func (s *Store) Channel(tenant, id string) (ledger.Channel, error) {
 	return s.view().Channel(tenant, id)
 }
 
-// Channel implements [ledger.History].
-func (v view) Channel(tenant, id string) (c ledger.Channel, err error) {
-	b, ok, err := db.Get(v.side, rows.Channels.TextKey(tenant, id))
-	if err != nil || !ok {
-		return c, err
-	}
-	if err := rows.Decode(b, &c); err != nil {
-		return c, badRow("projection row of channel %s: %v", id, err)
-	}
-	return c, nil
-}
-
-// HasReceived implements [ledger.History].
-func (v view) HasReceived(tenant, channel string, event turns.ID) (bool, error) {
-	_, ok, err := db.Get(v.side, append(rows.ReceivedIDs.TextKey(tenant, channel), event[:]...))
-	return ok, err
-}
-
 // ReceivedIndex returns the ordinal of an event on a channel's chain, by its id. ok is
 // false if there is none.
 func (s *Store) ReceivedIndex(tenant, channel string, event turns.ID) (index uint64, ok bool, err error) {
-	return s.view().number(append(rows.ReceivedIDs.TextKey(tenant, channel), event[:]...))
+	return s.view().Number(append(rows.ReceivedIDs.TextKey(tenant, channel), event[:]...))
 }
 
 // Received is where an event of a channel is.
@@ -95,7 +47,7 @@ func (s *Store) ReceivedFrom(tenant, channel string, from uint64, desc bool) ite
 	}
 	return func(yield func(Received, error) bool) { // ordinals have no gap
 		for i := from; ; i-- {
-			seq, ok, err := s.view().number(rows.Number(slices.Clone(k), i))
+			seq, ok, err := s.view().Number(rows.Number(slices.Clone(k), i))
 			if err == nil && !ok {
 				err = fmt.Errorf("%w: the projections lack event %d of channel %s", ledger.ErrCorrupt, i, channel)
 			}

@@ -10,6 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/ledger"
+	"nexus/projections/apply"
+	"nexus/projections/compare"
 	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
@@ -41,7 +43,7 @@ func identity(t *testing.T, log ledger.Log) string {
 }
 
 // compared compares all rows with a log.
-func compared(t *testing.T, s *Store, log ledger.Log) []Difference {
+func compared(t *testing.T, s *Store, log ledger.Log) []compare.Difference {
 	t.Helper()
 	c, err := s.Compare(identity(t, log))
 	if err != nil {
@@ -59,8 +61,8 @@ func compared(t *testing.T, s *Store, log ledger.Log) []Difference {
 		if r.Seq > c.Last() {
 			break
 		}
-		p := parse(r, func(turns.Hash) *turns.Event { return nil })
-		if _, refused, err := c.Apply(r, p.event, p.bad); err != nil || refused != nil {
+		p := apply.Parse(r, func(turns.Hash) *turns.Event { return nil })
+		if _, refused, err := c.Apply(r, p.Event, p.Bad); err != nil || refused != nil {
 			t.Fatalf("record %d: %v, %v", r.Seq, refused, err)
 		}
 	}
@@ -104,28 +106,28 @@ func TestCompareFindsTheRowThatDiffers(t *testing.T) {
 		}
 		for range 8 {
 			e := all[a.rng.IntN(len(all))]
-			kind := DifferenceKind(a.rng.IntN(3))
+			kind := compare.Kind(a.rng.IntN(3))
 			k, err := bytes.Clone(e.Key), error(nil)
 			switch kind {
-			case Missing:
+			case compare.Missing:
 				err = s.db().Delete(k, pebble.NoSync)
-			case Differs:
+			case compare.Differs:
 				err = s.db().Set(k, append(bytes.Clone(e.Value), 1), pebble.NoSync)
-			case Extra:
+			case compare.Extra:
 				k = append(k, 1)
 				err = s.db().Set(k, e.Value, pebble.NoSync)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if rows.Checkpoints.Begins(k) && kind != Extra {
+			if rows.Checkpoints.Begins(k) && kind != compare.Extra {
 				if c, err := s.Compare(identity(t, a.log)); err == nil {
 					t.Errorf("the checkpoint is wrong: %v", c.Close())
 				}
-			} else if found := compared(t, s, a.log); len(found) != 1 || found[0].Kind != kind || !bytes.Equal(found[0].key, k) {
+			} else if found := compared(t, s, a.log); len(found) != 1 || found[0].Kind != kind || found[0].Of != rows.Describe(k).Of {
 				t.Errorf("seed %d, %d of %q: %v", seed, kind, k, found)
 			}
-			if err = s.db().Set(e.Key, e.Value, pebble.NoSync); err == nil && kind == Extra {
+			if err = s.db().Set(e.Key, e.Value, pebble.NoSync); err == nil && kind == compare.Extra {
 				err = s.db().Delete(k, pebble.NoSync)
 			}
 			if err != nil {
@@ -162,7 +164,7 @@ func TestCompareFindsAWrongCheckpoint(t *testing.T) {
 			if c, err := s.Compare(identity(t, a.log)); !errors.Is(err, ledger.ErrCorrupt) {
 				t.Errorf("%s: %v, %v", name, c, err)
 			}
-		} else if found := compared(t, s, a.log); len(found) != 1 || found[0].Kind != Differs || !rows.Checkpoints.Begins(found[0].key) {
+		} else if found := compared(t, s, a.log); len(found) != 1 || found[0].Kind != compare.Differs || found[0].Of != rows.Describe(rows.Checkpoints.Key()).Of {
 			t.Errorf("%s: %v", name, found)
 		}
 	}
@@ -180,13 +182,13 @@ func TestCompareNamesABoundedNumber(t *testing.T) {
 	}
 	defer c.Close()
 	for r, err := range a.log.Read(t.Context(), 1, false) {
-		p := parse(r, func(turns.Hash) *turns.Event { return nil })
-		if _, refused, aerr := c.Apply(r, p.event, p.bad); err != nil || aerr != nil || refused != nil {
+		p := apply.Parse(r, func(turns.Hash) *turns.Event { return nil })
+		if _, refused, aerr := c.Apply(r, p.Event, p.Bad); err != nil || aerr != nil || refused != nil {
 			t.Fatal(err, refused, aerr)
 		}
 	}
 	found, more, err := c.Differences(t.Context())
-	if err != nil || len(found) != maxDifferences || more == 0 {
+	if err != nil || len(found) != 10_000 || more == 0 {
 		t.Errorf("%d named, %d more: %v", len(found), more, err)
 	}
 }
@@ -209,8 +211,8 @@ func TestCompareSeesTheRowsOfItsBeginning(t *testing.T) {
 		t.Errorf("it ends at %d, not at %d", c.Last(), first)
 	}
 	apply := func(r ledger.Record) error {
-		p := parse(r, func(turns.Hash) *turns.Event { return nil })
-		_, refused, err := c.Apply(r, p.event, p.bad)
+		p := apply.Parse(r, func(turns.Hash) *turns.Event { return nil })
+		_, refused, err := c.Apply(r, p.Event, p.Bad)
 		return errors.Join(refused, err)
 	}
 	var next ledger.Record

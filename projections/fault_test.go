@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"nexus/ledger"
+	"nexus/projections/apply"
 	"nexus/projections/db"
 	"nexus/projections/rows"
 )
@@ -34,7 +35,7 @@ func (l gapped) Read(ctx context.Context, from uint64, follow bool) iter.Seq2[le
 // Run leaves no goroutine behind when a record can't be applied, whether its
 // reader waits for the log or for Run.
 func TestRunEndsItsReaderAfterAnApplyError(t *testing.T) {
-	for name, n := range map[string]int{"reader waits for the log": 10, "reader waits for Run": 3 * batchRecords} {
+	for name, n := range map[string]int{"reader waits for the log": 10, "reader waits for Run": 3 * apply.BatchRecords} {
 		t.Run(name, func(t *testing.T) {
 			a := newAuthor(t, 3)
 			a.write(n)

@@ -10,6 +10,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/lineage"
+	"nexus/projections/apply"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -320,20 +321,20 @@ func TestAnAgentsChainThatBreaksARuleIsSetAside(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ap, err := newApplier(store.db(), turns.ID{}, 0, store.Applied().Seq)
+			ap, err := apply.Begin(store.db(), turns.ID{}, 0, store.Applied().Seq)
 			if err != nil {
 				t.Fatal(err)
 			}
 			subject := ledger.Subject("default", "main", chain)
 			r := ledger.Record{Seq: b.fold.Tail.Seq + 1, Subject: subject, Payload: payload, Hash: turns.HashEvent(payload)}
-			if err := ap.apply(store.db().parse(r)); err != nil {
+			if err := ap.Apply(store.db().Parse(r)); err != nil {
 				t.Fatal(err)
 			}
-			if err := ap.commit(rows.Checkpoint{Seq: r.Seq, Hash: r.Hash, Schema: rows.Schema}); err != nil {
+			if err := ap.Commit(rows.Checkpoint{Seq: r.Seq, Hash: r.Hash, Schema: rows.Schema}); err != nil {
 				t.Fatal(err)
 			}
-			if (len(ap.asideChains) == 1) != (why != "") || why != "" && !strings.Contains(ap.asideChains[0].Why, why) {
-				t.Errorf("aside: %+v; want %q", ap.asideChains, why)
+			if aside := ap.Aside(); (len(aside) == 1) != (why != "") || why != "" && !strings.Contains(aside[0].Why, why) {
+				t.Errorf("aside: %+v; want %q", aside, why)
 			}
 			if _, ok, err := store.MemoryOfText("default", "main", turns.Hash{7}); err != nil || ok != (why == "") {
 				t.Errorf("it has a row: %v, %v", ok, err)

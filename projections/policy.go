@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"nexus/ledger"
+	"nexus/projections/apply"
 	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
@@ -13,20 +14,9 @@ import (
 // Policies returns the fold of a tenant's chain, zero if the chain is empty.
 func (s *Store) Policies(tenant string) (ledger.Policies, error) { return s.view().Policies(tenant) }
 
-func (v view) Policies(tenant string) (p ledger.Policies, err error) {
-	b, ok, err := v.row(rows.Policies.TextKey(tenant))
-	if err != nil || !ok {
-		return p, err
-	}
-	if err := rows.Decode(b, &p); err != nil {
-		return p, badRow("projection row of the chain of tenant %s: %v", tenant, err)
-	}
-	return p, nil
-}
-
 // PoliciesBy returns how many events of a tenant's chain an actor stored.
 func (s *Store) PoliciesBy(tenant, actor string) (uint64, error) {
-	n, _, err := s.view().number(rows.PoliciesBy.TextKey(tenant, actor))
+	n, _, err := s.view().Number(rows.PoliciesBy.TextKey(tenant, actor))
 	return n, err
 }
 
@@ -34,21 +24,6 @@ func (s *Store) PoliciesBy(tenant, actor string) (uint64, error) {
 // a policy under it.
 func (s *Store) PolicyName(tenant string, name turns.Hash) (ledger.PolicyName, error) {
 	return s.view().PolicyName(tenant, name)
-}
-
-func (v view) PolicyName(tenant string, name turns.Hash) (n ledger.PolicyName, err error) {
-	b, ok, err := v.row(rows.PolicyNames.NameKey(tenant, name))
-	if err != nil || !ok {
-		return n, err
-	}
-	return decodeName(b)
-}
-
-func decodeName(b []byte) (n ledger.PolicyName, err error) {
-	if err := rows.Decode(b, &n); err != nil {
-		return n, badRow("projection row of a policy's name: %v", err)
-	}
-	return n, nil
 }
 
 // NamedPolicy is a name that policies were put under, by its digest.
@@ -70,7 +45,7 @@ func (s *Store) PolicyNames(tenant string, after turns.Hash) iter.Seq2[NamedPoli
 			var n NamedPolicy
 			if err == nil {
 				copy(n.Name[:], k.Key[len(prefix):])
-				n.PolicyName, err = decodeName(k.Value)
+				n.PolicyName, err = apply.DecodePolicyName(k.Value)
 			}
 			if !yield(n, err) || err != nil {
 				return
@@ -82,7 +57,7 @@ func (s *Store) PolicyNames(tenant string, after turns.Hash) iter.Seq2[NamedPoli
 // PolicyContent returns the position of the first event with the content of a digest.
 // ok is false if the tenant has none.
 func (s *Store) PolicyContent(tenant string, digest turns.Hash) (seq uint64, ok bool, err error) {
-	return s.view().number(append(rows.PolicyContents.TextKey(tenant), digest[:]...))
+	return s.view().Number(append(rows.PolicyContents.TextKey(tenant), digest[:]...))
 }
 
 // PolicyVersions returns the positions of the versions of a name from version from on,
@@ -101,5 +76,5 @@ func (s *Store) PolicyVersions(tenant string, name turns.Hash, from uint64) (seq
 // PolicyEvent returns the position of an event of a tenant's chain, by its id. ok is
 // false if there is none.
 func (s *Store) PolicyEvent(tenant string, event turns.ID) (seq uint64, ok bool, err error) {
-	return s.view().number(append(rows.PolicyEvents.TextKey(tenant), event[:]...))
+	return s.view().Number(append(rows.PolicyEvents.TextKey(tenant), event[:]...))
 }

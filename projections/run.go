@@ -8,15 +8,10 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"nexus/ledger"
+	"nexus/projections/apply"
 	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
-)
-
-// A batch ends at so many records or bytes, or when the log has no more ready.
-const (
-	batchRecords = 2000
-	batchBytes   = 4 << 20
 )
 
 // Records that are parsed before they are applied: so many, and so many bytes of payloads.
@@ -105,7 +100,7 @@ func (s *Store) Run(ctx context.Context, log ledger.Log) error {
 
 // tail applies the log from the checkpoint on, and what follows, until reading it
 // ends. It leaves no goroutine behind.
-func (s *Store) tail(ctx context.Context, d *database, log ledger.Log) error {
+func (s *Store) tail(ctx context.Context, d *apply.Database, log ledger.Log) error {
 	if err := s.Check(ctx, log); err != nil {
 		return err
 	}
@@ -131,13 +126,19 @@ func (s *Store) tail(ctx context.Context, d *database, log ledger.Log) error {
 	}
 }
 
+// queued is a record that was read.
+type queued struct {
+	apply.Parsed
+	applied func() // gives back the room that the record took; may be nil
+}
+
 // pump reads the log into a channel, so that a batch can receive what is there
 // and stop. The channel is closed when reading ends, after failed has the reason.
 //
 // It parses the records too: a catch-up decodes and hashes on one processor what it
 // applies, in order, on another.
-func (s *Store) pump(ctx context.Context, d *database, log ledger.Log) (<-chan parsed, <-chan error) {
-	records, room := make(chan parsed, readAhead), semaphore.NewWeighted(readAheadBytes)
+func (s *Store) pump(ctx context.Context, d *apply.Database, log ledger.Log) (<-chan queued, <-chan error) {
+	records, room := make(chan queued, readAhead), semaphore.NewWeighted(readAheadBytes)
 	failed := make(chan error, 1)
 	go func() {
 		defer close(records)
@@ -151,10 +152,8 @@ func (s *Store) pump(ctx context.Context, d *database, log ledger.Log) (<-chan p
 				failed <- err
 				return
 			}
-			p := d.parse(r)
-			p.applied = func() { room.Release(n) }
 			select {
-			case records <- p:
+			case records <- queued{d.Parse(r), func() { room.Release(n) }}:
 			case <-ctx.Done():
 				failed <- ctx.Err()
 				return
@@ -165,30 +164,22 @@ func (s *Store) pump(ctx context.Context, d *database, log ledger.Log) (<-chan p
 	return records, failed
 }
 
-// hashOf returns the hash of a record's payload.
-func hashOf(p parsed) turns.Hash {
-	if p.event != nil { // parse compared it
-		return p.Hash
-	}
-	return turns.HashEvent(p.Payload)
-}
-
-func (s *Store) applyBatch(d *database, identity string, first parsed, more <-chan parsed) error {
+func (s *Store) applyBatch(d *apply.Database, identity string, first queued, more <-chan queued) error {
 	cp, last := s.Applied(), first
-	a, err := newApplier(d, s.ledger, s.SetAside(), cp.Seq)
+	a, err := apply.Begin(d, s.ledger, s.SetAside(), cp.Seq)
 	if err != nil {
 		if read := (*db.ReadError)(nil); errors.As(err, &read) && read.Damage() {
 			return d.Damaged(err.Error())
 		}
 		return err
 	}
-	defer a.close()
+	defer a.Close()
 	bytes := 0
 	for r, n := first, 1; ; n++ {
 		if r.Seq != cp.Seq+1 {
 			return fmt.Errorf("%w: record %d follows %d", ledger.ErrCorrupt, r.Seq, cp.Seq)
 		}
-		if err := a.apply(r); err != nil {
+		if err := a.Apply(r.Parsed); err != nil {
 			if read := (*db.ReadError)(nil); errors.As(err, &read) && read.Damage() {
 				return d.Damaged(err.Error()) // Pebble does not know of a row that can't be decoded
 			}
@@ -198,7 +189,7 @@ func (s *Store) applyBatch(d *database, identity string, first parsed, more <-ch
 			r.applied()
 		}
 		cp.Seq, last = r.Seq, r
-		if bytes += len(r.Payload); n >= batchRecords || bytes >= batchBytes {
+		if bytes += len(r.Payload); n >= apply.BatchRecords || bytes >= apply.BatchBytes {
 			break
 		}
 		var ok bool
@@ -210,13 +201,13 @@ func (s *Store) applyBatch(d *database, identity string, first parsed, more <-ch
 			break
 		}
 	}
-	cp = rows.Checkpoint{Identity: identity, Seq: cp.Seq, Hash: hashOf(last), Schema: rows.Schema}
-	if err := a.commit(cp); err != nil {
+	cp = rows.Checkpoint{Identity: identity, Seq: cp.Seq, Hash: last.EventHash(), Schema: rows.Schema}
+	if err := a.Commit(cp); err != nil {
 		return err
 	}
-	for _, x := range a.asideChains {
+	for _, x := range a.Aside() {
 		s.logger.Error("a chain is set aside: it is read-only here", "subject", x.Subject, "seq", x.Seq, "why", x.Why)
 	}
-	s.advance(d, cp, len(a.asideChains))
+	s.advance(d, cp, len(a.Aside()))
 	return nil
 }

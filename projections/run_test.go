@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/ledger"
+	"nexus/projections/apply"
 	"nexus/turns"
 )
 
@@ -83,16 +84,16 @@ func (l other) with(log ledger.Log) other {
 // A batch ends at its number of records and of bytes, and where no more is ready.
 func TestBatchesAreBounded(t *testing.T) {
 	for name, tc := range map[string]struct{ records, size, want int }{
-		"records": {batchRecords + 7, 10, batchRecords}, "bytes": {9, batchBytes/3 + 1, 3}, "all that is ready": {20, 10, 20},
+		"records": {apply.BatchRecords + 7, 10, apply.BatchRecords}, "bytes": {9, apply.BatchBytes/3 + 1, 3}, "all that is ready": {20, 10, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, vfs.NewMem())
 			defer s.Close()
-			more := make(chan parsed, tc.records)
+			more := make(chan queued, tc.records)
 			for i := range tc.records {
 				// What can't be read is kept: any bytes do.
 				p := make([]byte, tc.size)
-				more <- s.db().parse(ledger.Record{Seq: uint64(i) + 1, Subject: ledger.Subject("default", "x", turns.Chain{Entity: turns.LabelEntity, ID: "x"}), Payload: p, Hash: turns.HashEvent(p)})
+				more <- queued{Parsed: s.db().Parse(ledger.Record{Seq: uint64(i) + 1, Subject: ledger.Subject("default", "x", turns.Chain{Entity: turns.LabelEntity, ID: "x"}), Payload: p, Hash: turns.HashEvent(p)})}
 			}
 			if err := s.applyBatch(s.db(), "log", <-more, more); err != nil {
 				t.Fatal(err)
@@ -130,7 +131,7 @@ func TestRecordsThatAreNoEventsOfTheirChain(t *testing.T) {
 			s := openStore(t, vfs.NewMem())
 			defer s.Close()
 			tc.record.Seq = 1
-			if err := s.applyBatch(s.db(), "log", s.db().parse(tc.record), nil); err != nil {
+			if err := s.applyBatch(s.db(), "log", queued{Parsed: s.db().Parse(tc.record)}, nil); err != nil {
 				t.Fatal(err)
 			}
 			why, err := s.WhyAside(tc.record.Subject)
@@ -150,7 +151,7 @@ func TestRecordsThatAreNoEventsOfTheirChain(t *testing.T) {
 	s := openStore(t, vfs.NewMem())
 	defer s.Close()
 	first.Seq = 2
-	if err := s.applyBatch(s.db(), "log", s.db().parse(first), nil); !errors.Is(err, ledger.ErrCorrupt) {
+	if err := s.applyBatch(s.db(), "log", queued{Parsed: s.db().Parse(first)}, nil); !errors.Is(err, ledger.ErrCorrupt) {
 		t.Errorf("a gap: %v, want corrupt", err)
 	}
 }

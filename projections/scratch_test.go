@@ -3,18 +3,14 @@ package projections
 import (
 	"bytes"
 	"errors"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"nexus/ledger"
+	"nexus/projections/apply"
 	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
@@ -67,102 +63,6 @@ func TestScratchFoldersAreRemoved(t *testing.T) {
 	}
 }
 
-// Where the disk has no room for a second copy, a comparison says so and begins nothing; one
-// that takes the last room ends.
-func TestAComparisonThatLacksRoomIsRefused(t *testing.T) {
-	fs := vfs.NewMem()
-	a := newAuthor(t, 22)
-	a.write(300)
-	s := openStore(t, fs)
-	defer s.Close()
-	run(t, s, a.log, last(t, a.log))
-	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 64 << 20, TotalBytes: 1 << 40})
-	if _, err := s.Compare(identity(t, a.log)); !errors.Is(err, db.ErrNoRoom) || !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "MiB free") {
-		t.Errorf("begun without room: %v", err)
-	}
-	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 40, TotalBytes: 1 << 40})
-	c, err := s.Compare(identity(t, a.log))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 64<<20 - 1, TotalBytes: 1 << 40})
-	c.anew.since = checkRoomEvery
-	for r, rerr := range a.log.Read(t.Context(), 1, false) {
-		p := parse(r, func(turns.Hash) *turns.Event { return nil })
-		_, _, err = c.Apply(r, p.event, errors.Join(rerr, p.bad))
-		break
-	}
-	if !errors.Is(err, db.ErrNoRoom) {
-		t.Errorf("it took the last room: %v", err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if left := scratches(t, fs, "p"); len(left) > 0 {
-		t.Errorf("it left %v", left)
-	}
-}
-
-// A disk that fails under a comparison ends it. The store goes on, and its rows are not called
-// damaged.
-func TestADiskThatFailsUnderAComparisonEndsIt(t *testing.T) {
-	if os.Getenv("PROJECTIONS_FAULT") == "" {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestADiskThatFailsUnderAComparisonEndsIt$", "-test.timeout=10m")
-		cmd.Env = append(os.Environ(), "PROJECTIONS_FAULT=verify")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%.2000s", err, out)
-		}
-		return
-	}
-	defer func() {
-		if !t.Failed() {
-			os.Exit(0) // the goroutines that the fault stopped are no leak
-		}
-	}()
-	var failing sync.Map
-	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if _, bad := failing.Load("now"); bad && strings.Contains(op.Path, "verify-") && (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpCreate) {
-			return syscall.ENOSPC
-		}
-		return nil
-	}))
-	a := newAuthor(t, 23)
-	a.write(300)
-	s := openStore(t, fs)
-	defer s.Close()
-	run(t, s, a.log, last(t, a.log))
-	const most = 4 // databases that a process leaves behind
-	for n := range most + 1 {
-		failing.Delete("now")
-		c, err := s.Compare(identity(t, a.log))
-		if n == most {
-			if err == nil || !strings.Contains(err.Error(), "start it again") {
-				t.Errorf("after %d failures: %v", n, err)
-			}
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		failing.Store("now", true)
-		err = c.anew.Guard(c.anew.Flush)
-		if !errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, ledger.ErrCorrupt) {
-			t.Errorf("the disk failed: %v", err)
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if s.Fault() != nil {
-		t.Errorf("the store has the fault %v", s.Fault())
-	}
-	a.write(10)
-	run(t, s, a.log, last(t, a.log))
-	if left := scratches(t, fs, "p"); len(left) > 0 {
-		t.Errorf("it left %v", left)
-	}
-}
-
 // A damaged table that only the comparison reads is named as damage of the projections.
 func TestACompareThatMeetsADamagedTableSaysSo(t *testing.T) {
 	dir := t.TempDir()
@@ -188,8 +88,8 @@ func TestACompareThatMeetsADamagedTableSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r, err := range a.log.Read(t.Context(), 1, false) {
-		p := parse(r, func(turns.Hash) *turns.Event { return nil })
-		if _, refused, aerr := c.Apply(r, p.event, p.bad); err != nil || aerr != nil || refused != nil {
+		p := apply.Parse(r, func(turns.Hash) *turns.Event { return nil })
+		if _, refused, aerr := c.Apply(r, p.Event, p.Bad); err != nil || aerr != nil || refused != nil {
 			t.Fatal(err, aerr, refused)
 		}
 	}
@@ -223,7 +123,7 @@ func TestAnAlteredRowOfAnIDIsTheOneThatIsNamed(t *testing.T) {
 		if err := s.db().Set(k, rows.Number(nil, 0), pebble.NoSync); err != nil {
 			t.Fatal(err)
 		}
-		if found := compared(t, s, a.log); len(found) != 1 || !bytes.Equal(found[0].key, k) {
+		if found := compared(t, s, a.log); len(found) != 1 || found[0].Of != rows.Describe(k).Of {
 			t.Errorf("%c: %v", prefix, found)
 		}
 		if err := s.db().Set(k, v, pebble.NoSync); err != nil {

@@ -1,18 +1,15 @@
 package projections
 
 import (
-	"cmp"
-	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"nexus/ledger"
-	"nexus/ledger/tlog"
+	"nexus/projections/apply"
+	"nexus/projections/compare"
 	"nexus/projections/db"
 	"nexus/projections/rows"
 	"nexus/turns"
@@ -38,7 +35,7 @@ type Store struct {
 	folder   *db.Folder
 	logger   *slog.Logger
 	ledger   turns.ID // see Config.Ledger
-	database atomic.Pointer[database]
+	database atomic.Pointer[apply.Database]
 
 	read atomic.Int64 // see EventBytes
 
@@ -51,22 +48,10 @@ type Store struct {
 	held    error           // see Hold; guarded by mu
 }
 
-// database is one opening of the database, with what is held in memory of it.
-type database struct {
-	*db.DB
-	recent *recent
-	tree   tlog.Frontier // of the last batch that was committed; of the applier alone
-}
-
-func newDatabase(d *db.DB) *database { return &database{DB: d, recent: newRecent()} }
-
 // db returns the database that reads use. [Store.Reopen] replaces it.
-func (s *Store) db() *database { return s.database.Load() }
+func (s *Store) db() *apply.Database { return s.database.Load() }
 
-func (s *Store) view() view {
-	d := s.db()
-	return view{r: d.DB, side: d.DB, ledger: s.ledger, recent: d.recent}
-}
+func (s *Store) view() apply.View { return s.db().View(s.ledger) }
 
 // History returns the store as [ledger.Admit] reads it. It follows the
 // store as that advances, until [Store.Reopen]: take a new one for each request.
@@ -120,7 +105,7 @@ func (s *Store) Fault() error { return s.db().Fault() }
 func (s *Store) use(d *db.Opened) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.database.Store(newDatabase(d.DB))
+	s.database.Store(apply.NewDatabase(d.DB))
 	s.applied, s.aside = d.Applied, d.Aside
 }
 
@@ -143,21 +128,24 @@ func (s *Store) Close() error {
 // Expect gives the store an event whose payload, made by [turns.Event.Encode] from e, has
 // a hash. When the log has it, its payload is not decoded: the hash proves the bytes. The
 // store keeps a copy of e's header, of small events only.
-func (s *Store) Expect(hash turns.Hash, e *turns.Event) {
-	if e.Kind != turns.KindTurn || len(e.Blobs) > 0 {
-		return
-	}
-	h := *e
-	h.Body = nil
-	if e.Usage != nil {
-		u := *e.Usage
-		h.Usage = &u
-	}
-	h.Keys = slices.Clone(e.Keys)
-	r := s.db().recent
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events.add(hash, &h)
+func (s *Store) Expect(hash turns.Hash, e *turns.Event) { s.db().Expect(hash, e) }
+
+// Compare begins a comparison of all rows with the log of an identity. The caller calls
+// Close. Errors: [db.ErrNoRoom], [ledger.ErrUnavailable], those of the disk; [ledger.ErrCorrupt]
+// if the rows do not say how far they go.
+func (s *Store) Compare(identity string) (*compare.Pass, error) {
+	return compare.All(s.compared(), identity)
+}
+
+// CompareSome begins a comparison of the rows of some chains of sessions, of which the caller
+// gives it all records, those of ancestors first. It does not find rows that follow from nothing.
+func (s *Store) CompareSome() (*compare.Pass, error) { return compare.Some(s.compared()) }
+
+// compared returns what a comparison reads, as it is now.
+func (s *Store) compared() compare.Rows {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return compare.Rows{Database: s.db(), Applied: s.applied.Seq, Folder: s.folder, Ledger: s.ledger}
 }
 
 // EventBytes returns how many bytes of events were read since the store was opened.
@@ -166,10 +154,9 @@ func (s *Store) EventBytes() int64 { return s.read.Load() }
 // Clear empties the store. Run must have ended.
 func (s *Store) Clear() error {
 	d, cp := s.db(), rows.Checkpoint{Schema: rows.Schema}
-	if err := d.Guard(func() error { return d.Empty(cp) }); err != nil {
+	if err := d.Empty(cp); err != nil {
 		return err
 	}
-	d.recent.clear()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.applied, s.aside = cp, 0
@@ -191,76 +178,6 @@ func (s *Store) SetAside() int {
 	return s.aside
 }
 
-// WaitFor returns when reads see the record at seq. Errors:
-// [ledger.ErrUnavailable] at once when Run has ended, with the reason if it was
-// not asked to end, while [Store.Hold] is in force, and when ctx ends. WaitFor waits before Run is started.
-func (s *Store) WaitFor(ctx context.Context, seq uint64) error {
-	for {
-		s.mu.Lock()
-		at, ended, stopped := s.applied.Seq, s.ended, cmp.Or(s.held, s.stopped)
-		w := &wait{seq: seq, over: make(chan struct{})}
-		if at < seq && stopped == nil && !ended {
-			s.waiting[w] = true
-		}
-		s.mu.Unlock()
-		switch {
-		case at >= seq:
-			return nil
-		case stopped != nil:
-			return fmt.Errorf("%w: projections stopped at %d: %w", ledger.ErrUnavailable, at, stopped)
-		case ended:
-			return fmt.Errorf("%w: projections stopped at %d", ledger.ErrUnavailable, at)
-		}
-		select {
-		case <-w.over:
-		case <-ctx.Done():
-			s.mu.Lock()
-			delete(s.waiting, w)
-			s.mu.Unlock()
-			return fmt.Errorf("%w: projections are at %d, not yet at %d: %w", ledger.ErrUnavailable, at, seq, ctx.Err())
-		}
-	}
-}
-
-// wait is one turn of a WaitFor.
-type wait struct {
-	seq  uint64
-	over chan struct{} // closed when it is to look again
-}
-
-// wake ends the waits for positions up to seq: those of others have nothing to look for. mu is
-// held.
-func (s *Store) wake(seq uint64) {
-	for w := range s.waiting {
-		if w.seq <= seq {
-			close(w.over)
-			delete(s.waiting, w)
-		}
-	}
-}
-
-// Hold makes every wait for what is not applied end with why, until Hold(nil). The
-// caller knows that nothing will be applied soon.
-func (s *Store) Hold(why error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held = why
-	s.wake(math.MaxUint64)
-}
-
-// advance notes what a batch has applied to d. A batch of a database that was
-// replaced meanwhile moves nothing.
-func (s *Store) advance(d *database, cp rows.Checkpoint, aside int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.db() != d {
-		return
-	}
-	s.applied = cp
-	s.aside += aside
-	s.wake(cp.Seq)
-}
-
 // start makes waits wait for Run.
 func (s *Store) start() {
 	s.mu.Lock()
@@ -273,4 +190,17 @@ func (s *Store) stop(err error) {
 	defer s.mu.Unlock()
 	s.ended, s.stopped = true, err
 	s.wake(math.MaxUint64)
+}
+
+// advance notes what a batch has applied to d. A batch of a database that was
+// replaced meanwhile moves nothing.
+func (s *Store) advance(d *apply.Database, cp rows.Checkpoint, aside int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db() != d {
+		return
+	}
+	s.applied = cp
+	s.aside += aside
+	s.wake(cp.Seq)
 }

@@ -44,6 +44,18 @@ type Fork struct {
 	Session turns.ID // the fork; zero: none
 }
 
+// Forks returns the sessions forked from a turn, by id.
+func (s *Store) Forks(ref turns.Ref) (ids []turns.ID, err error) {
+	k := rows.Forks.Key(ref.Session, ref.Turn)
+	for e, err := range db.Scan(s.db(), k, rows.End(k)) {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, rows.IDAt(e.Key, 33))
+	}
+	return ids, nil
+}
+
 // NextFork returns the fork of a session that follows another one in the order of
 // fork points and ids. After the zero Fork comes the first one. It returns the zero
 // Fork if there is none.

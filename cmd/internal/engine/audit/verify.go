@@ -16,7 +16,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
-	"nexus/projections"
+	"nexus/projections/compare"
 	"nexus/projections/db"
 	"nexus/turns"
 )
@@ -191,7 +191,7 @@ type verifier struct {
 	at             uint64   // position of the last record of it that was checked; 0: of none
 	through        api.Through
 	total          uint64 // events that the projections have of chains
-	rows           *projections.Comparison
+	rows           *compare.Pass
 	open           *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
 	duplicates     map[string]bool                       // subjects of duplicate openings
 	erasedChannels map[string]bool                       // subjects of those whose keys went with sessions; nil: not looked for

@@ -1,74 +1,35 @@
-package projections
+package apply
 
 import (
 	"errors"
-	"fmt"
 
 	"nexus/ledger"
+	"nexus/ledger/tlog"
 	"nexus/lineage"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
 
-// parsed is a record with what can be said of it alone.
-type parsed struct {
-	ledger.Record
-	tenant string
-	event  *turns.Event // a turn's without its body; nil if the payload is no event, or not that of the hash
-	named  error        // the subject is none
-	bad    error        // the record is not what its subject and hash say
-
-	applied func() // gives back the room that the record took; may be nil
-}
-
-// parse decodes a record and checks its hash. An event that this process made is not
-// decoded again.
-func (d *database) parse(r ledger.Record) parsed { return parse(r, d.recent.takeEvent) }
-
-// parse is the other parse; decoded returns an event by the hash of its payload, nil if it is
-// to be decoded.
-func parse(r ledger.Record, decoded func(turns.Hash) *turns.Event) parsed {
-	p := parsed{Record: r}
-	var chain turns.Chain
-	if p.tenant, chain, p.named = ledger.ParseSubject(r.Subject); p.named != nil {
-		return p
-	}
-	if got := turns.HashEvent(r.Payload); got != r.Hash {
-		p.bad = fmt.Errorf("%w: record %d has hash %v, stored with it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash)
-		return p
-	}
-	if p.event = decoded(r.Hash); p.event == nil {
-		p.event, p.bad = turns.Decode(r.Payload)
-	}
-	if p.bad == nil && p.event.Chain != chain {
-		p.bad = fmt.Errorf("%w: record %d on subject %s holds an event of chain %s", ledger.ErrCorrupt, r.Seq, r.Subject, p.event.Chain)
-	}
-	if p.event != nil && p.event.Kind.IsTurn() {
-		p.event.Body = nil // no row of a turn follows from it
-	}
-	return p
-}
-
-// apply folds in one record. A record that breaks a rule sets its chain aside, before
+// Apply folds in one record. A record that breaks a rule sets its chain aside, before
 // anything of the record is in a row, and stops no other chain. A returned error is
 // the store's own.
-func (a *applier) apply(p parsed) error {
-	r, e, tenant := p.Record, p.event, p.tenant
+func (a *Batch) Apply(p Parsed) error {
+	r, e, tenant := p.Record, p.Event, p.Tenant
 	if err := a.leaf(p); err != nil {
 		return err
 	}
-	if p.named != nil {
-		return a.setAside(r, p.named)
+	if p.NoSubject != nil {
+		return a.setAside(r, p.NoSubject)
 	}
 	if a.aside || len(a.asideChains) > 0 {
-		if why, err := a.why(r.Subject); err != nil {
+		if why, err := a.WhyAside(r.Subject); err != nil {
 			return err
 		} else if why != "" {
 			return a.keepAside(r)
 		}
 	}
-	if p.bad != nil {
-		return a.setAside(r, p.bad)
+	if p.Bad != nil {
+		return a.setAside(r, p.Bad)
 	}
 	switch e.Chain.Entity {
 	case turns.SessionEntity, turns.LabelEntity, turns.TenantEntity, turns.AgentEntity, turns.ChannelEntity:
@@ -76,8 +37,8 @@ func (a *applier) apply(p parsed) error {
 		return a.keep(r)
 	}
 	next, err := ledger.Admit(a, r.Subject, r.Seq, r.Hash, e)
-	if a.decided != nil {
-		*a.decided = decided{next, err}
+	if a.Decided != nil {
+		*a.Decided = Decision{next, err}
 	}
 	switch {
 	case errors.Is(err, ledger.ErrDuplicateOpening):
@@ -94,7 +55,7 @@ func (a *applier) apply(p parsed) error {
 
 // other folds in a record of a chain that is no session's. It is apart because what it
 // encodes is allocated, which a turn need not pay for.
-func (a *applier) other(tenant string, r ledger.Record, e *turns.Event, next ledger.Admitted) error {
+func (a *Batch) other(tenant string, r ledger.Record, e *turns.Event, next ledger.Admitted) error {
 	switch e.Chain.Entity {
 	case turns.LabelEntity:
 		return a.label(tenant, r, e, &next.Label)
@@ -108,7 +69,7 @@ func (a *applier) other(tenant string, r ledger.Record, e *turns.Event, next led
 
 // session folds in a record of a session. c has the fold with the event, and becomes the
 // chain's state; node is the place of a turn.
-func (a *applier) session(r ledger.Record, e *turns.Event, c *chain, node lineage.Node) (err error) {
+func (a *Batch) session(r ledger.Record, e *turns.Event, c *chain, node lineage.Node) (err error) {
 	id := c.session.ID
 	if e.Index > 0 {
 		if c.newest, err = a.newestID(id); err != nil {
@@ -158,7 +119,17 @@ func (a *applier) session(r ledger.Record, e *turns.Event, c *chain, node lineag
 	)
 }
 
-func (a *applier) opened(s *ledger.Session) error {
+// name writes the rows by which an id of a session is found: that of a turn, or its own.
+func (a *Batch) name(s *ledger.Session, id turns.ID) error {
+	a.keys = rows.AppendByID(a.keys[:0], s.Tenant, s.Agent, id, s.ID)
+	if err := a.batch.Set(a.keys, nil); err != nil {
+		return err
+	}
+	a.keys = rows.AppendByEnd(a.keys[:0], s.Tenant, s.Agent, id, s.ID)
+	return a.batch.Set(a.keys, nil)
+}
+
+func (a *Batch) opened(s *ledger.Session) error {
 	err := a.batch.Set(append(rows.AgentSessions.TextKey(s.Tenant, s.Agent), s.ID[:]...), nil)
 	if f := s.ForkOf; f != nil {
 		err = errors.Join(err, a.batch.Set(rows.Forks.Key(f.At.Session, f.At.Turn, s.ID), nil))
@@ -168,7 +139,7 @@ func (a *applier) opened(s *ledger.Session) error {
 
 // updated moves a session to its place in the order of changes, if that is in another second
 // than that of its last event.
-func (a *applier) updated(s *ledger.Session, opened bool) error {
+func (a *Batch) updated(s *ledger.Session, opened bool) error {
 	if !opened {
 		before, err := a.Session(s.ID)
 		if err != nil || rows.Second(before.Updated) == rows.Second(s.Updated) {
@@ -193,7 +164,22 @@ func updatedKey(s *ledger.Session, agent string) []byte {
 	return append(rows.ByTimeKey(s.Tenant, agent, s.Updated), s.ID[:]...)
 }
 
-func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error {
+// leaf adds a record to the tree.
+func (a *Batch) leaf(p Parsed) error {
+	if a.tree == nil {
+		return nil
+	}
+	leaf := tlog.LeafHash(p.Hash)
+	if p.Event == nil { // nobody compared the hash, or it is no event
+		leaf = tlog.Leaf(p.Seq, p.Payload)
+	}
+	return a.tree.AppendLeaf(leaf, func(level int, n uint64, h turns.Hash) error {
+		a.keys = rows.TreeKey(a.keys[:0], level, n)
+		return a.batch.Set(a.keys, h[:])
+	})
+}
+
+func (a *Batch) turn(node lineage.Node, r ledger.Record, e *turns.Event) error {
 	t := &rows.Turn{Node: node, Index: e.Index, Seq: r.Seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
 	switch {
 	case e.Kind != turns.KindTurn:
@@ -224,7 +210,7 @@ func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error
 	return err
 }
 
-func (a *applier) label(tenant string, r ledger.Record, e *turns.Event, l *ledger.Label) error {
+func (a *Batch) label(tenant string, r ledger.Record, e *turns.Event, l *ledger.Label) error {
 	v, err := rows.Encode(l)
 	if err != nil {
 		return err
@@ -232,7 +218,7 @@ func (a *applier) label(tenant string, r ledger.Record, e *turns.Event, l *ledge
 	return errors.Join(a.setRow(rows.Labels.TextKey(tenant, e.Chain.ID), v), a.keep(r))
 }
 
-func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *ledger.Admitted) error {
+func (a *Batch) policy(tenant string, r ledger.Record, e *turns.Event, next *ledger.Admitted) error {
 	row, err := rows.Encode(next.Policies)
 	if err != nil {
 		return err
@@ -240,7 +226,7 @@ func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *l
 	at := rows.Number(nil, r.Seq)
 	err = errors.Join(a.setRow(rows.Policies.TextKey(tenant), row), a.batch.Set(append(rows.PolicyEvents.TextKey(tenant), e.ID[:]...), at), a.keep(r))
 	by := rows.PoliciesBy.TextKey(tenant, e.Actor)
-	n, _, err2 := a.number(by)
+	n, _, err2 := a.Number(by)
 	if err2 != nil {
 		return err2
 	}
@@ -260,13 +246,4 @@ func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *l
 		err = errors.Join(err, a.setRow(rows.PolicyNames.NameKey(tenant, e.Policy.Name), row))
 	}
 	return errors.Join(err, a.batch.Set(rows.Number(rows.PolicyVersions.NameKey(tenant, e.Policy.Name), e.Policy.Version), at))
-}
-
-// setAside stops the projection of one chain at a record that can't be applied, and
-// stores the reason. The chain is read-only from then on. The subject names the chain,
-// so that a second chain of the same id, opened elsewhere, does not stop the first.
-func (a *applier) setAside(r ledger.Record, why error) error {
-	x := rows.AsideChain{Subject: r.Subject, Seq: r.Seq, Why: why.Error()}
-	a.asideChains = append(a.asideChains, x)
-	return errors.Join(a.keepAside(r), a.setRow(rows.AsideChains.TextKey(r.Subject), x.Encode()))
 }

@@ -1,8 +1,7 @@
-package projections
+package apply
 
 import (
 	"errors"
-	"fmt"
 
 	"nexus/ledger"
 	"nexus/lineage"
@@ -11,42 +10,19 @@ import (
 	"nexus/turns"
 )
 
-// Lost returns what a chain that was set aside has lost.
-func (s *Store) Lost(subject string) (rows.Loss, error) { return s.view().lost(subject) }
-
-func (v view) lost(subject string) (l rows.Loss, err error) {
-	b, ok, err := db.Get(v.side, rows.Losses.TextKey(subject))
-	if err != nil || !ok {
-		return l, err
-	}
-	if err := rows.Decode(b, &l); err != nil {
-		return l, badRow("projection row of what %s has lost: %v", subject, err)
-	}
-	return l, nil
-}
-
-// AfterLoss returns a turn or compaction that follows a lost event of its chain, by
-// its id: the position, the bytes, the hash, and whether another turn there continues
-// it. Its place in the lineage is not known. Errors: [ledger.ErrNotFound].
-func (s *Store) AfterLoss(subject string, turn turns.ID) (r ledger.Record, hasChildren bool, err error) {
-	b, ok, err := db.Get(s.db(), append(rows.AfterLoss.TextKey(subject), turn[:]...))
-	if err == nil && !ok {
-		err = fmt.Errorf("%w: turn %s after a loss on %s", ledger.ErrNotFound, turn, subject)
-	}
-	if err != nil {
-		return r, false, err
-	}
-	if r, err = s.Record(rows.NumberAt(b, 0)); err != nil {
-		return r, false, err
-	}
-	_, hasChildren, err = db.Get(s.db(), append(rows.ContinuedAfterLoss.TextKey(subject), turn[:]...))
-	return r, hasChildren, err
+// setAside stops the projection of one chain at a record that can't be applied, and
+// stores the reason. The chain is read-only from then on. The subject names the chain,
+// so that a second chain of the same id, opened elsewhere, does not stop the first.
+func (a *Batch) setAside(r ledger.Record, why error) error {
+	x := rows.AsideChain{Subject: r.Subject, Seq: r.Seq, Why: why.Error()}
+	a.asideChains = append(a.asideChains, x)
+	return errors.Join(a.keepAside(r), a.setRow(rows.AsideChains.TextKey(r.Subject), x.Encode()))
 }
 
 // keepAside stores a record of a chain that is set aside. An event that follows a loss,
 // and whose hash the next event of the chain confirms, if there is one, can be read by
 // its id. Nothing else of it is in a row: no session, no path and no list has it.
-func (a *applier) keepAside(r ledger.Record) error {
+func (a *Batch) keepAside(r ledger.Record) error {
 	if err := a.keep(r); err != nil {
 		return err
 	}
@@ -59,7 +35,7 @@ func (a *applier) keepAside(r ledger.Record) error {
 	if errors.Is(err, ledger.ErrNotFound) || err == nil && (s.Tenant != tenant || s.Subject() != r.Subject) {
 		return nil // no session is on this chain
 	}
-	l, lerr := a.lost(r.Subject)
+	l, lerr := a.Lost(r.Subject)
 	if err = errors.Join(err, lerr); err != nil {
 		return err
 	}
@@ -86,7 +62,7 @@ func (a *applier) keepAside(r ledger.Record) error {
 }
 
 // afterLoss notes an event of a chain that is set aside.
-func (a *applier) afterLoss(r ledger.Record, e *turns.Event, l *rows.Loss) error {
+func (a *Batch) afterLoss(r ledger.Record, e *turns.Event, l *rows.Loss) error {
 	missing := e.Index - l.Tail.Index - 1
 	for i := range min(missing, rows.MaxLost) {
 		l.Add(rows.LostEvent{Index: l.Tail.Index + 1 + i})
