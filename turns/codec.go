@@ -1,6 +1,10 @@
 package turns
 
-import "fmt"
+import (
+	"fmt"
+
+	"nexus/turns/internal/cbor"
+)
 
 // The limits of the format. Bytes unless said otherwise.
 const (
@@ -29,7 +33,7 @@ const (
 	// MaxElements is how many elements all lists of a header together, and of a body, may
 	// have. It bounds what decoding allocates: an empty part
 	// takes one byte in CBOR and a few hundred in memory.
-	MaxElements = 1 << 18
+	MaxElements = cbor.MaxElements
 	// MaxCount is the largest count in a header (positions, tokens, sizes). Such
 	// numbers are exact in JSON readers that hold numbers as doubles, and a
 	// thousand of them don't overflow a sum.
@@ -44,28 +48,30 @@ func (e *Event) Encode() ([]byte, error) {
 	if err := e.Validate(); err != nil {
 		return nil, err
 	}
-	c := writer(512 + len(e.Body))
-	c.array(2)
+	c := cbor.Writer(512 + len(e.Body))
+	c.Array(2)
 	e.fields(c)
-	c.binary(&e.Body)
-	if c.err != nil {
-		return nil, fmt.Errorf("encode event %s: %w", e.ID, c.err)
+	c.Binary(&e.Body)
+	if err := c.Err(); err != nil {
+		return nil, fmt.Errorf("encode event %s: %w", e.ID, err)
 	}
-	if len(c.b) > MaxPayload {
-		return nil, tooLarge("", "the event is %d bytes, the limit is %d", len(c.b), MaxPayload)
+	payload, _ := c.Written()
+	if len(payload) > MaxPayload {
+		return nil, tooLarge("", "the event is %d bytes, the limit is %d", len(payload), MaxPayload)
 	}
-	return c.b, nil
+	return payload, nil
 }
 
 // HeaderBytes is the encoding of e without its body: what a seal binds the body to, and
 // what stands in the payload. So a sealed event takes no more changes.
 func (e *Event) HeaderBytes() ([]byte, error) {
-	c := writer(512)
+	c := cbor.Writer(512)
 	e.fields(c)
-	if c.err != nil {
-		return nil, fmt.Errorf("encode event %s: %w", e.ID, c.err)
+	if err := c.Err(); err != nil {
+		return nil, fmt.Errorf("encode event %s: %w", e.ID, err)
 	}
-	return c.b, nil
+	header, _ := c.Written()
+	return header, nil
 }
 
 // Decode reads a payload. It accepts exactly the bytes that [Event.Encode] gives for the
@@ -81,11 +87,11 @@ func Decode(payload []byte) (*Event, error) {
 	if err := knownVersion(payload); err != nil {
 		return nil, err
 	}
-	e, c := new(Event), reader(payload)
-	c.array(2)
+	e, c := new(Event), cbor.Reader(payload)
+	c.Array(2)
 	e.fields(c)
-	c.binary(&e.Body)
-	if err := c.done(); err != nil {
+	c.Binary(&e.Body)
+	if err := c.Done(); err != nil {
 		return nil, fmt.Errorf("event: %w", err)
 	}
 	if len(e.Body) == 0 {
@@ -101,26 +107,27 @@ func Decode(payload []byte) (*Event, error) {
 // reads: what a later build wrote is unsupported, not malformed. So every version begins
 // with an array whose first value is a map whose first members are these two.
 func knownVersion(payload []byte) error {
-	c := reader(payload)
-	c.head(4)
-	if c.pairs = c.head(5); c.err != nil {
-		return fmt.Errorf("event: %w", c.err)
+	c := cbor.Reader(payload)
+	c.Head(4)
+	c.Begin()
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("event: %w", err)
 	}
 	var version, kind uint64
-	if c.must(1) {
-		c.number(&version)
+	if c.Must(1) {
+		c.Number(&version)
 	}
-	if c.err == nil && version != Version {
+	if c.Err() == nil && version != Version {
 		if version == 0 {
 			return fmt.Errorf("%w: event of version 0", ErrMalformed)
 		}
 		return fmt.Errorf("%w: event version %d, this build knows %d", ErrUnsupported, version, Version)
 	}
-	if c.must(2) {
-		c.number(&kind)
+	if c.Must(2) {
+		c.Number(&kind)
 	}
-	if c.err != nil {
-		return fmt.Errorf("event: %w", c.err)
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("event: %w", err)
 	}
 	if kind > 255 || !Kind(kind).defined() {
 		return fmt.Errorf("%w: event kind %d", ErrUnsupported, kind)
@@ -134,12 +141,12 @@ func headerAndBody(payload []byte) (header, body []byte, ok bool) {
 	if len(payload) == 0 || payload[0] != 0x82 {
 		return nil, nil, false
 	}
-	n := skip(payload[1:], maxDepth)
+	n := cbor.Skip(payload[1:])
 	if n == 0 || payload[1]>>5 != 5 {
 		return nil, nil, false
 	}
 	header, rest := payload[1:1+n], payload[1+n:]
-	size, head := itemHead(rest)
+	size, head := cbor.ItemHead(rest)
 	if head == 0 || rest[0]>>5 != 2 || uint64(len(rest)-head) != size {
 		return nil, nil, false
 	}
@@ -157,7 +164,8 @@ func (r Ref) MarshalCBOR() ([]byte, error) {
 
 // MarshalCBOR writes the array of three; see [Ref.MarshalCBOR].
 func (t Tokens) MarshalCBOR() ([]byte, error) {
-	c := writer(16 + len(t.Counter))
+	c := cbor.Writer(16 + len(t.Counter))
 	t.values(c)
-	return c.b, c.err
+	b, _ := c.Written()
+	return b, c.Err()
 }

@@ -3,10 +3,9 @@ package turns
 import (
 	"fmt"
 	"reflect"
-)
 
-// body is what each type of a body has; see [coder].
-type body interface{ fields(*coder) }
+	"nexus/turns/internal/cbor"
+)
 
 // EncodeBody is the deterministic CBOR of a body, or of a [Message] or [Preamble], which
 // v points at. It never returns bytes that [DecodeBody] refuses, nor a [Raw] that is not
@@ -17,18 +16,19 @@ func EncodeBody(v any) ([]byte, error) {
 	if !ok || isNil(b) {
 		return nil, fmt.Errorf("%w: encode no body (%T)", ErrMalformed, v)
 	}
-	c := writer(encodedSize(v))
+	c := cbor.Writer(encodedSize(v))
 	b.fields(c)
-	if c.err != nil {
-		return nil, fmt.Errorf("encode %T: %w", v, c.err)
+	if err := c.Err(); err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
 	}
-	if c.elements > MaxElements {
-		return nil, fmt.Errorf("encode %T: %w", v, tooLarge("", "the lists of the body have %d elements, the limit is %d", c.elements, MaxElements))
+	out, elements := c.Written()
+	if elements > MaxElements {
+		return nil, fmt.Errorf("encode %T: %w", v, tooLarge("", "the lists of the body have %d elements, the limit is %d", elements, MaxElements))
 	}
-	if len(c.b) > MaxBody {
-		return nil, fmt.Errorf("encode %T: %w", v, tooLarge("", "the body is %d bytes, the limit is %d", len(c.b), MaxBody))
+	if len(out) > MaxBody {
+		return nil, fmt.Errorf("encode %T: %w", v, tooLarge("", "the body is %d bytes, the limit is %d", len(out), MaxBody))
 	}
-	return c.b, nil
+	return out, nil
 }
 
 // DecodeBody reads a body into the zero value that v points at, accepting only its
@@ -44,9 +44,9 @@ func DecodeBody(b []byte, v any) error {
 	if len(b) > MaxBody {
 		return tooLarge("", "the body is %d bytes, the limit is %d", len(b), MaxBody)
 	}
-	c := reader(b)
+	c := cbor.Reader(b)
 	x.fields(c)
-	if err := c.done(); err != nil {
+	if err := c.Done(); err != nil {
 		return fmt.Errorf("%T: %w", v, err)
 	}
 	return nil

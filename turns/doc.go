@@ -10,11 +10,12 @@
 // These never change: the bytes of a stored event, the meaning of a field number,
 // the hash. New versions get new numbers; old ones decode for ever.
 //
-// Every package of the module calls it. It imports none of them, and touches no
-// network, disk or clock. What may follow what is decided in package ledger.
+// Every package of the module calls it. It imports internal/cbor alone, which codes the bytes, and
+// touches no network, disk or clock. What may follow what is decided in package ledger.
 //
 // Aliasing: no function here keeps or returns memory that the caller can change,
 // except the slices inside the values that it gets or returns.
 //
-// Begin at [Event] in event.go; then message.go, codec.go and hash.go.
+// Begin at [Event] in event.go; then message.go, codec.go and hash.go. fields.go names the members
+// of each type.
 package turns

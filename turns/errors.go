@@ -3,17 +3,19 @@ package turns
 import (
 	"errors"
 	"fmt"
+
+	"nexus/turns/internal/cbor"
 )
 
 // The decisions of this package, for errors.Is.
 var (
 	// ErrMalformed: the bytes or arguments break the format.
-	ErrMalformed = errors.New("malformed")
+	ErrMalformed = cbor.ErrMalformed
 	// ErrUnsupported: a version or kind that this build does not know. The
 	// chain it is on is read-only here; it is never skipped.
-	ErrUnsupported = errors.New("unsupported")
+	ErrUnsupported = cbor.ErrUnsupported
 	// ErrTooLarge: over a limit named in the message.
-	ErrTooLarge = errors.New("too large")
+	ErrTooLarge = cbor.ErrTooLarge
 	// ErrErased: the content key is gone, so the body can't be opened.
 	ErrErased = errors.New("erased")
 	// ErrCorrupt: stored bytes fail a check.

@@ -12,7 +12,7 @@ import (
 )
 
 // The library reads and writes the format by the tags of the types, and so is a second
-// opinion on [coder], which has the members of each type in a method.
+// opinion on fields.go, which has the members of each type in a method.
 
 // encMode is RFC 8949 section 4.2.1: shortest forms, sorted keys, no indefinite lengths.
 var encMode = func() cbor.EncMode {

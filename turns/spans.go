@@ -1,6 +1,10 @@
 package turns
 
-import "fmt"
+import (
+	"fmt"
+
+	"nexus/turns/internal/cbor"
+)
 
 // PartSpans returns where the parts of a body lie in its encoding, in order: those of the
 // messages and the response of a turn, of the replacement and the nudge of a compaction.
@@ -17,7 +21,7 @@ func PartSpans(kind Kind, encoded []byte) (spans [][2]int, err error) {
 	default:
 		return nil, nil
 	}
-	f := finder{coder: reader(encoded)}
+	f := finder{Coder: cbor.Reader(encoded)}
 	f.object(func(k uint64) {
 		switch {
 		case k == message:
@@ -25,10 +29,10 @@ func PartSpans(kind Kind, encoded []byte) (spans [][2]int, err error) {
 		case k == messages[0] || k == messages[1]:
 			f.array(f.message)
 		default:
-			f.skip()
+			f.Skip()
 		}
 	})
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return nil, fmt.Errorf("the parts of a body of kind %s: %w", kind, err)
 	}
 	return f.spans, nil
@@ -36,34 +40,20 @@ func PartSpans(kind Kind, encoded []byte) (spans [][2]int, err error) {
 
 // finder goes through an encoded body.
 type finder struct {
-	*coder
+	*cbor.Coder
 	spans [][2]int
-}
-
-func (f *finder) at() int { return f.size - len(f.b) }
-
-func (f *finder) skip() {
-	if n := skip(f.b, maxDepth); n == 0 {
-		f.fail(ErrMalformed, "no item")
-	} else {
-		f.b = f.b[n:]
-	}
 }
 
 // object calls member for each member of a map.
 func (f *finder) object(member func(k uint64)) {
-	for n := f.head(5); n > 0 && f.err == nil; n-- {
-		member(f.head(0))
+	for n := f.Head(5); n > 0 && f.Err() == nil; n-- {
+		member(f.Head(0))
 	}
 }
 
 // array calls element for each element of an array.
 func (f *finder) array(element func()) {
-	n := f.head(4)
-	if n > MaxElements-f.elements { // before anything is allocated for them
-		f.fail(ErrTooLarge, "the lists have more than %d elements", MaxElements)
-	}
-	for f.elements += n; n > 0 && f.err == nil; n-- {
+	for n := f.Elements(); n > 0 && f.Err() == nil; n-- {
 		element()
 	}
 }
@@ -71,13 +61,13 @@ func (f *finder) array(element func()) {
 func (f *finder) message() {
 	f.object(func(k uint64) {
 		if k != 2 {
-			f.skip()
+			f.Skip()
 			return
 		}
 		f.array(func() {
-			from := f.at()
-			f.skip()
-			f.spans = append(f.spans, [2]int{from, f.at()})
+			from := f.At()
+			f.Skip()
+			f.spans = append(f.spans, [2]int{from, f.At()})
 		})
 	})
 }

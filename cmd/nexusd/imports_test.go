@@ -18,7 +18,9 @@ const root = "../.."
 // allowed says, for each package of the module, which others of it production
 // code may import. A package that is not listed may import none.
 var allowed = map[string][]string{
-	"turns":                                   {},
+	"turns/internal/cbor":                     {},
+	"turns":                                   {"turns/internal/cbor"},
+	"turns/pieces":                            {"turns"},
 	"turns/seal/internal/crypt":               {"turns"},
 	"turns/seal":                              {"turns", "turns/seal/internal/crypt"},
 	"turns/seal/keyring":                      {"turns", "turns/seal", "turns/seal/internal/crypt"},
@@ -85,7 +87,7 @@ var allowed = map[string][]string{
 	"cmd/internal/natsapi":                    {"ledger/api/client", "turns", "ledger/api", "cmd/internal/engine", "cmd/internal/engine/reader", "cmd/internal/engine/request"},
 	room("page"):                              []string{"ledger", "ledger/api", "turns"},
 	room("cache"):                             {},
-	room("content"):                           slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/seal", "turns/tokens"}, rooms("page", "cache")),
+	room("content"):                           slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/pieces", "turns/seal", "turns/tokens"}, rooms("page", "cache")),
 	room("metrics"):                           slices.Concat([]string{"projections", "turns"}, rooms("cache")),
 	room("reader"):                            slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "projections/rows", "turns", "turns/seal", "turns/tokens"}, rooms("page", "cache", "content")),
 	room("request"):                           {"ledger/api"},
@@ -223,7 +225,7 @@ var only = map[string][]string{
 }
 
 // pure packages touch no network, disk or clock.
-var pure = []string{"cmd/internal/transcripts/alike", "turns", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows",
+var pure = []string{"cmd/internal/transcripts/alike", "turns", "turns/internal/cbor", "turns/pieces", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows",
 	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/evidence", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
 
 func TestImports(t *testing.T) {

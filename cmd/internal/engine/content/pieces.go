@@ -9,6 +9,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/turns"
+	"nexus/turns/pieces"
 	"nexus/turns/seal"
 )
 
@@ -66,7 +67,7 @@ func (cs *Store) DigestPieces(ctx context.Context, tenant string, k Tree, pieces
 // Errors: [*MissingPieceError]; [*turns.FieldError] for a piece of another size and for
 // content that the part can't have; [*DigestError].
 func (cs *Store) CheckPieces(ctx context.Context, tenant string, k Tree, p *turns.Part) (preview string, err error) {
-	whole, scanner := seal.NewBlobDigest(k.key, p.Ref.Size), turns.NewContentScanner(p.Type)
+	whole, scanner := seal.NewBlobDigest(k.key, p.Ref.Size), pieces.NewScanner(p.Type)
 	var head prefix
 	if err := cs.readPieces(ctx, tenant, k, p.Ref, whole, scanner, &head); err != nil {
 		return "", err

@@ -1,17 +1,20 @@
-package turns
+package pieces
 
 import (
 	"bytes"
+	"fmt"
 	"unicode/utf8"
+
+	"nexus/turns"
 )
 
-// ContentScanner checks content that is read in pieces as [Message.Validate] checks
+// Scanner checks content that is read in pieces as [turns.Message.Validate] checks
 // content that is whole: UTF-8 for text, and one JSON value for arguments and
 // responses. It holds a few bytes, whatever the content is. It does not look for two
 // members with one name, since that takes memory for the names.
 //
 // Write the content piece by piece, then call Close.
-type ContentScanner struct {
+type Scanner struct {
 	json    bool
 	text    bool
 	partial []byte // beginning of a character that goes on in the next piece
@@ -52,14 +55,14 @@ const (
 	inPower
 )
 
-// NewContentScanner returns a scanner for the content of a part of type t.
-func NewContentScanner(t PartType) *ContentScanner {
-	js := t == ToolCall || t == ToolCallResponse
-	return &ContentScanner{json: js, text: js || t != Blob}
+// NewScanner returns a scanner for the content of a part of type t.
+func NewScanner(t turns.PartType) *Scanner {
+	js := t == turns.ToolCall || t == turns.ToolCallResponse
+	return &Scanner{json: js, text: js || t != turns.Blob}
 }
 
-// Write checks the next piece of the content. Errors: [FieldError].
-func (s *ContentScanner) Write(b []byte) (int, error) {
+// Write checks the next piece of the content. Errors: [turns.FieldError].
+func (s *Scanner) Write(b []byte) (int, error) {
 	if !s.text {
 		return len(b), nil
 	}
@@ -75,8 +78,8 @@ func (s *ContentScanner) Write(b []byte) (int, error) {
 				}
 			}
 			if err := s.next(b[i]); err != nil {
-				if fe, ok := err.(*FieldError); ok && fe.Reason == "" {
-					return 0, malformed("", "not one JSON value at byte %d", s.offset+i)
+				if fe, ok := err.(*turns.FieldError); ok && fe.Reason == "" {
+					return 0, malformed("not one JSON value at byte %d", s.offset+i)
 				}
 				return 0, err
 			}
@@ -87,9 +90,9 @@ func (s *ContentScanner) Write(b []byte) (int, error) {
 }
 
 // Close checks that the content ends here.
-func (s *ContentScanner) Close() error {
+func (s *Scanner) Close() error {
 	if len(s.partial) > 0 {
-		return malformed("", "not UTF-8 at its end")
+		return malformed("not UTF-8 at its end")
 	}
 	if !s.json {
 		return nil
@@ -98,23 +101,23 @@ func (s *ContentScanner) Close() error {
 	case wantNothing:
 	case inZero, inInteger, inFraction, inPower:
 		if len(s.stack) > 0 {
-			return malformed("", "not one JSON value: it ends too early")
+			return malformed("not one JSON value: it ends too early")
 		}
 	default:
-		return malformed("", "not one JSON value: it ends too early")
+		return malformed("not one JSON value: it ends too early")
 	}
 	return nil
 }
 
 // checkUTF8 checks a piece that may begin and end inside a character.
-func (s *ContentScanner) checkUTF8(b []byte) error {
+func (s *Scanner) checkUTF8(b []byte) error {
 	at := 0
 	for len(s.partial) > 0 && at < len(b) {
 		s.partial = append(s.partial, b[at])
 		at++
 		if utf8.FullRune(s.partial) {
 			if !utf8.Valid(s.partial) {
-				return malformed("", "not UTF-8 at byte %d", s.offset)
+				return malformed("not UTF-8 at byte %d", s.offset)
 			}
 			s.partial = s.partial[:0]
 		}
@@ -129,7 +132,7 @@ func (s *ContentScanner) checkUTF8(b []byte) error {
 		}
 	}
 	if !utf8.Valid(b[at:end]) {
-		return malformed("", "not UTF-8 at byte %d or after", s.offset+at)
+		return malformed("not UTF-8 at byte %d or after", s.offset+at)
 	}
 	s.partial = append(s.partial, b[end:]...)
 	return nil
@@ -147,10 +150,10 @@ func plainBytes(b []byte) int {
 }
 
 // errSyntax is replaced by an error that says where.
-var errSyntax = &FieldError{Kind: ErrMalformed}
+var errSyntax = &turns.FieldError{Kind: turns.ErrMalformed}
 
 // next takes one byte.
-func (s *ContentScanner) next(c byte) error {
+func (s *Scanner) next(c byte) error {
 	switch s.state {
 	case inString:
 		return s.inString(c)
@@ -177,7 +180,7 @@ func (s *ContentScanner) next(c byte) error {
 }
 
 // structure takes a byte between the strings, numbers and literals.
-func (s *ContentScanner) structure(c byte) error {
+func (s *Scanner) structure(c byte) error {
 	switch {
 	case (s.state == wantValue || s.state == wantValueOrEnd) && c != ']':
 		return s.begin(c)
@@ -200,21 +203,21 @@ func (s *ContentScanner) structure(c byte) error {
 }
 
 // open returns the innermost open object or list.
-func (s *ContentScanner) open() byte { return s.stack[len(s.stack)-1] }
+func (s *Scanner) open() byte { return s.stack[len(s.stack)-1] }
 
 // end ends a value.
-func (s *ContentScanner) end() {
+func (s *Scanner) end() {
 	if s.state = wantCommaOrEnd; len(s.stack) == 0 {
 		s.state = wantNothing
 	}
 }
 
 // begin takes the first byte of a value.
-func (s *ContentScanner) begin(c byte) error {
+func (s *Scanner) begin(c byte) error {
 	switch {
 	case c == '{' || c == '[':
-		if len(s.stack) == MaxNesting {
-			return tooLarge("", "nested deeper than %d", MaxNesting)
+		if len(s.stack) == turns.MaxNesting {
+			return &turns.FieldError{Reason: fmt.Sprintf("nested deeper than %d", turns.MaxNesting), Kind: turns.ErrTooLarge}
 		}
 		s.stack = append(s.stack, c)
 		if s.state = wantValueOrEnd; c == '{' {
@@ -240,7 +243,7 @@ func (s *ContentScanner) begin(c byte) error {
 	return nil
 }
 
-func (s *ContentScanner) inString(c byte) error {
+func (s *Scanner) inString(c byte) error {
 	switch {
 	case c == '\\':
 		s.state = inEscape
@@ -256,7 +259,7 @@ func (s *ContentScanner) inString(c byte) error {
 
 // inEscape takes a byte after a backslash. A high surrogate is followed by a low one,
 // and a low one follows a high one.
-func (s *ContentScanner) inEscape(c byte) error {
+func (s *Scanner) inEscape(c byte) error {
 	switch s.state {
 	case wantBackslash:
 		if c != '\\' {
@@ -294,7 +297,7 @@ func (s *ContentScanner) inEscape(c byte) error {
 
 // inNumber takes a byte after the first of a number. more is false if the number ended
 // before c.
-func (s *ContentScanner) inNumber(c byte) (more bool, err error) {
+func (s *Scanner) inNumber(c byte) (more bool, err error) {
 	digit := '0' <= c && c <= '9'
 	switch {
 	case s.state == inMinus && c == '0':
@@ -318,4 +321,8 @@ func (s *ContentScanner) inNumber(c byte) (more bool, err error) {
 		return false, nil
 	}
 	return true, nil
+}
+
+func malformed(format string, args ...any) error {
+	return &turns.FieldError{Reason: fmt.Sprintf(format, args...), Kind: turns.ErrMalformed}
 }

@@ -1,4 +1,4 @@
-package turns
+package pieces
 
 import (
 	"bytes"
@@ -9,11 +9,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
 )
 
 // scan feeds content to a scanner in pieces of n bytes.
-func scan(t PartType, content []byte, n int) error {
-	s := NewContentScanner(t)
+func scan(t turns.PartType, content []byte, n int) error {
+	s := NewScanner(t)
 	for rest := content; len(rest) > 0; rest = rest[min(n, len(rest)):] {
 		if _, err := s.Write(rest[:min(n, len(rest))]); err != nil {
 			return err
@@ -31,10 +33,10 @@ func slowScan(content []byte) error {
 			return nil
 		}
 		if err != nil || values == 1 {
-			return malformed("", "%v", err)
+			return malformed("%v", err)
 		}
-		if d.StackDepth() > MaxNesting {
-			return tooLarge("", "deep")
+		if d.StackDepth() > turns.MaxNesting {
+			return turns.ErrTooLarge
 		}
 		if d.StackDepth() == 0 {
 			values++
@@ -49,22 +51,22 @@ var scanned = []string{
 	strings.Repeat("[", 100) + strings.Repeat("]", 100), strings.Repeat("[", 101) + strings.Repeat("]", 101),
 }
 
-// FuzzContentScanner: whatever the pieces, the scanner takes what the library takes.
-func FuzzContentScanner(f *testing.F) {
+// FuzzScanner: whatever the pieces, the scanner takes what the library takes.
+func FuzzScanner(f *testing.F) {
 	for _, s := range scanned {
 		f.Add([]byte(s), 1)
 		f.Add([]byte(s), 3)
 	}
 	f.Fuzz(func(t *testing.T, content []byte, n int) {
 		n = max(1, min(n, len(content)))
-		want, got := slowScan(content), scan(ToolCallResponse, content, n)
-		if (want == nil) != (got == nil) || errors.Is(want, ErrTooLarge) != errors.Is(got, ErrTooLarge) && !errors.Is(got, ErrMalformed) {
+		want, got := slowScan(content), scan(turns.ToolCallResponse, content, n)
+		if (want == nil) != (got == nil) || errors.Is(want, turns.ErrTooLarge) != errors.Is(got, turns.ErrTooLarge) && !errors.Is(got, turns.ErrMalformed) {
 			t.Errorf("%q in pieces of %d: %v, the library says %v", content, n, got, want)
 		}
-		if got := scan(Text, content, n); (got == nil) != utf8.Valid(content) {
+		if got := scan(turns.Text, content, n); (got == nil) != utf8.Valid(content) {
 			t.Errorf("%q as text in pieces of %d: %v", content, n, got)
 		}
-		if got := scan(Blob, content, n); got != nil {
+		if got := scan(turns.Blob, content, n); got != nil {
 			t.Errorf("%q as a blob: %v", content, got)
 		}
 	})
