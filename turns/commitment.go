@@ -3,6 +3,8 @@ package turns
 import (
 	"crypto/sha256"
 	"fmt"
+
+	"nexus/turns/internal/cbor"
 )
 
 // A commitment binds a header to what its body says, part by part: it is the root, by
@@ -52,22 +54,12 @@ func Places(leaf0 []byte) (out []Hash, err error) {
 
 // places reads a value of CBOR, in deterministic encoding, and returns what is behind it.
 func places(b []byte, depth int, element bool, out *[]Hash) (rest []byte, ok bool) {
-	if len(b) == 0 || depth > maxPlaces {
+	n, size := cbor.ItemHead(b)
+	if size == 0 || depth > maxPlaces {
 		return nil, false
 	}
-	kind, n := b[0]>>5, uint64(b[0]&31)
-	b = b[1:]
-	if n >= 24 {
-		width := 1 << (n - 24)
-		if n > 27 || len(b) < width {
-			return nil, false
-		}
-		n = 0
-		for _, x := range b[:width] {
-			n = n<<8 | uint64(x)
-		}
-		b = b[width:]
-	}
+	kind := b[0] >> 5
+	b = b[size:]
 	switch kind {
 	case 2, 3:
 		if n > uint64(len(b)) {
