@@ -14,7 +14,6 @@ import (
 	"nexus/projections/compare"
 	"nexus/projections/db"
 	"nexus/projections/rows"
-	"nexus/turns"
 )
 
 // lived returns the projections of a random log.
@@ -61,7 +60,7 @@ func compared(t *testing.T, s *Store, log ledger.Log) []compare.Difference {
 		if r.Seq > c.Last() {
 			break
 		}
-		p := apply.Parse(r, func(turns.Hash) *turns.Event { return nil })
+		p := apply.Parse(r)
 		if _, refused, err := c.Apply(r, p.Event, p.Bad); err != nil || refused != nil {
 			t.Fatalf("record %d: %v, %v", r.Seq, refused, err)
 		}
@@ -182,7 +181,7 @@ func TestCompareNamesABoundedNumber(t *testing.T) {
 	}
 	defer c.Close()
 	for r, err := range a.log.Read(t.Context(), 1, false) {
-		p := apply.Parse(r, func(turns.Hash) *turns.Event { return nil })
+		p := apply.Parse(r)
 		if _, refused, aerr := c.Apply(r, p.Event, p.Bad); err != nil || aerr != nil || refused != nil {
 			t.Fatal(err, refused, aerr)
 		}
@@ -211,7 +210,7 @@ func TestCompareSeesTheRowsOfItsBeginning(t *testing.T) {
 		t.Errorf("it ends at %d, not at %d", c.Last(), first)
 	}
 	apply := func(r ledger.Record) error {
-		p := apply.Parse(r, func(turns.Hash) *turns.Event { return nil })
+		p := apply.Parse(r)
 		_, refused, err := c.Apply(r, p.Event, p.Bad)
 		return errors.Join(refused, err)
 	}

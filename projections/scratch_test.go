@@ -13,7 +13,6 @@ import (
 	"nexus/projections/apply"
 	"nexus/projections/db"
 	"nexus/projections/rows"
-	"nexus/turns"
 )
 
 // scratches returns the folders of comparisons in that of a store.
@@ -88,7 +87,7 @@ func TestACompareThatMeetsADamagedTableSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r, err := range a.log.Read(t.Context(), 1, false) {
-		p := apply.Parse(r, func(turns.Hash) *turns.Event { return nil })
+		p := apply.Parse(r)
 		if _, refused, aerr := c.Apply(r, p.Event, p.Bad); err != nil || aerr != nil || refused != nil {
 			t.Fatal(err, aerr, refused)
 		}

@@ -57,4 +57,4 @@ func (d *Database) Expect(hash turns.Hash, e *turns.Event) {
 }
 
 // Parse is the other [Parse]. It decodes no event that was expected.
-func (d *Database) Parse(r ledger.Record) Parsed { return Parse(r, d.recent.takeEvent) }
+func (d *Database) Parse(r ledger.Record) Parsed { return parse(r, d.recent.takeEvent) }

@@ -16,9 +16,14 @@ type Parsed struct {
 	Bad       error        // the record is not what its subject and hash say
 }
 
-// Parse decodes a record and checks its hash. decoded returns an event by the hash of its payload, nil if it is
+// Parse decodes a record and checks its hash.
+func Parse(r ledger.Record) Parsed {
+	return parse(r, func(turns.Hash) *turns.Event { return nil })
+}
+
+// parse is Parse; decoded returns an event by the hash of its payload, nil if it is
 // to be decoded.
-func Parse(r ledger.Record, decoded func(turns.Hash) *turns.Event) Parsed {
+func parse(r ledger.Record, decoded func(turns.Hash) *turns.Event) Parsed {
 	p := Parsed{Record: r}
 	var chain turns.Chain
 	if p.Tenant, chain, p.NoSubject = ledger.ParseSubject(r.Subject); p.NoSubject != nil {

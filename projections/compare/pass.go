@@ -121,7 +121,7 @@ func (c *Pass) copyOf(bad apply.Parsed) (own apply.Parsed, err error) {
 				return err
 			}
 		}
-		if p := apply.Parse(r, func(turns.Hash) *turns.Event { return nil }); p.NoSubject == nil && p.Bad == nil {
+		if p := apply.Parse(r); p.NoSubject == nil && p.Bad == nil {
 			own = p
 		}
 		return nil
