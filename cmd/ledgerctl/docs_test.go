@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/internal/daemon/config"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/sessionmeta"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -274,7 +274,7 @@ func (d *docs) run(line string) error {
 		if err != nil {
 			return err
 		}
-		line = importWord.ReplaceAllString(line, transcripts.ImportedBy(s).String())
+		line = importWord.ReplaceAllString(line, sessionmeta.ImportedBy(s).String())
 		if line = sessionWord.ReplaceAllString(line, s.ID.String()); s.Head != nil {
 			line = turnWord.ReplaceAllString(line, s.Head.String())
 		}

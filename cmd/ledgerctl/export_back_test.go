@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/steps"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/internal/transcripts/transcriptfile"
+	"nexus/cmd/internal/transcripts/written"
 	"nexus/cmd/ledgerctl/internal/export"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -37,7 +40,7 @@ func exported(ctx context.Context, t *testing.T, c *client.Client, session turns
 		}
 		return out.String()
 	}
-	head := transcripts.WrittenSession(s)
+	head := written.Session(s)
 	head.Through = *s.Head
 	w, _ := formats.NewWriter(format, head)
 	var out strings.Builder
@@ -53,7 +56,7 @@ func exported(ctx context.Context, t *testing.T, c *client.Client, session turns
 		if err != nil {
 			t.Fatal(err)
 		}
-		put(w.Turn(must(transcripts.WrittenTurn(ctx, c, s.ID, &x))(t)))
+		put(w.Turn(must(written.Turn(ctx, c, s.ID, &x))(t)))
 	}
 	for _, x := range added {
 		put(w.Turn(x))
@@ -117,7 +120,7 @@ func TestExportsAreKnownAgain(t *testing.T) {
 					tip = add(result, say("second"))
 				}
 				file := filepath.Join(t.TempDir(), "transcript")
-				bring := func(text string) *transcripts.Report {
+				bring := func(text string) *tally.Report {
 					t.Helper()
 					if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 						t.Fatal(err)
@@ -168,7 +171,7 @@ func TestExportsAreKnownAgain(t *testing.T) {
 				if parts := pathParts(ctx, t, c, fork.ID); len(parts) == 0 || !slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(p, "and further") }) {
 					t.Errorf("%q", parts)
 				}
-				again := transcripts.Intake{Importer: &transcripts.Importer{Client: c}, Report: &transcripts.Report{Format: format}}
+				again := steps.Intake{Writer: &steps.Writer{Client: c}, Report: &tally.Report{Format: format}}
 				f := must(transcriptfile.Detect([]byte(further)))(t)
 				n := 0
 				for st, err := range f.Open(strings.NewReader(further), transcript.Options{Final: true}).Steps() {

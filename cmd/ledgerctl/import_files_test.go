@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/steps"
 	"nexus/turns"
 )
 
@@ -149,7 +149,7 @@ func TestImportReadsANamedPipeOnce(t *testing.T) {
 		code                 int
 	}{
 		{name: "whole", text: piTranscript("p"), out: "1 session, 1 turn; 2 events stored"},
-		{name: "fork without its parent", text: forkedTranscript, err: transcripts.ErrNoParent.Error(), code: 4},
+		{name: "fork without its parent", text: forkedTranscript, err: steps.ErrNoParent.Error(), code: 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "pipe.jsonl")

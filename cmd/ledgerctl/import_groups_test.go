@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -92,7 +93,7 @@ func TestManyFilesAreImportedAsOneAfterTheOther(t *testing.T) {
 		}
 		defer stop()
 		im := transcripts.Importer{Client: c, Format: "auto", Final: true}
-		note := func(r *transcripts.Report, err error) {
+		note := func(r *tally.Report, err error) {
 			got[i] = append(got[i], fmt.Sprintf("%+v, %v", r, err))
 		}
 		if i == 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/ledgerctl/internal/importreport"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -177,7 +178,7 @@ func TestImportOfEveryPrefix(t *testing.T) {
 				t.Fatal(err)
 			}
 			name := filepath.Join(t.TempDir(), "s.jsonl")
-			bring := func(c *client.Client, text string, final bool) *transcripts.Report {
+			bring := func(c *client.Client, text string, final bool) *tally.Report {
 				t.Helper()
 				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
@@ -342,7 +343,7 @@ func TestImportOfAGrownTurnCountsItsUsageOnce(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			id := fmt.Sprintf("019d7d08-46c9-7f73-afff-%012d", n)
 			name := filepath.Join(t.TempDir(), "s.jsonl")
-			var r *transcripts.Report
+			var r *tally.Report
 			for _, text := range append(x.copies, x.copies[len(x.copies)-1]) { // the last one again
 				if err := os.WriteFile(name, []byte(strings.ReplaceAll(strings.ReplaceAll(text, "%[1]s", id), "%s", id)), 0o600); err != nil {
 					t.Fatal(err)
@@ -377,7 +378,7 @@ func TestImportOfAGrownTurnCountsItsUsageOnce(t *testing.T) {
 
 func TestUncountedUsageIsOneRowWithItsSum(t *testing.T) {
 	var out strings.Builder
-	var r transcripts.Report
+	var r tally.Report
 	for n := range uint64(3) {
 		r.AddUncounted(anID(byte(n)), turns.Usage{InputTokens: 1000 * n, OutputTokens: n, CacheRead: 500 * n})
 	}
@@ -399,7 +400,7 @@ func TestImportOfAChangedPiFileForks(t *testing.T) {
 	defer stop()
 	name := filepath.Join(t.TempDir(), "s.jsonl")
 	copies := grownFiles["pi"]
-	read := func(text string) *transcripts.Report {
+	read := func(text string) *tally.Report {
 		if err := os.WriteFile(name, []byte(strings.ReplaceAll(text, "%s", "s")), 0o600); err != nil {
 			t.Fatal(err)
 		}

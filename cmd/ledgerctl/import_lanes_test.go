@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -71,7 +72,7 @@ func TestConversationsOfAFileAreImportedAsOneAfterTheOther(t *testing.T) {
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	stores := func(c *client.Client, name string) (*transcripts.Report, []string) {
+	stores := func(c *client.Client, name string) (*tally.Report, []string) {
 		im := transcripts.Importer{Client: c, Format: "auto", Final: true, Stdin: strings.NewReader(text)}
 		r, err := im.File(t.Context(), name)
 		if err != nil {
@@ -92,7 +93,7 @@ func TestConversationsOfAFileAreImportedAsOneAfterTheOther(t *testing.T) {
 	c := startLedger(t)
 	got, gotTurns := stores(c, name)
 	want, wantTurns := stores(startLedger(t), "-") // a stream is read step by step
-	if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(transcripts.Report{})); d != "" {
+	if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(tally.Report{})); d != "" {
 		t.Errorf("reports (-one after the other +at the same time):\n%s", d)
 	}
 	if d := cmp.Diff(wantTurns, gotTurns); d != "" || len(gotTurns) < 200 || got.Forks == 0 {
@@ -108,7 +109,7 @@ func TestConversationsOfAFileAreImportedAsOneAfterTheOther(t *testing.T) {
 func TestAFaultInAConversationEndsTheImportBehindThoseBeforeIt(t *testing.T) {
 	c := startLedger(t)
 	name := filepath.Join(t.TempDir(), "conversations.jsonl")
-	imports := func(ctx context.Context, answers int) (*transcripts.Report, error) {
+	imports := func(ctx context.Context, answers int) (*tally.Report, error) {
 		var b bytes.Buffer
 		for i := range 20 {
 			b.WriteString(conversation(fmt.Sprintf("conversation-%04d", i), "question", answers))

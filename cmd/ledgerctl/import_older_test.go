@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -178,7 +178,7 @@ func TestTheFileOfWhatAForkCopied(t *testing.T) {
 		r.read(false)
 		r.write(begin(newRollout()).ask(4).String())
 		rep := r.read(false)
-		said := func(l transcripts.Report) (out []string) {
+		said := func(l tally.Report) (out []string) {
 			for _, x := range l.Losses {
 				out = append(out, x.Kind+" "+x.Reason)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -84,7 +85,7 @@ func (r *refresher) older(id turns.ID) {
 	}
 }
 
-func (r *refresher) read(refresh bool) *transcripts.Report {
+func (r *refresher) read(refresh bool) *tally.Report {
 	r.Helper()
 	im := transcripts.Importer{Client: r.c, Format: "auto", Final: true, Refresh: refresh}
 	rep, err := im.File(r.Context(), r.file)
@@ -325,9 +326,9 @@ func TestWatchOfARewrittenFileFailsUntilARefresh(t *testing.T) {
 
 // A report does not grow with what it reports.
 func TestReportOfAMillionLossesIsBounded(t *testing.T) {
-	var sum transcripts.Report
+	var sum tally.Report
 	for i := range 1000 {
-		var one transcripts.Report
+		var one tally.Report
 		for j := range 1000 {
 			one.Losses = append(one.Losses, transcript.Loss{Line: j + 1, Kind: "skipped", Reason: fmt.Sprintf("reason %d", i*j%3000)})
 		}
@@ -374,5 +375,32 @@ func TestRefreshKeepsEqualAnswersThatAFileHasLost(t *testing.T) {
 	}
 	if n := countCalls(t, r.c); n != 4 || len(r.listed(false)) != 1 {
 		t.Errorf("%d calls, want 4; %v", n, r.listed(false))
+	}
+}
+
+// What a file lacks of its session is in the report of that file, and not in that of the next.
+func TestRefreshReportsWhatAFileLacksOnce(t *testing.T) {
+	r := newRefresher(t)
+	r.write(claudeSession("91234567-89ab-4def-8123-456789abcdef", exchanges("one", "two", "three words", "four")...))
+	r.read(false)
+	im := transcripts.Importer{Client: r.c, Format: "auto", Final: true, Refresh: true}
+	lacks := func(text string) (n int) {
+		r.write(text)
+		rep, err := im.File(t.Context(), r.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range rep.Losses {
+			if strings.Contains(l.Reason, "has less of this session") {
+				n++
+			}
+		}
+		return n
+	}
+	if n := lacks(claudeSession("91234567-89ab-4def-8123-456789abcdef", exchanges("one", "two", "three")...)); n != 1 {
+		t.Fatalf("an older copy: %d losses, want 1", n)
+	}
+	if n := lacks(claudeSession("a1234567-89ab-4def-8123-456789abcdef", exchange{12, "later"})); n != 0 {
+		t.Errorf("the next file: %d losses of the one before", n)
 	}
 }

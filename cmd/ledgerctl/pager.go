@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/written"
 	"nexus/cmd/ledgerctl/internal/picker"
 	"nexus/cmd/ledgerctl/internal/sessionview"
 	"nexus/ledger/api"
@@ -68,7 +68,7 @@ func saidAt(s *api.Session) time.Time {
 }
 
 func pickerItem(s *api.Session, mark string) picker.Item {
-	m := transcripts.WrittenSession(s)
+	m := written.Session(s)
 	title := mark + cmp.Or(prose.Clip(s.Label+" "+s.Title, 200), "(no title)")
 	said := prose.At(saidAt(s), s.HeadTimeBound, time.DateOnly)
 	about := fmt.Sprintf("%s  %s  %-11s  %11s  %s", prose.Short(s.ID), said, prose.Clip(prose.Source(s.Meta), 11), prose.Plural(s.Turns, "turn"), title)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/quickstart"
@@ -178,14 +179,14 @@ func TestImportOfCutRealTranscripts(t *testing.T) {
 			}
 			tested++
 			t.Run(filepath.Base(file), func(t *testing.T) {
-				importCopies := func(copies ...[]byte) (*client.Client, *transcripts.Report) {
+				importCopies := func(copies ...[]byte) (*client.Client, *tally.Report) {
 					c, stop, err := local.Start(ctx, e.Terminal, t.TempDir())
 					if err != nil {
 						t.Fatal(err)
 					}
 					t.Cleanup(stop)
 					name := filepath.Join(t.TempDir(), "s.jsonl")
-					var r *transcripts.Report
+					var r *tally.Report
 					for i, b := range copies {
 						if err := os.WriteFile(name, b, 0o600); err != nil {
 							t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/audit"
 	"nexus/cmd/ledgerctl/internal/comparison"
@@ -64,7 +64,7 @@ func TestFitsTheTerminal(t *testing.T) {
 		x.Policies = append(x.Policies, policy.Policy{Name: name})
 		x.Sums[i] = compare.Sum{Calls: 12_345, Compactions: 123, Elisions: 1234, Rewritten: 123_456_789, Usage: compare.Usage{Read: 123_456_789_012}}
 	}
-	rep := &transcripts.Report{File: strings.Repeat("a-folder/", 12) + "session.jsonl", Format: "claude-code", Sessions: []turns.ID{anID(1)}, Turns: 1234, Forks: 12, Compactions: 3, Stored: 1300, Existing: 12_000,
+	rep := &tally.Report{File: strings.Repeat("a-folder/", 12) + "session.jsonl", Format: "claude-code", Sessions: []turns.ID{anID(1)}, Turns: 1234, Forks: 12, Compactions: 3, Stored: 1300, Existing: 12_000,
 		Losses: []transcript.Loss{{Kind: "repaired", Reason: words}, {Kind: "skipped", Reason: "bookkeeping lines: progress", Count: 1234}, {Kind: "skipped", Reason: "bookkeeping lines: mode", Count: 2}}}
 
 	at := api.Time(time.Unix(0, 0))

@@ -96,6 +96,12 @@ func (e *Error) Unwrap() error {
 	return nil
 }
 
+// HasCode reports whether err is an answer with a code.
+func HasCode(err error, c Code) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == c
+}
+
 // Status is the HTTP-like status of the code.
 func (e *Error) Status() int {
 	for _, c := range codes {

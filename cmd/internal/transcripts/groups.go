@@ -6,6 +6,8 @@ import (
 	"iter"
 	"sync"
 
+	"nexus/cmd/internal/transcripts/steps"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/internal/transcripts/transcriptfile"
 )
 
@@ -16,7 +18,7 @@ const importWorkers = 24
 
 // Outcome is what became of one file.
 type Outcome struct {
-	Report *Report
+	Report *tally.Report
 	Err    error
 }
 
@@ -40,7 +42,7 @@ func (im *Importer) Files(ctx context.Context, files []transcriptfile.File) iter
 			wg.Go(func() {
 				for group := range groups {
 					own := *im
-					own.splits, own.placed = nil, placement{}
+					own.writer = nil
 					own.group(ctx, files, group, results)
 				}
 			})
@@ -72,7 +74,7 @@ func (im *Importer) Stop() { im.stop() }
 // group imports files one after the other. A file waits for the session that it was forked
 // from, as long as another file may bring that.
 func (im *Importer) group(ctx context.Context, files []transcriptfile.File, group []int, results []chan Outcome) {
-	before := make(map[int]*Report) // of files that wait
+	before := make(map[int]*tally.Report) // of files that wait
 	whole := func(i int, o Outcome) Outcome {
 		was := before[i]
 		switch {
@@ -106,7 +108,7 @@ func (im *Importer) group(ctx context.Context, files []transcriptfile.File, grou
 				o.Report, o.Err = im.file(ctx, files[i].Name, waits)
 			}
 			o = whole(i, o)
-			if waits && errors.Is(o.Err, ErrNoParent) {
+			if waits && errors.Is(o.Err, steps.ErrNoParent) {
 				later, before[i] = append(later, i), o.Report
 				continue
 			}

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"nexus/cmd/internal/repository"
+	"nexus/cmd/internal/transcripts/changes"
+	"nexus/cmd/internal/transcripts/rawexport"
+	"nexus/cmd/internal/transcripts/steps"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/internal/transcripts/transcriptfile"
-	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
 	"nexus/turns/transcript"
@@ -34,56 +37,55 @@ type Importer struct {
 	Settle time.Duration // after so long without a write, a file will not grow either; 0: any may
 	Window uint64        // context window of the sessions that it opens, in tokens; 0: the default
 	Read   func(int)     // called with the number of bytes that were read; nil: not called
-	// Refresh makes successors of sessions that read differently now: see refresh.go.
+	// Refresh makes successors of sessions that read differently now: see steps/refresh.go.
 	Refresh bool
 	// Unit is the id of the import, which stands in the meta of the sessions that it opens; zero: none.
 	Unit turns.ID
 	// Projects finds the repositories of folders; nil: it asks git for each session.
 	Projects *repository.Cache
 
-	acked  string             // the position of the newest turn that it stored; "": none
 	stop   context.CancelFunc // of Files
 	slots  chan struct{}      // of Files; see [lanes]
-	splits splitTurns
-	placed placement
-	// Of the file that is read.
-	clock    clock
-	lines    map[turns.ID]*line // by the source's session
-	byID     map[turns.ID]*line // by the session of the ledger
-	renamed  map[turns.ID]turns.ID
-	renewing map[turns.ID]*renewal // by the source's session
-	lacking  []turns.ID            // sessions that hold what the file lacks, and get no successor
-	older    map[turns.ID]turns.ID // by session: that of an older copy, which takes what the session lacks
-	into     map[turns.ID]turns.ID // by session that a file copied from: that which takes the copy; see noteShortCopy
-	joined   map[turns.ID]*joined  // by session of the ledger: those that may begin with turns of others
+	writer *steps.Writer      // of the files that are imported one after the other; nil: of none yet
+}
+
+// begin returns what stores the steps of a file.
+func (im *Importer) begin() *steps.Writer {
+	if im.writer == nil {
+		im.writer = new(steps.Writer)
+	}
+	w := im.writer
+	w.Client, w.Window, w.Unit, w.Projects, w.Refresh = im.Client, im.Window, im.Unit, im.Projects, im.Refresh
+	w.BeginFile()
+	return w
 }
 
 // File imports one file. It reads a fork of a session that the ledger lacks again, with
 // the history that the fork copied, and an export of this ledger that another program
 // continued as any transcript.
-func (im *Importer) File(ctx context.Context, name string) (*Report, error) {
+func (im *Importer) File(ctx context.Context, name string) (*tally.Report, error) {
 	return im.file(ctx, name, false)
 }
 
-// file is File. With waits it returns [ErrNoParent] for a fork of a session that the ledger
+// file is File. With waits it returns [steps.ErrNoParent] for a fork of a session that the ledger
 // lacks: another file may bring that.
-func (im *Importer) file(ctx context.Context, name string, waits bool) (*Report, error) {
-	im.into = nil
+func (im *Importer) file(ctx context.Context, name string, waits bool) (*tally.Report, error) {
+	w := im.begin()
 	how := transcriptSource{name: name, final: im.Final || im.IsSettled(name)}
-	r, err := im.once(ctx, how)
+	r, err := im.once(ctx, w, how)
 	for superseded := false; !transcriptfile.IsStream(name); {
 		switch {
-		case errors.Is(err, ErrNoParent) && !how.copied && !waits:
+		case errors.Is(err, steps.ErrNoParent) && !how.copied && !waits:
 			how.copied = true
-		case errors.Is(err, ErrGrown) && !how.grown:
+		case errors.Is(err, steps.ErrGrown) && !how.grown:
 			how.grown = true
-		case errors.Is(err, ErrSuperseded) && !superseded:
+		case errors.Is(err, steps.ErrSuperseded) && !superseded:
 			superseded = true
 		default:
 			return r, err
 		}
 		before := r
-		if r, err = im.once(ctx, how); r != nil && before != nil {
+		if r, err = im.once(ctx, w, how); r != nil && before != nil {
 			r.Stored, r.Existing = r.Stored+before.Stored, r.Existing-min(r.Existing, before.Stored)
 		}
 	}
@@ -100,47 +102,59 @@ func (im *Importer) IsSettled(name string) bool {
 	return im.Settle > 0 && err == nil && st.Mode().IsRegular() && time.Since(st.ModTime()) > im.Settle
 }
 
-func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, error) {
+func (im *Importer) once(ctx context.Context, w *steps.Writer, how transcriptSource) (*tally.Report, error) {
 	in, err := transcriptfile.OpenContext(ctx, how.name, im.Stdin, im.Format, im.Read)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	r := &Report{File: how.name, Format: in.Format.Name, Sessions: []turns.ID{}, Losses: []transcript.Loss{}}
+	r := &tally.Report{File: how.name, Format: in.Format.Name, Sessions: []turns.ID{}, Losses: []transcript.Loss{}}
 	if in.Format.Open == nil {
-		return r, ImportExport(ctx, im.Client, in.Reader, r)
+		return r, rawexport.Import(ctx, im.Client, in.Reader, r)
 	}
-	im.clock, im.lines, im.byID, im.renamed, im.renewing, im.older, im.joined = nil, nil, nil, nil, nil, nil, nil
-	var current []*api.Session
-	if refresh := im.Refresh && !transcriptfile.IsStream(how.name); refresh {
-		if current, err = im.findChanged(ctx, how, r.Format); err != nil {
+	var plan *steps.Plan
+	if im.Refresh && !transcriptfile.IsStream(how.name) {
+		if plan, err = im.changes(ctx, how); err != nil {
 			return r, err
 		}
 	}
-	if err := im.steps(ctx, in.Format.Open(in, transcriptfile.ReadOptions(how.name, in.Format.Name, transcript.Options{Final: how.final, Copied: how.copied})), how.grown || transcriptfile.IsStream(how.name), how.copied, r); err != nil {
+	w.BeginReading(plan)
+	if err := im.steps(ctx, w, how.open(in), how, r); err != nil {
 		return r, err
 	}
-	return r, im.renew(ctx, r, current)
+	if plan != nil {
+		err = w.Renew(ctx, plan, r)
+	}
+	return r, err
 }
 
-// ErrNoParent: the session that a transcript was forked from is not in the ledger.
-var ErrNoParent = errors.New("the session that it was forked from is not in the ledger")
+// open begins to read a file.
+func (how *transcriptSource) open(in *transcriptfile.Transcript) *transcript.Reader {
+	return in.Format.Open(in, transcriptfile.ReadOptions(how.name, in.Format.Name, transcript.Options{Final: how.final, Copied: how.copied}))
+}
 
-// ErrGrown: an export of ours holds what is not in the ledger.
-var ErrGrown = errors.New("an export of this ledger, with more in it")
+// changes reads a file before its steps are done, and finds which of its sessions get a successor.
+func (im *Importer) changes(ctx context.Context, how transcriptSource) (*steps.Plan, error) {
+	in, err := transcriptfile.Open(how.name, im.Stdin, im.Format, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return changes.Find(ctx, im.Client, how.open(in).Steps(), in.Format.Name, how.grown)
+}
 
 // steps does the steps of a transcript in order. Those before an error stay; doing them
-// again stores nothing. all says to store an export of this ledger too, which otherwise is
-// not stored a second time; copied, that the transcript has what it copied of other sessions.
-func (im *Importer) steps(ctx context.Context, r *transcript.Reader, all, copied bool, rep *Report) error {
-	in := Intake{Importer: im, Report: rep, All: all}
+// again stores nothing. An export of this ledger is not stored a second time, unless the
+// transcript has more in it or comes from a pipe.
+func (im *Importer) steps(ctx context.Context, w *steps.Writer, r *transcript.Reader, how transcriptSource, rep *tally.Report) error {
+	in := steps.Intake{Writer: w, Report: rep, All: how.grown || transcriptfile.IsStream(how.name)}
 	graced, done := withGrace(ctx)
 	defer done()
-	if f, _ := formats.Find(rep.Format); f.RelatedByID && !all && !copied && !im.Refresh {
-		if err := im.laned(ctx, graced, r, rep); err != nil {
+	if f, _ := formats.Find(rep.Format); f.RelatedByID && !in.All && !how.copied && !im.Refresh {
+		if err := im.laned(ctx, graced, w, r, rep); err != nil {
 			return err
 		}
-		return im.ended(ctx, r, rep)
+		return ended(ctx, w, r, rep)
 	}
 	for st, err := range r.Steps() {
 		if err == nil {
@@ -154,23 +168,15 @@ func (im *Importer) steps(ctx context.Context, r *transcript.Reader, all, copied
 			return err
 		}
 	}
-	if in.Own() {
-		in.endOwn()
-		return nil
-	}
-	if in.fork != nil && !in.grown {
-		rep.lose(ownExport(in.fork.from.Session))
-		return nil
-	}
-	if err := im.endJoined(graced, copied, rep); err != nil {
+	if isOurs, err := in.End(graced, how.copied); isOurs || err != nil {
 		return err
 	}
-	return im.ended(ctx, r, rep)
+	return ended(ctx, w, r, rep)
 }
 
 // laned does the steps of a transcript in lanes.
-func (im *Importer) laned(ctx, calls context.Context, r *transcript.Reader, rep *Report) error {
-	ls := newLanes(ctx, calls, im)
+func (im *Importer) laned(ctx, calls context.Context, w *steps.Writer, r *transcript.Reader, rep *tally.Report) error {
+	ls := newLanes(ctx, calls, w, im.slots)
 	for st, err := range r.Steps() {
 		if err != nil {
 			return cmp.Or(ls.end(rep), err)
@@ -183,14 +189,14 @@ func (im *Importer) laned(ctx, calls context.Context, r *transcript.Reader, rep 
 }
 
 // ended adds to a report what is known once a transcript is read to its end.
-func (im *Importer) ended(ctx context.Context, r *transcript.Reader, rep *Report) error {
+func ended(ctx context.Context, w *steps.Writer, r *transcript.Reader, rep *tally.Report) error {
 	for _, l := range r.Losses() {
-		rep.lose(l)
+		rep.Lose(l)
 	}
-	if err := im.noteUncounted(ctx, rep); err != nil {
+	if err := w.NoteUncounted(ctx, rep); err != nil {
 		return err
 	}
-	return im.Titles(ctx, r.Titles(), rep)
+	return w.Titles(ctx, r.Titles(), rep)
 }
 
 // stopGrace is how long an import that is stopped waits for the replies to its requests, so

@@ -3,13 +3,14 @@ package transcripts
 import (
 	"cmp"
 	"context"
-	"maps"
 	"math"
 	"slices"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
 
+	"nexus/cmd/internal/transcripts/steps"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/turns"
 	"nexus/turns/transcript"
 )
@@ -33,7 +34,7 @@ const (
 
 // lanes are the lanes of one file.
 type lanes struct {
-	im    *Importer
+	w     *steps.Writer
 	ctx   context.Context // ends the reading
 	calls context.Context // of the requests: see withGrace
 	room  *semaphore.Weighted
@@ -50,7 +51,7 @@ type lanes struct {
 
 // lane does steps that have to do with each other.
 type lane struct {
-	in    Intake
+	in    steps.Intake
 	at    int // in all
 	queue []queued
 	works bool  // a goroutine does its steps
@@ -74,17 +75,16 @@ type queued struct {
 	turn  int // how many turns of the file came before it
 }
 
-func newLanes(ctx, calls context.Context, im *Importer) *lanes {
-	slots := im.slots
+func newLanes(ctx, calls context.Context, w *steps.Writer, slots chan struct{}) *lanes {
 	if slots == nil {
 		slots = make(chan struct{}, importLanes)
 	}
-	return &lanes{im: im, ctx: ctx, calls: calls, room: semaphore.NewWeighted(laneBytes), slots: slots, byID: make(map[turns.ID]*lane), failed: math.MaxInt}
+	return &lanes{w: w, ctx: ctx, calls: calls, room: semaphore.NewWeighted(laneBytes), slots: slots, byID: make(map[turns.ID]*lane), failed: math.MaxInt}
 }
 
 // add queues a step. It waits for room. more is false once no further step is to be added: a lane
 // has failed, or ctx has ended.
-func (ls *lanes) add(st transcript.Step, rep *Report) (more bool) {
+func (ls *lanes) add(st transcript.Step, rep *tally.Report) (more bool) {
 	q := queued{Step: st, bytes: min(stepBytes(st), laneBytes), step: ls.steps, turn: ls.turns}
 	if ls.steps++; st.Append != nil {
 		ls.turns++
@@ -108,7 +108,7 @@ func (ls *lanes) add(st transcript.Step, rep *Report) (more bool) {
 
 // laneOf returns the lane of a step that names ids: that of the first which a step before it
 // named. A step that names those of several lanes waits for all others.
-func (ls *lanes) laneOf(ids []turns.ID, rep *Report) *lane {
+func (ls *lanes) laneOf(ids []turns.ID, rep *tally.Report) *lane {
 	var l *lane
 	for _, id := range ids {
 		other := ls.byID[id]
@@ -122,9 +122,8 @@ func (ls *lanes) laneOf(ids []turns.ID, rep *Report) *lane {
 		}
 	}
 	if l == nil {
-		own := *ls.im
-		own.splits, own.placed = maps.Clone(own.splits), own.placed.clone()
-		l = &lane{at: len(ls.all), in: Intake{Importer: &own, Report: &Report{File: rep.File, Format: rep.Format, Sessions: []turns.ID{}, Losses: []transcript.Loss{}}, begun: len(ls.all) > 0, laned: true}}
+		own := &tally.Report{File: rep.File, Format: rep.Format, Sessions: []turns.ID{}, Losses: []transcript.Loss{}}
+		l = &lane{at: len(ls.all), in: steps.Intake{Writer: ls.w.Clone(), Report: own, Lane: &steps.Lane{IsLater: len(ls.all) > 0}}}
 		ls.all = append(ls.all, l)
 	}
 	for _, id := range ids {
@@ -135,7 +134,7 @@ func (ls *lanes) laneOf(ids []turns.ID, rep *Report) *lane {
 
 // join lets the steps of a lane that works no more go to another one.
 func (ls *lanes) join(l, gone *lane) {
-	l.in.Importer.take(gone.in.Importer)
+	l.in.Writer.Join(gone.in.Writer)
 	for id, other := range ls.byID {
 		if other == gone {
 			ls.byID[id] = l
@@ -174,7 +173,7 @@ func (ls *lanes) work(l *lane) {
 func (l *lane) do(ctx context.Context, q queued) {
 	rep := l.in.Report
 	sessions, losses := len(rep.Sessions), len(rep.Losses)
-	l.in.turnsBefore = q.turn - rep.Turns
+	l.in.Lane.TurnsBefore = q.turn - rep.Turns
 	l.err = l.in.Step(ctx, q.Step)
 	rep.Unacknowledged = rep.Unacknowledged || ctx.Err() != nil
 	for _, s := range rep.Sessions[sessions:] {
@@ -187,17 +186,17 @@ func (l *lane) do(ctx context.Context, q queued) {
 
 // end waits for the lanes and adds what they did to a report. It returns the error of the first that
 // has one.
-func (ls *lanes) end(rep *Report) (err error) {
+func (ls *lanes) end(rep *tally.Report) (err error) {
 	ls.wg.Wait()
 	var sessions []byStep[turns.ID]
 	var losses []byStep[transcript.Loss]
 	for _, l := range ls.all {
-		rep.addCounts(l.in.Report)
-		for _, i := range l.in.Report.kinds { // its count has grown since
-			l.losses[i].value = l.in.Report.Losses[i]
+		rep.AddCounts(l.in.Report)
+		for i, x := range l.in.Report.Losses { // the count of one that stands for several has grown since
+			l.losses[i].value = x
 		}
 		sessions, losses = append(sessions, l.sessions...), append(losses, l.losses...)
-		ls.im.take(l.in.Importer)
+		ls.w.Join(l.in.Writer)
 		if err == nil {
 			err = l.err
 		}
@@ -209,42 +208,15 @@ func (ls *lanes) end(rep *Report) (err error) {
 	}
 	for _, x := range losses {
 		if x.value.Count > 0 { // it stands for several
-			rep.count(x.value)
+			rep.Count(x.value)
 		} else {
-			rep.lose(x.value)
+			rep.Lose(x.value)
 		}
 	}
 	if err == nil {
 		err = ls.ctx.Err()
 	}
 	return err
-}
-
-// take takes over what another importer knows of sessions and turns.
-func (im *Importer) take(other *Importer) {
-	copyTo(&im.splits, other.splits)
-	copyTo(&im.placed.turns, other.placed.turns)
-	copyTo(&im.placed.sessions, other.placed.sessions)
-	copyTo(&im.clock, other.clock)
-	copyTo(&im.lines, other.lines)
-	copyTo(&im.byID, other.byID)
-	copyTo(&im.renamed, other.renamed)
-	copyTo(&im.older, other.older)
-}
-
-func (p *placement) clone() placement {
-	return placement{maps.Clone(p.turns), maps.Clone(p.sessions)}
-}
-
-// copyTo adds the entries of a map to another one, which it makes if need be.
-func copyTo[M ~map[K]V, K comparable, V any](to *M, from M) {
-	if len(from) == 0 {
-		return
-	}
-	if *to == nil {
-		*to = make(M, len(from))
-	}
-	maps.Copy(*to, from)
 }
 
 // stepBytes is about how many bytes of content a step holds.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/turns"
 	"nexus/turns/transcript"
@@ -32,7 +33,7 @@ type Preview struct {
 
 	seen     map[turns.ID]bool // what is counted: two files may have one turn
 	sessions map[turns.ID]*previewed
-	losses   Report
+	losses   tally.Report
 	lacking  map[string][]turns.Ref // by file: the places that it was forked from
 }
 
@@ -58,9 +59,9 @@ func (im *Importer) EndPreview(ctx context.Context, p *Preview) error {
 			if p.sessions[at.Session] != nil {
 				continue
 			}
-			if had, err := im.has(ctx, at.Session); err != nil {
+			if had, err := im.begin().SessionIfAny(ctx, at.Session); err != nil {
 				return err
-			} else if had {
+			} else if had != nil {
 				continue
 			}
 			if err := im.preview(ctx, name, true, p); err != nil {
@@ -127,7 +128,7 @@ func (im *Importer) preview(ctx context.Context, name string, copied bool, p *Pr
 		return nil
 	}
 	for _, l := range r.Losses() {
-		p.losses.lose(l)
+		p.losses.Lose(l)
 	}
 	if p.losses.Unfinished > p.Unfinished {
 		p.Unfinished = p.losses.Unfinished
@@ -142,7 +143,7 @@ func (p *Preview) session(ctx context.Context, im *Importer, id turns.ID) (*prev
 	if s := p.sessions[id]; s != nil {
 		return s, nil
 	}
-	had, err := im.sessionIfAny(ctx, id)
+	had, err := im.begin().SessionIfAny(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/internal/transcripts/transcriptfile"
+	"nexus/cmd/internal/transcripts/written"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -92,7 +93,7 @@ func forkOfAll(t *testing.T, c *client.Client, format string) *api.Session {
 // Gemini CLI makes a log of the chat that continue wrote.
 func continued(t *testing.T, c *client.Client, fork *api.Session, format string, n int) string {
 	t.Helper()
-	x, err := transcripts.HandedOver(t.Context(), c, fork.ID, transcripts.WrittenSession(fork), fork.ForkedFrom.Turn, &transcripts.Continued{Format: format})
+	x, err := written.HandedOver(t.Context(), c, fork.ID, written.Session(fork), fork.ForkedFrom.Turn, &written.Continued{Format: format})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/steps"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -33,7 +35,7 @@ const tailSize = 4 << 10
 type live struct {
 	format   transcript.Format
 	follower *transcript.Follower
-	intake   transcripts.Intake
+	intake   steps.Intake
 	offset   int64     // lines up to here were fed
 	sum      hash.Hash // of them
 	tail     []byte    // their last bytes, tailSize at most
@@ -191,16 +193,16 @@ func (w *Watcher) follow(ctx context.Context, f *file, st FileState, in *os.File
 		case errors.Is(err, errChanged):
 			f.live = nil
 			return errChanged
-		case errors.Is(err, transcripts.ErrNoParent) && !st.Copied:
+		case errors.Is(err, steps.ErrNoParent) && !st.Copied:
 			f.live = nil
 			if !f.waited && w.busyElsewhere(f) {
 				f.waited = true
 				return errLater
 			}
 			st.Copied, all = true, true
-		case errors.Is(err, transcripts.ErrSuperseded) && !superseded: // an import --refresh ran
+		case errors.Is(err, steps.ErrSuperseded) && !superseded: // an import --refresh ran
 			f.live, superseded, all = nil, true, true
-		case errors.Is(err, transcripts.ErrGrown) && !everything:
+		case errors.Is(err, steps.ErrGrown) && !everything:
 			f.live, everything, all = nil, true, true
 		case f.live != nil && f.live.resumed: // an earlier reading stored other turns than the steps name
 			f.live, all = nil, true
@@ -322,7 +324,7 @@ func rewrittenError(n int) error {
 // are read and not done: the ledger has them.
 func (w *Watcher) begin(ctx context.Context, f *file, st *FileState, in *os.File, format transcript.Format, all, everything bool) (*live, error) {
 	l := &live{format: format, sum: sha256.New(), follower: format.Follow(transcriptfile.ReadOptions(f.path, format.Name, transcript.Options{Copied: st.Copied}))}
-	l.intake = transcripts.Intake{Importer: &transcripts.Importer{Client: w.client, Format: "auto", Projects: &w.projects}, Report: &transcripts.Report{Format: format.Name}, All: everything}
+	l.intake = steps.Intake{Writer: &steps.Writer{Client: w.client, Projects: &w.projects}, Report: &tally.Report{Format: format.Name}, All: everything}
 	if all || st.Offset == 0 {
 		return l, nil
 	}
@@ -475,7 +477,7 @@ func (w *Watcher) has(ctx context.Context, session turns.ID) bool {
 }
 
 // delivered commits that a file is in the ledger up to its offset.
-func (w *Watcher) delivered(f *file, st FileState, r *transcripts.Report) {
+func (w *Watcher) delivered(f *file, st FileState, r *tally.Report) {
 	if n := len(r.Sessions); n > 0 {
 		st.Session = r.Sessions[n-1]
 	}

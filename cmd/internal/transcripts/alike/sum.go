@@ -1,8 +1,3 @@
-// Package alike compares what a transcript says of a turn with what the ledger has of it: whether
-// they are the same, whether one is a copy or the beginning of the other, and what of it the ledger
-// lacks. It is pure: package transcripts asks the ledger.
-//
-// Begin at [Rest] in rest.go.
 package alike
 
 import (

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/rawexport"
 	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
@@ -62,7 +62,7 @@ func Check(name string) (*Archive, error) {
 	}
 	chk := archiveCheck{Archive: a, pieces: make(map[turns.Hash][]byte)}
 	for n := 1; ; n++ {
-		text, err := transcripts.ReadLine(r)
+		text, err := rawexport.ReadLine(r)
 		if err != nil && (err != io.EOF || len(text) > 0) {
 			if err == io.EOF && n == 1 && isOther(name, text) && turns.DecodeJSON(text, new(any)) == nil {
 				return a, notOurs(name)
@@ -88,7 +88,7 @@ func Check(name string) (*Archive, error) {
 			}
 			continue
 		}
-		var l transcripts.ArchiveLine
+		var l rawexport.Line
 		err = turns.DecodeJSON(text, &l)
 		if n == 1 && l.Archive == nil && l.Ledger == nil && isOther(name, text) {
 			return a, notOurs(name)
@@ -195,7 +195,7 @@ func (c *archiveCheck) takePieces() {
 	c.pieceBytes = 0
 }
 
-func (c *archiveCheck) line(l *transcripts.ArchiveLine) error {
+func (c *archiveCheck) line(l *rawexport.Line) error {
 	switch {
 	case l.Archive != nil:
 		c.Ledger, c.Session = l.Archive.Ledger, l.Archive.Session

@@ -12,7 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/rawexport"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/ledger/api"
 )
 
@@ -44,10 +45,10 @@ func (w *written) Read(b []byte) (int, error) {
 // A small file may be a terabyte of zeros in gzip's form: a line has a bound.
 func TestALineWithoutEndIsRefused(t *testing.T) {
 	in := &written{Reader: &zeros{n: 1 << 40}}
-	if line, err := transcripts.ReadLine(bufio.NewReaderSize(in, 1<<20)); err == nil || err == io.EOF || line != nil || in.n > transcripts.MaxLine+2<<20 {
+	if line, err := rawexport.ReadLine(bufio.NewReaderSize(in, 1<<20)); err == nil || err == io.EOF || line != nil || in.n > rawexport.MaxLine+2<<20 {
 		t.Errorf("%d bytes of a line after %d bytes: %v", len(line), in.n, err)
 	}
-	if err := transcripts.ImportExport(t.Context(), nil, bufio.NewReaderSize(&zeros{n: 1 << 40}, 1<<20), new(transcripts.Report)); err == nil || !strings.Contains(err.Error(), "line 1") {
+	if err := rawexport.Import(t.Context(), nil, bufio.NewReaderSize(&zeros{n: 1 << 40}, 1<<20), new(tally.Report)); err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("%v", err)
 	}
 }

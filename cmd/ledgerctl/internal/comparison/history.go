@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/rawexport"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/internal/transcripts/transcriptfile"
+	"nexus/cmd/internal/transcripts/written"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/compactor/compare"
@@ -186,8 +188,8 @@ func exportedHistories(ctx context.Context, term *terminal.Terminal, br *bufio.R
 		return nil, err
 	}
 	defer stop()
-	var rep transcripts.Report
-	if err := transcripts.ImportExport(ctx, c, br, &rep); err != nil {
+	var rep tally.Report
+	if err := rawexport.Import(ctx, c, br, &rep); err != nil {
 		return nil, err
 	}
 	s, err := local.Largest(ctx, c.As(api.Operator), rep.Sessions)
@@ -206,13 +208,13 @@ func sessionHistory(ctx context.Context, c *client.Client, s *api.Session, name 
 		if err != nil {
 			return History{}, err
 		}
-		written, err := transcripts.WrittenTurn(ctx, c, s.ID, &t)
+		turn, err := written.Turn(ctx, c, s.ID, &t)
 		if err != nil {
 			return History{}, err
 		}
-		if !written.Compaction {
-			ts = append(ts, compare.Turn{Messages: written.Messages, Response: written.Response})
-			if written.Response != nil && t.Model != turns.Synthetic {
+		if !turn.Compaction {
+			ts = append(ts, compare.Turn{Messages: turn.Messages, Response: turn.Response})
+			if turn.Response != nil && t.Model != turns.Synthetic {
 				models[cmp.Or(t.Model, s.Model)]++
 			}
 		}

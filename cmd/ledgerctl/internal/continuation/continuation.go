@@ -12,7 +12,7 @@ import (
 
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/written"
 	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/connect"
@@ -59,18 +59,18 @@ func Run(ctx context.Context, e *cli.Env, name string, o Options) error {
 		return err
 	}
 	id := api.NewID()
-	from := transcripts.WrittenSession(p.Session)
+	from := written.Session(p.Session)
 	to := transcript.WrittenSession{ID: id, Cwd: dir, Branch: from.Branch, Commit: from.Commit}
-	how := &transcripts.Continued{Format: agent.Format, Model: o.Model}
-	t, err := transcripts.HandedOver(ctx, p.Client, p.Session.ID, to, at, how)
+	how := &written.Continued{Format: agent.Format, Model: o.Model}
+	t, err := written.HandedOver(ctx, p.Client, p.Session.ID, to, at, how)
 	if err != nil {
 		return err
 	}
 	open := t.OpenCalls()
-	if how.Results, err = transcripts.ResultsBehind(ctx, p.Client, p.Session, at, open); err != nil {
+	if how.Results, err = written.ResultsBehind(ctx, p.Client, p.Session, at, open); err != nil {
 		return err
 	}
-	if err := transcripts.AddResults(ctx, p.Client, t, how); err != nil {
+	if err := written.AddResults(ctx, p.Client, t, how); err != nil {
 		return err
 	}
 	meta, err := turns.EncodeJSON(map[string]any{"source": agent.Format, "cwd": dir, "continued": how})
@@ -149,7 +149,7 @@ func isWatched(e *cli.Env, file string) bool {
 func workFolder(dir string, s *api.Session) (string, error) {
 	stated := dir != ""
 	if !stated {
-		dir = transcripts.WrittenSession(s).Cwd
+		dir = written.Session(s).Cwd
 	}
 	if dir == "" {
 		return "", fault.Usage(errors.New("the session names no folder; --dir DIR is the one that the agent works in"))

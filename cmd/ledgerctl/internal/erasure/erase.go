@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/sessionmeta"
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/sessions"
@@ -115,7 +115,7 @@ func toErase(ctx context.Context, e *cli.Env, c *client.Client, args []string, o
 			if err != nil {
 				return nil, err
 			}
-			if (o.User == "" || s.User == o.User) && (o.Import == "" || strings.EqualFold(transcripts.ImportedBy(&s).String(), o.Import)) {
+			if (o.User == "" || s.User == o.User) && (o.Import == "" || strings.EqualFold(sessionmeta.ImportedBy(&s).String(), o.Import)) {
 				add(&s)
 			}
 		}

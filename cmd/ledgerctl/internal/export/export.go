@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"nexus/cmd/internal/page"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/written"
 	"nexus/cmd/internal/wholefile"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
@@ -115,7 +115,7 @@ func Context(ctx context.Context, c *client.Client, s turns.ID, format string, w
 // Transcript writes every turn on the path of the head, as an agent writes its
 // sessions.
 func Transcript(ctx context.Context, c *client.Client, s *api.Session, format string, w io.Writer) error {
-	list, to := api.ListTurns{Full: true}, transcripts.WrittenSession(s)
+	list, to := api.ListTurns{Full: true}, written.Session(s)
 	if s.Head != nil {
 		list.At, to.Through = *s.Head, *s.Head
 	}
@@ -135,11 +135,11 @@ func Transcript(ctx context.Context, c *client.Client, s *api.Session, format st
 		if err != nil {
 			return err
 		}
-		written, err := transcripts.WrittenTurn(ctx, c, s.ID, &t)
+		line, err := written.Turn(ctx, c, s.ID, &t)
 		if err != nil {
 			return err
 		}
-		if err := put(lines.Turn(written)); err != nil {
+		if err := put(lines.Turn(line)); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/turns"
@@ -27,13 +27,13 @@ type Report struct {
 	Unrecognized []string // files of a folder that are no transcripts
 	Special      []string // files of a folder that are not regular files
 	failed       []failure
-	sum          transcripts.Report
+	sum          tally.Report
 	sessions     map[turns.ID]bool // several files may be of one
 	stored       map[turns.ID]bool // of those, what something new is stored of
 }
 
 // Stopped records what became of a file of an import that stops before its end.
-func (a *Report) Stopped(r *transcripts.Report, err error) {
+func (a *Report) Stopped(r *tally.Report, err error) {
 	if r == nil {
 		return
 	}
@@ -62,7 +62,7 @@ func (a *Report) StoppedText() string {
 }
 
 // note notes the sessions of a file, and those that something new is stored of.
-func (a *Report) note(r *transcripts.Report) {
+func (a *Report) note(r *tally.Report) {
 	if a.sessions == nil {
 		a.sessions, a.stored = make(map[turns.ID]bool), make(map[turns.ID]bool)
 	}
@@ -81,7 +81,7 @@ type failure struct {
 
 // Fail records that a file failed; the import goes on. It returns the error of a single
 // file.
-func (a *Report) Fail(name string, r *transcripts.Report, err error, why string) error {
+func (a *Report) Fail(name string, r *tally.Report, err error, why string) error {
 	if a.Files == 1 {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -90,13 +90,13 @@ func (a *Report) Fail(name string, r *transcripts.Report, err error, why string)
 		return nil
 	}
 	if r == nil {
-		r = &transcripts.Report{File: name, Sessions: []turns.ID{}, Losses: []transcript.Loss{}}
+		r = &tally.Report{File: name, Sessions: []turns.ID{}, Losses: []transcript.Loss{}}
 	}
 	r.Error = why
 	return a.Terminal.Print(r)
 }
 
-func (a *Report) Add(r *transcripts.Report, final bool) error {
+func (a *Report) Add(r *tally.Report, final bool) error {
 	a.note(r)
 	a.done++
 	if r.Unfinished > 0 {
@@ -247,7 +247,7 @@ func uncountedText(u *turns.Usage) string {
 }
 
 // importSummary returns what was read, and how much of it is new.
-func importSummary(r *transcripts.Report) string {
+func importSummary(r *tally.Report) string {
 	var what []string
 	for _, x := range []struct {
 		n    int
@@ -278,7 +278,7 @@ func importSummary(r *transcripts.Report) string {
 
 // PrintFile prints a file on one line. On a narrow terminal it keeps the end of the name
 // and what is new.
-func PrintFile(term *terminal.Terminal, r *transcripts.Report, final bool) {
+func PrintFile(term *terminal.Terminal, r *tally.Report, final bool) {
 	const least = 16 // cells of the name
 	whole := fmt.Sprintf(" (%s): %s", r.Format, importSummary(r))
 	if len(r.Sessions) == 0 && r.Turns == 0 {
@@ -299,7 +299,7 @@ func PrintFile(term *terminal.Terminal, r *transcripts.Report, final bool) {
 	fmt.Fprintln(term.Out, terminal.Bold.Render(string(name))+rest)
 }
 
-func PrintSessions(term *terminal.Terminal, r *transcripts.Report) {
+func PrintSessions(term *terminal.Terminal, r *tally.Report) {
 	const most = 8
 	for i, s := range r.Sessions {
 		if i == most && len(r.Sessions) > most+1 {

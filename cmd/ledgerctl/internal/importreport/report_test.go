@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/turns"
 )
 
@@ -14,9 +14,9 @@ func TestStoppedImportSaysWhatIsStored(t *testing.T) {
 	full := errors.New("no space")
 	a.Stopped(nil, full)
 	for i := range 3 {
-		a.Stopped(&transcripts.Report{Sessions: []turns.ID{{15: byte(i + 1)}}, Stored: 10}, full)
+		a.Stopped(&tally.Report{Sessions: []turns.ID{{15: byte(i + 1)}}, Stored: 10}, full)
 	}
-	a.Stopped(&transcripts.Report{Sessions: []turns.ID{{15: 9}}, Stored: 7}, nil)
+	a.Stopped(&tally.Report{Sessions: []turns.ID{{15: 9}}, Stored: 7}, nil)
 	if got, want := a.StoppedText(), "stopped after 1 of 63 files; 37 events of 4 sessions are stored, in files that are whole and in some that are not"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
@@ -30,9 +30,9 @@ func TestStoppedImportSaysWhatIsStored(t *testing.T) {
 func TestStoppedImportCountsWhatWasAcknowledged(t *testing.T) {
 	a := Report{Files: 3}
 	stopped := errors.New("interrupted")
-	a.Stopped(&transcripts.Report{Sessions: []turns.ID{{15: 1}}, Stored: 14}, stopped)
-	a.Stopped(&transcripts.Report{Sessions: []turns.ID{{15: 2}}, Existing: 9}, stopped)
-	a.Stopped(&transcripts.Report{Sessions: []turns.ID{{15: 3}}, Unacknowledged: true}, stopped)
+	a.Stopped(&tally.Report{Sessions: []turns.ID{{15: 1}}, Stored: 14}, stopped)
+	a.Stopped(&tally.Report{Sessions: []turns.ID{{15: 2}}, Existing: 9}, stopped)
+	a.Stopped(&tally.Report{Sessions: []turns.ID{{15: 3}}, Unacknowledged: true}, stopped)
 	if got, want := a.StoppedText(), "stopped after 0 of 3 files; at least 14 events of 1 session are stored, in files that are whole and in some that are not"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}

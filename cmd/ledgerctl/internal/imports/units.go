@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/sessionmeta"
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/sessions"
@@ -49,7 +49,7 @@ func undo(ctx context.Context, e *cli.Env, unit turns.ID, hide, dry bool) error 
 		if err != nil {
 			return err
 		}
-		if transcripts.ImportedBy(&s) == unit {
+		if sessionmeta.ImportedBy(&s) == unit {
 			of = append(of, s)
 		}
 	}
@@ -156,7 +156,7 @@ func list(ctx context.Context, e *cli.Env) error {
 		if err != nil {
 			return err
 		}
-		unit := transcripts.ImportedBy(&s)
+		unit := sessionmeta.ImportedBy(&s)
 		if unit.IsZero() {
 			continue
 		}

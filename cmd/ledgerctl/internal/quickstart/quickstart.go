@@ -12,6 +12,8 @@ import (
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/rawexport"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/cmd/ledgerctl/internal/audit"
 	"nexus/cmd/ledgerctl/internal/contextview"
 	"nexus/cmd/ledgerctl/internal/importreport"
@@ -216,7 +218,7 @@ func copyOver(ctx context.Context, term *terminal.Terminal, c *client.Client, di
 
 // CopyInto brings the records of an export into a ledger.
 func CopyInto(ctx context.Context, to *client.Client, records iter.Seq2[api.ExportRecord, error]) error {
-	b := transcripts.Batches{Client: to, Report: new(transcripts.Report)}
+	b := rawexport.Batches{Client: to, Report: new(tally.Report)}
 	for r, err := range records {
 		if err != nil {
 			return err

@@ -1,50 +1,29 @@
-package transcripts
+package steps
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 
+	"nexus/cmd/internal/transcripts/sessionmeta"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/ledger/api"
 	"nexus/turns"
-	"nexus/turns/transcript/formats"
 )
-
-// versionOf returns the version of the reader of a format, 0 for none.
-func versionOf(format string) int {
-	f, _ := formats.Find(format)
-	return f.Version
-}
-
-// readerMark is the member "reader" of the meta of the sessions that a format's reader read.
-func readerMark(format string) turns.Raw {
-	return turns.Raw(fmt.Sprintf(`{"format":%q,"version":%d}`, format, versionOf(format)))
-}
-
-// withReader returns the meta of a session with its reader.
-func withReader(meta turns.Raw, format string) turns.Raw {
-	return withMember(meta, "reader", readerMark(format))
-}
-
-// isOlder reports whether an older reader than the present one read a session, or one that
-// left no version. Of an erased one nobody knows.
-func isOlder(s *api.Session, format string) bool {
-	l := linksOf(s.Meta)
-	return s.State != turns.Erased.String() && l.Reader.Version < versionOf(format)
-}
 
 // setMeta sets members of a session's meta. What the event is for is named by why and its
 // values, so that it is stored once.
-func (im *Importer) setMeta(ctx context.Context, s *api.Session, why string, members map[string]turns.Raw) error {
+func (w *Writer) setMeta(ctx context.Context, s *api.Session, why string, members map[string]turns.Raw) error {
 	meta := s.Meta
 	parts := []string{"import", why, s.ID.String()}
 	for _, name := range []string{"reader", "superseded_by", "continued_by", "supersedes", "continues", "uncounted", "late_usage"} {
 		if v, ok := members[name]; ok {
-			meta = withMember(meta, name, v)
+			meta = sessionmeta.With(meta, name, v)
 			parts = append(parts, name, string(v))
 		}
 	}
@@ -53,8 +32,8 @@ func (im *Importer) setMeta(ctx context.Context, s *api.Session, why string, mem
 	}
 	r := api.SetSession{ID: turns.DeriveID(s.ID.Time(), parts...)}
 	r.Meta = meta
-	_, err := im.Client.Set(ctx, s.ID, r)
-	if coded(err, api.IDReused) { // it was set, and meta is another since
+	_, err := w.Client.Set(ctx, s.ID, r)
+	if api.HasCode(err, api.IDReused) { // it was set, and meta is another since
 		return nil
 	}
 	return err
@@ -62,17 +41,17 @@ func (im *Importer) setMeta(ctx context.Context, s *api.Session, why string, mem
 
 // linkSpawner sets what a session serves, if the ledger has that now and did not know it
 // when the session was opened.
-func (im *Importer) linkSpawner(ctx context.Context, s *api.Session, by turns.Ref, rep *Report) error {
+func (w *Writer) linkSpawner(ctx context.Context, s *api.Session, by turns.Ref, rep *tally.Report) error {
 	if by.IsZero() || s.SpawnedBy != nil || s.State != "open" {
 		return nil
 	}
-	if up, err := im.sessionIfAny(ctx, by.Session); up == nil || err != nil {
+	if up, err := w.SessionIfAny(ctx, by.Session); up == nil || err != nil {
 		return err
 	}
 	r := api.SetSession{ID: turns.DeriveID(s.ID.Time(), "import", "spawned", s.ID.String(), by.Session.String()), SpawnedBy: &api.SpawnedBy{Session: by.Session, Turn: by.Turn}}
-	_, err := im.Client.Set(ctx, s.ID, r)
+	_, err := w.Client.Set(ctx, s.ID, r)
 	switch {
-	case coded(err, api.IDReused), coded(err, api.Malformed): // it was set, or to another by hand
+	case api.HasCode(err, api.IDReused), api.HasCode(err, api.Malformed): // it was set, or to another by hand
 		return nil
 	case err == nil:
 		rep.Stored++
@@ -80,11 +59,11 @@ func (im *Importer) linkSpawner(ctx context.Context, s *api.Session, by turns.Re
 	return err
 }
 
-// noteUncounted puts into the meta of the first session of a file how many calls of it have
+// NoteUncounted puts into the meta of the first session of a file how many calls of it have
 // usage that no turn could take, so that cost can say that a sum is too low. Several files may
 // be of one session: the meta has the sum, and the number of each file, by the digest of its
 // name without the folder. A file that is imported again replaces its number.
-func (im *Importer) noteUncounted(ctx context.Context, rep *Report) error {
+func (w *Writer) NoteUncounted(ctx context.Context, rep *tally.Report) error {
 	n := 0
 	for _, l := range rep.Losses {
 		if l.Usage != nil {
@@ -94,7 +73,7 @@ func (im *Importer) noteUncounted(ctx context.Context, rep *Report) error {
 	if n == 0 || len(rep.Sessions) == 0 {
 		return nil
 	}
-	s, err := im.Client.Session(ctx, rep.Sessions[0])
+	s, err := w.Client.Session(ctx, rep.Sessions[0])
 	if err != nil {
 		return err
 	}
@@ -124,7 +103,7 @@ func (im *Importer) noteUncounted(ctx context.Context, rep *Report) error {
 	if err != nil {
 		return err
 	}
-	return im.setMeta(ctx, s, "uncounted", map[string]turns.Raw{"uncounted": b})
+	return w.setMeta(ctx, s, "uncounted", map[string]turns.Raw{"uncounted": b})
 }
 
 // uncounted is the member "uncounted" of a session's meta.
@@ -136,3 +115,46 @@ type uncounted struct {
 // maxUncountedFiles bounds the files in the meta of one session. Of those after them it has the
 // largest number, so the sum is too low then.
 const maxUncountedFiles = 64
+
+// Titles stores the titles of sessions in their meta, at the end: a transcript states
+// them late and changes them. Each title is stored once, so that one which was set by
+// hand later stays.
+func (w *Writer) Titles(ctx context.Context, titles map[turns.ID]string, rep *tally.Report) error {
+	titles = maps.Clone(titles)
+	for source, l := range w.lines {
+		if t, ok := titles[source]; ok {
+			titles[l.ID] = t
+		}
+	}
+	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(rep.Sessions), turns.ID.Compare)) {
+		title := titles[id]
+		if title == "" {
+			continue
+		}
+		s, err := w.Client.Session(ctx, id)
+		if err != nil {
+			return err
+		}
+		meta := make(map[string]turns.Raw)
+		if err := json.Unmarshal(s.Meta, &meta); len(s.Meta) > 0 && err != nil {
+			return err
+		}
+		if was, _ := meta["title"].Text(); was == title || s.State != "open" {
+			continue
+		}
+		meta["title"] = turns.RawText(title)
+		r := api.SetSession{ID: turns.DeriveID(id.Time(), "import", "title", id.String(), title)}
+		if r.Meta, err = turns.EncodeJSON(meta); err != nil {
+			return err
+		}
+		now, err := w.Client.Set(ctx, id, r)
+		switch {
+		case api.HasCode(err, api.IDReused): // this title was there, and meta is another since
+		case err != nil:
+			return err
+		case now.Hash != s.Hash:
+			rep.Stored++
+		}
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
-package transcripts
+package tally
 
 import (
+	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/transcript"
 )
@@ -72,12 +73,12 @@ func (r *Report) Add(o *Report) {
 	}
 	r.Unacknowledged = r.Unacknowledged || o.Unacknowledged
 	for _, l := range o.Losses {
-		r.count(l)
+		r.Count(l)
 	}
 }
 
-// addCounts adds what another part of the same import counted, but for its sessions and losses.
-func (r *Report) addCounts(o *Report) {
+// AddCounts adds what another part of the same import counted, but for its sessions and losses.
+func (r *Report) AddCounts(o *Report) {
 	r.Opened, r.Hidden, r.Split = r.Opened+o.Opened, r.Hidden+o.Hidden, r.Split+o.Split
 	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
 	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
@@ -90,17 +91,39 @@ func turnsOf(r *Report) *int       { return &r.Turns }
 func forksOf(r *Report) *int       { return &r.Forks }
 func compactionsOf(r *Report) *int { return &r.Compactions }
 
+// CountTurn counts a turn.
+func (r *Report) CountTurn(id turns.ID) { r.countRecord(id, turnsOf) }
+
+// CountFork counts a fork.
+func (r *Report) CountFork(id turns.ID) { r.countRecord(id, forksOf) }
+
+// CountCompaction counts a compaction.
+func (r *Report) CountCompaction(id turns.ID) { r.countRecord(id, compactionsOf) }
+
 // countRecord counts a record in the field of it.
 func (r *Report) countRecord(id turns.ID, of func(*Report) *int) {
 	*of(r)++
 	r.records = append(r.records, record{id: id, of: of})
 }
 
+// CountSplit counts that several turns of the ledger hold the turn that was counted last.
+func (r *Report) CountSplit() {
+	r.Split++
+	r.records[len(r.records)-1].split = true
+}
+
+// CountOpened counts a session that was opened, unless err says that it was not.
+func (r *Report) CountOpened(s *api.Session, err error) {
+	if err == nil && s != nil {
+		r.Opened++
+	}
+}
+
 // Clear takes away what was reported so far, but for the sessions and the counts.
 func (r *Report) Clear() { r.Stored, r.Unfinished, r.Losses, r.kinds = 0, 0, nil, nil }
 
-// lose adds a loss. Those after the first [maxLosses] are counted by what they are.
-func (r *Report) lose(l transcript.Loss) {
+// Lose adds a loss. Those after the first [maxLosses] are counted by what they are.
+func (r *Report) Lose(l transcript.Loss) {
 	if l.Later {
 		r.Unfinished += max(l.Count, 1)
 	}
@@ -108,11 +131,11 @@ func (r *Report) lose(l transcript.Loss) {
 		r.Losses = append(r.Losses, l)
 		return
 	}
-	r.count(l)
+	r.Count(l)
 }
 
-// count adds a loss to the others of its kind and reason.
-func (r *Report) count(l transcript.Loss) {
+// Count adds a loss to the others of its kind and reason.
+func (r *Report) Count(l transcript.Loss) {
 	if r.kinds == nil {
 		r.kinds = make(map[lossKind]int)
 	}
@@ -135,6 +158,6 @@ func (r *Report) count(l transcript.Loss) {
 // None is not a loss.
 func (r *Report) AddUncounted(turn turns.ID, u turns.Usage) {
 	if u != (turns.Usage{}) {
-		r.lose(transcript.Loss{Kind: "kept_first", Reason: "usage that came after its turn was stored is not counted", Record: turn.String(), Usage: &u})
+		r.Lose(transcript.Loss{Kind: "kept_first", Reason: "usage that came after its turn was stored is not counted", Record: turn.String(), Usage: &u})
 	}
 }

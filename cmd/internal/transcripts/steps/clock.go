@@ -1,10 +1,9 @@
-package transcripts
+package steps
 
 import (
 	"time"
 
-	"github.com/go-json-experiment/json"
-
+	"nexus/cmd/internal/transcripts/sessionmeta"
 	"nexus/turns"
 	"nexus/turns/transcript"
 )
@@ -14,23 +13,23 @@ import (
 // time of the import for that of the turn.
 type clock map[turns.ID]time.Time
 
-// boundTime returns a step in which each turn and compaction has a time.
-func (im *Importer) boundTime(st transcript.Step) transcript.Step {
-	if im.clock == nil {
-		im.clock = make(clock)
+// BoundTime returns a step in which each turn and compaction has a time.
+func (w *Writer) BoundTime(st transcript.Step) transcript.Step {
+	if w.clock == nil {
+		w.clock = make(clock)
 	}
 	switch {
 	case st.Open != nil:
-		im.clock.begin(st.Open.ID, st.Open.Time)
+		w.clock.begin(st.Open.ID, st.Open.Time)
 	case st.Fork != nil:
-		im.clock.begin(st.Fork.ID, st.Fork.Time)
+		w.clock.begin(st.Fork.ID, st.Fork.Time)
 	case st.Append != nil:
 		a := *st.Append
-		a.Time, a.Meta = im.clock.tick(a.Session, a.Time, a.Meta)
+		a.Time, a.Meta = w.clock.tick(a.Session, a.Time, a.Meta)
 		return transcript.Step{Append: &a}
 	default:
 		k := *st.Compaction
-		k.Time, k.Meta = im.clock.tick(k.Session, k.Time, k.Meta)
+		k.Time, k.Meta = w.clock.tick(k.Session, k.Time, k.Meta)
 		return transcript.Step{Compaction: &k}
 	}
 	return st
@@ -54,25 +53,10 @@ func (c clock) tick(session turns.ID, at time.Time, meta turns.Raw) (time.Time, 
 		if c[session].IsZero() {
 			c.begin(session, at)
 		}
-		return c[session].UTC(), withMember(meta, "time_bound", turns.RawText(string(turns.TimeNotBefore)))
+		return c[session].UTC(), sessionmeta.With(meta, "time_bound", turns.RawText(string(turns.TimeNotBefore)))
 	}
 	if bound != turns.TimeNotAfter && at.After(c[session]) {
 		c[session] = at
 	}
 	return at, meta
-}
-
-// withMember returns a meta with a member, in place of one of that name. A meta that is no
-// object stays as it is.
-func withMember(meta turns.Raw, name string, v turns.Raw) turns.Raw {
-	m := make(map[string]turns.Raw)
-	if len(meta) > 0 && json.Unmarshal(meta, &m) != nil {
-		return meta
-	}
-	m[name] = v
-	b, err := turns.EncodeJSON(m)
-	if err != nil {
-		return meta
-	}
-	return b
 }

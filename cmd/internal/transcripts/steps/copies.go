@@ -1,9 +1,11 @@
-package transcripts
+package steps
 
 import (
 	"context"
 
 	"nexus/cmd/internal/transcripts/alike"
+	"nexus/cmd/internal/transcripts/tally"
+	"nexus/cmd/internal/transcripts/written"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/transcript"
@@ -13,45 +15,23 @@ import (
 // call that made it, and in the history of later calls, where it has no usage and no time.
 // What such a copy is silent about contradicts nothing.
 
-// copyOf returns the turn id of a session if it says the same as a, but for what one of them
+// CopyOf returns the turn id of a session if it says the same as a, but for what one of them
 // does not state.
-func (im *Importer) copyOf(ctx context.Context, session, id turns.ID, a *transcript.Append) (t *api.Turn, ok bool) {
-	t, err := im.Client.Turn(ctx, session, id)
-	if err != nil || im.fetchContent(ctx, session, t) != nil {
+func (w *Writer) CopyOf(ctx context.Context, session, id turns.ID, a *transcript.Append) (t *api.Turn, ok bool) {
+	t, err := w.Client.Turn(ctx, session, id)
+	if err != nil || written.FetchContent(ctx, w.Client, session, t) != nil {
 		return nil, false
 	}
 	return t, alike.IsCopy(t, a)
 }
 
-// fetchContent puts the content of a turn's large parts in its place.
-func (im *Importer) fetchContent(ctx context.Context, session turns.ID, t *api.Turn) error {
-	messages := t.Messages
-	if t.Response != nil {
-		messages = append(messages[:len(messages):len(messages)], *t.Response)
-	}
-	for _, m := range messages {
-		for i := range m.Parts {
-			p := &m.Parts[i]
-			if p.Ref == nil {
-				continue
-			}
-			b, err := im.Client.Content(ctx, session, p.Ref)
-			if err != nil {
-				return err
-			}
-			p.SetContent(b)
-		}
-	}
-	return nil
-}
-
 // noteLateUsage puts the usage of a call whose turn was stored without it, from a history,
 // into the session's meta, where cost finds it.
-func (im *Importer) noteLateUsage(ctx context.Context, t *api.Turn, a *transcript.Append, rep *Report) error {
+func (w *Writer) noteLateUsage(ctx context.Context, t *api.Turn, a *transcript.Append, rep *tally.Report) error {
 	if t.Usage != nil || a.Usage == nil {
 		return nil
 	}
-	s, err := im.Client.Session(ctx, t.Session)
+	s, err := w.Client.Session(ctx, t.Session)
 	if err != nil {
 		return err
 	}
@@ -75,7 +55,7 @@ func (im *Importer) noteLateUsage(ctx context.Context, t *api.Turn, a *transcrip
 	if err != nil {
 		return err
 	}
-	if err := im.setMeta(ctx, s, "late usage", map[string]turns.Raw{"late_usage": b}); err != nil {
+	if err := w.setMeta(ctx, s, "late usage", map[string]turns.Raw{"late_usage": b}); err != nil {
 		return err
 	}
 	rep.Stored++
@@ -84,3 +64,10 @@ func (im *Importer) noteLateUsage(ctx context.Context, t *api.Turn, a *transcrip
 
 // maxLateUsages bounds the usages in the meta of one session, which has a greatest size.
 const maxLateUsages = 200
+
+// noteBound reports a time that the ledger has as a bound, since a copy brought the turn first.
+func noteBound(storedMeta, statedMeta turns.Raw, rep *tally.Report) {
+	if turns.TimeBoundOf(storedMeta) != "" && turns.TimeBoundOf(statedMeta) == "" {
+		rep.Count(transcript.Loss{Kind: "skipped", Reason: "exact times of turns that a fork's copy brought first: the ledger has bounds of them"})
+	}
+}

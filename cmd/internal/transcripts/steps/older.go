@@ -1,9 +1,11 @@
-package transcripts
+package steps
 
 import (
 	"context"
 	"time"
 
+	"nexus/cmd/internal/transcripts/sessionmeta"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/transcript"
@@ -32,12 +34,12 @@ func olderBranch(session, compaction turns.ID) turns.ID {
 
 // beside returns the session that takes a turn or compaction of a session, which may be that
 // of an older copy. What the session itself has stays there.
-func (im *Importer) beside(ctx context.Context, session, turn turns.ID) (turns.ID, error) {
-	to, ok := im.older[session]
+func (w *Writer) beside(ctx context.Context, session, turn turns.ID) (turns.ID, error) {
+	to, ok := w.older[session]
 	if !ok || turn.IsZero() {
 		return session, nil
 	}
-	had, err := im.hasOwn(ctx, session, turn)
+	had, err := w.hasOwn(ctx, session, turn)
 	if had || err != nil {
 		return session, err
 	}
@@ -45,9 +47,9 @@ func (im *Importer) beside(ctx context.Context, session, turn turns.ID) (turns.I
 }
 
 // hasOwn reports whether a session has a turn.
-func (im *Importer) hasOwn(ctx context.Context, session, turn turns.ID) (bool, error) {
-	_, err := im.Client.Turn(ctx, session, turn)
-	if coded(err, api.NotFound) {
+func (w *Writer) hasOwn(ctx context.Context, session, turn turns.ID) (bool, error) {
+	_, err := w.Client.Turn(ctx, session, turn)
+	if api.HasCode(err, api.NotFound) {
 		return false, nil
 	}
 	return err == nil, err
@@ -56,35 +58,35 @@ func (im *Importer) hasOwn(ctx context.Context, session, turn turns.ID) (bool, e
 // olderPlace returns the session that takes the first turn or compaction of a transcript,
 // where session has others. isNewer says that what session has is known to be newer; if not,
 // and no older copy has the turn, it is session itself.
-func (im *Importer) olderPlace(ctx context.Context, session, id turns.ID, at time.Time, compaction, isNewer bool, rep *Report) (turns.ID, error) {
+func (w *Writer) olderPlace(ctx context.Context, session, id turns.ID, at time.Time, compaction, isNewer bool, rep *tally.Report) (turns.ID, error) {
 	to := session
 	for range maxOlder {
-		switch had, err := im.hasOwn(ctx, to, id); {
+		switch had, err := w.hasOwn(ctx, to, id); {
 		case err != nil:
 			return session, err
 		case had:
-			return im.noteOlder(session, to, rep), nil
+			return w.noteOlder(session, to, rep), nil
 		}
 		branch := olderBranch(to, id)
-		if s, err := im.sessionIfAny(ctx, branch); err != nil || s != nil {
-			return im.noteOlder(session, branch, rep), err
+		if s, err := w.SessionIfAny(ctx, branch); err != nil || s != nil {
+			return w.noteOlder(session, branch, rep), err
 		}
-		s, err := im.sessionIfAny(ctx, to)
+		s, err := w.SessionIfAny(ctx, to)
 		if err != nil {
 			return session, err
 		}
 		if s == nil {
-			meta, err := im.Client.Session(ctx, session)
+			meta, err := w.Client.Session(ctx, session)
 			if err != nil {
 				return session, err
 			}
-			m := withMember(im.opening(ctx, to, branchMeta(meta.Meta), rep.Format), "continued_by", turns.RawText(session.String()))
-			if _, err := im.Client.Create(ctx, api.CreateSession{ID: to, SessionSettings: api.SessionSettings{Meta: m}}); err != nil {
+			m := sessionmeta.With(w.opening(ctx, to, sessionmeta.OfBranch(meta.Meta), rep.Format), "continued_by", turns.RawText(session.String()))
+			if _, err := w.Client.Create(ctx, api.CreateSession{ID: to, SessionSettings: api.SessionSettings{Meta: m}}); err != nil {
 				return session, err
 			}
-			return im.newOlder(session, to, rep), nil
+			return w.newOlder(session, to, rep), nil
 		}
-		point, newer, err := im.before(ctx, to, at)
+		point, newer, err := w.before(ctx, to, at)
 		if err != nil {
 			return session, err
 		}
@@ -92,13 +94,13 @@ func (im *Importer) olderPlace(ctx context.Context, session, id turns.ID, at tim
 		case to == session && !newer && !isNewer:
 			return session, nil
 		case compaction && !newer: // it follows all that an older copy had
-			return im.noteOlder(session, to, rep), nil
+			return w.noteOlder(session, to, rep), nil
 		case compaction && !point.IsZero():
-			m := im.opening(ctx, branch, branchMeta(s.Meta), rep.Format)
-			if _, err := im.Client.Fork(ctx, point.Session, api.CreateFork{ID: branch, Turn: point.Turn, Meta: m}); err != nil {
+			m := w.opening(ctx, branch, sessionmeta.OfBranch(s.Meta), rep.Format)
+			if _, err := w.Client.Fork(ctx, point.Session, api.CreateFork{ID: branch, Turn: point.Turn, Meta: m}); err != nil {
 				return session, err
 			}
-			return im.newOlder(session, branch, rep), nil
+			return w.newOlder(session, branch, rep), nil
 		}
 		to = olderID(to)
 	}
@@ -106,7 +108,7 @@ func (im *Importer) olderPlace(ctx context.Context, session, id turns.ID, at tim
 }
 
 // resumeOlder finds the session of an older copy that an earlier import made for a step.
-func (im *Importer) resumeOlder(ctx context.Context, st transcript.Step, rep *Report) error {
+func (w *Writer) resumeOlder(ctx context.Context, st transcript.Step, rep *tally.Report) error {
 	var session, id turns.ID
 	switch {
 	case st.Append != nil && st.Append.Parent.IsZero():
@@ -118,17 +120,17 @@ func (im *Importer) resumeOlder(ctx context.Context, st transcript.Step, rep *Re
 	}
 	to := session
 	for range maxOlder {
-		if had, err := im.hasOwn(ctx, to, id); had || err != nil {
-			im.noteOlder(session, to, rep)
+		if had, err := w.hasOwn(ctx, to, id); had || err != nil {
+			w.noteOlder(session, to, rep)
 			return err
 		}
 		branch := olderBranch(to, id)
-		if s, err := im.sessionIfAny(ctx, branch); s != nil || err != nil {
-			im.noteOlder(session, branch, rep)
+		if s, err := w.SessionIfAny(ctx, branch); s != nil || err != nil {
+			w.noteOlder(session, branch, rep)
 			return err
 		}
 		to = olderID(to)
-		if s, err := im.sessionIfAny(ctx, to); s == nil || err != nil {
+		if s, err := w.SessionIfAny(ctx, to); s == nil || err != nil {
 			return err
 		}
 	}
@@ -137,12 +139,12 @@ func (im *Importer) resumeOlder(ctx context.Context, st transcript.Step, rep *Re
 
 // before returns the last turn on the path of a session's head that is not after a time, and
 // whether what the head has is newer than that.
-func (im *Importer) before(ctx context.Context, session turns.ID, at time.Time) (point turns.Ref, newer bool, err error) {
+func (w *Writer) before(ctx context.Context, session turns.ID, at time.Time) (point turns.Ref, newer bool, err error) {
 	if !turns.IsTimeKnown(at) {
 		return point, false, nil
 	}
-	for t, err := range im.Client.Turns(ctx, session, api.ListTurns{}) {
-		if coded(err, api.NotFound) {
+	for t, err := range w.Client.Turns(ctx, session, api.ListTurns{}) {
+		if api.HasCode(err, api.NotFound) {
 			return turns.Ref{}, false, nil
 		}
 		if err != nil {
@@ -162,37 +164,30 @@ func (im *Importer) before(ctx context.Context, session turns.ID, at time.Time) 
 
 // beginsLater reports whether a session begins with a turn that is newer than a, which is not
 // the session's.
-func (im *Importer) beginsLater(ctx context.Context, a *transcript.Append) bool {
+func (w *Writer) beginsLater(ctx context.Context, a *transcript.Append) bool {
 	if !turns.IsTimeKnown(a.Time) || turns.TimeBoundOf(a.Meta) == turns.TimeNotAfter {
 		return false
 	}
-	for t, err := range im.Client.Turns(ctx, a.Session, api.ListTurns{Page: api.Page{Limit: 1}}) {
+	for t, err := range w.Client.Turns(ctx, a.Session, api.ListTurns{Page: api.Page{Limit: 1}}) {
 		return err == nil && t.ID != a.ID && t.Time != nil && time.Time(*t.Time).After(a.Time)
 	}
 	return false
 }
 
 // noteOlder makes a session take what follows in the file.
-func (im *Importer) noteOlder(session, to turns.ID, rep *Report) turns.ID {
+func (w *Writer) noteOlder(session, to turns.ID, rep *tally.Report) turns.ID {
 	if to == session {
 		return to
 	}
-	if im.older == nil {
-		im.older = make(map[turns.ID]turns.ID)
+	if w.older == nil {
+		w.older = make(map[turns.ID]turns.ID)
 	}
-	im.older[session] = to
+	w.older[session] = to
 	rep.Sessions = append(rep.Sessions, to)
 	return to
 }
 
-func (im *Importer) newOlder(session, to turns.ID, rep *Report) turns.ID {
-	rep.lose(transcript.Loss{Kind: "stored", Reason: "the file is an older copy: what the session lacked of it is in one beside it, and the session stays as it was", Record: to.String()})
-	return im.noteOlder(session, to, rep)
-}
-
-// noteBound reports a time that the ledger has as a bound, since a copy brought the turn first.
-func noteBound(storedMeta, statedMeta turns.Raw, rep *Report) {
-	if turns.TimeBoundOf(storedMeta) != "" && turns.TimeBoundOf(statedMeta) == "" {
-		rep.count(transcript.Loss{Kind: "skipped", Reason: "exact times of turns that a fork's copy brought first: the ledger has bounds of them"})
-	}
+func (w *Writer) newOlder(session, to turns.ID, rep *tally.Report) turns.ID {
+	rep.Lose(transcript.Loss{Kind: "stored", Reason: "the file is an older copy: what the session lacked of it is in one beside it, and the session stays as it was", Record: to.String()})
+	return w.noteOlder(session, to, rep)
 }

@@ -1,4 +1,4 @@
-package transcripts
+package rawexport
 
 import (
 	"bufio"
@@ -7,14 +7,15 @@ import (
 	"fmt"
 	"io"
 
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
 )
 
-// ArchiveLine is a line of an export, or of an archive: there a turn comes with what a
+// Line is a line of an export, or of an archive: there a turn comes with what a
 // person can read of it.
-type ArchiveLine struct {
+type Line struct {
 	Archive *ArchiveHeader `json:"nexus_archive,omitempty,omitzero"`
 	api.ExportRecord
 	Turn turns.Raw `json:"turn,omitzero"`
@@ -47,14 +48,14 @@ func ReadLine(r *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// ImportExport imports an export of raw events.
-func ImportExport(ctx context.Context, c *client.Client, r *bufio.Reader, rep *Report) error {
+// Import imports an export of raw events.
+func Import(ctx context.Context, c *client.Client, r *bufio.Reader, rep *tally.Report) error {
 	b := Batches{Client: c, Report: rep}
 	first := 1 // line of the first record that is not sent yet
 	for line := 1; ; line++ {
 		text, err := ReadLine(r)
 		if len(text) > 1 {
-			var x ArchiveLine
+			var x Line
 			if err := turns.DecodeJSON(text, &x); err != nil {
 				return fmt.Errorf("line %d: %w", line, err)
 			}
@@ -83,7 +84,7 @@ func ImportExport(ctx context.Context, c *client.Client, r *bufio.Reader, rep *R
 // Batches sends the records of exports to a ledger, several in a request.
 type Batches struct {
 	Client  *client.Client
-	Report  *Report // what was stored is added to it
+	Report  *tally.Report // what was stored is added to it
 	records []api.ExportRecord
 	size    int // bytes
 }
