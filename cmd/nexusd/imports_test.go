@@ -33,7 +33,10 @@ var allowed = map[string][]string{
 	"turns/transcript":                        {"turns", "turns/internal/plain", "turns/internal/values"},
 	"turns/transcript/otlp":                   {"turns", "turns/internal/values"},
 	"turns/transcript/chat":                   {"turns", "turns/render", "turns/internal/values", "turns/transcript", "turns/transcript/otlp"},
-	"turns/transcript/claude":                 {"turns", "turns/render", "turns/internal/plain", "turns/internal/values", "turns/transcript"},
+	"turns/transcript/claude/record":          {"turns", "turns/internal/values"},
+	"turns/transcript/claude/content":         {"turns", "turns/internal/values"},
+	"turns/transcript/claude/write":           {"turns", "turns/internal/plain", "turns/internal/values", "turns/render", "turns/transcript"},
+	"turns/transcript/claude":                 {"turns", "turns/internal/values", "turns/transcript", "turns/transcript/claude/content", "turns/transcript/claude/record", "turns/transcript/claude/write"},
 	"turns/transcript/codex":                  {"turns", "turns/internal/plain", "turns/internal/values", "turns/transcript"},
 	"turns/transcript/pi":                     {"turns", "turns/internal/plain", "turns/internal/values", "turns/transcript"},
 	"turns/transcript/gemini":                 {"turns", "turns/internal/plain", "turns/internal/values", "turns/transcript"},
@@ -231,7 +234,7 @@ var only = map[string][]string{
 }
 
 // pure packages touch no network, disk or clock.
-var pure = []string{"cmd/internal/transcripts/alike", "turns", "turns/internal/cbor", "turns/pieces", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows", "cmd/internal/transcripts/sessionmeta", "cmd/internal/transcripts/tally",
+var pure = []string{"cmd/internal/transcripts/alike", "turns", "turns/internal/cbor", "turns/pieces", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows", "cmd/internal/transcripts/sessionmeta", "cmd/internal/transcripts/tally", "turns/transcript/claude/record", "turns/transcript/claude/content", "turns/transcript/claude/write",
 	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/evidence", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
 
 func TestImports(t *testing.T) {

@@ -15,8 +15,8 @@
 //   - keyMessage in gemini/gemini.go and contentKey in codex/turn.go for ids where records have
 //     none;
 //   - end and turn in gemini/gemini.go for a turn that is pending at the end of the file;
-//   - codex/turn.go and claude/turn.go for a response of several lines, claude/tree.go for when
-//     it is complete;
+//   - codex/turn.go and claude/turn.go for a response of several lines, claude/state.go for
+//     when it is complete;
 //   - turn in gemini/gemini.go and timeOf in codex/turn.go for the bound of a time that is not
 //     stated.
 package transcript

@@ -260,6 +260,9 @@ func kindName(k jsontext.Kind) string {
 // LineTime is a time as the lines of transcripts have it.
 func LineTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
+// IsTrue reports whether a value is true.
+func IsTrue(r turns.Raw) bool { return string(r) == "true" }
+
 func String(r turns.Raw) string { s, _ := r.Text(); return s }
 
 // MaxMeta is how much of a conversation's other members is kept, in bytes.

@@ -10,14 +10,15 @@ import (
 	"nexus/turns"
 	"nexus/turns/internal/values"
 	"nexus/turns/transcript"
+	"nexus/turns/transcript/claude/record"
 )
 
 // boundary begins a compaction after everything on its branch. The next line usually
 // holds its summary.
-func (k *claudeTree) boundary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
+func (k *tree) boundary(rec *record.Line, a *anchor) *anchor {
 	parent := a.b.last()
-	if parent == nil && !(rec.copied && a.b.copied) { // the session that a copy is of has what was before it
-		k.Loss.Add(rec.line, "repaired", "a compaction with nothing before it in the file; its summary is kept as an ordinary message", rec.uuid)
+	if parent == nil && !(rec.Copied && a.b.copied) { // the session that a copy is of has what was before it
+		k.Loss.Add(rec.Number, "repaired", "a compaction with nothing before it in the file; its summary is kept as an ordinary message", rec.UUID)
 		return a
 	}
 	t := k.newCompaction(rec, a.b, parent)
@@ -25,13 +26,13 @@ func (k *claudeTree) boundary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor 
 		Trigger turns.Raw `json:"trigger"`
 		Before  turns.Raw `json:"preTokens"`
 	}
-	_ = json.Unmarshal(rec.compact, &m) // absent or odd: the zero values
+	_ = json.Unmarshal(rec.Compact, &m) // absent or odd: the zero values
 	if values.String(m.Trigger) == "manual" {
 		t.body.compaction.Trigger = "manual"
 	}
 	_ = json.Unmarshal(m.Before, &t.body.compaction.TokensBefore)
 	k.keep(rec, t, parent)
-	return &claudeAnchor{b: t.b, t: t, phase: afterMessages}
+	return &anchor{b: t.b, t: t, phase: afterMessages}
 }
 
 // preserved names the lines that a compaction keeps as they are. What follows the
@@ -78,8 +79,8 @@ func preservedBy(metadata turns.Raw) (p preserved) {
 
 // keep sets what the compaction t keeps of the path to its parent. A line that hangs on the
 // last kept one from now on follows t.
-func (k *claudeTree) keep(rec *claudeRecord, t, parent *claudeTurn) {
-	p := preservedBy(rec.compact)
+func (k *tree) keep(rec *record.Line, t, parent *turn) {
+	p := preservedBy(rec.Compact)
 	if p.head == "" && p.tail == "" {
 		return
 	}
@@ -88,7 +89,7 @@ func (k *claudeTree) keep(rec *claudeRecord, t, parent *claudeTurn) {
 		head = k.index[keyOf(p.lines[i])]
 	}
 	if tail != nil && tail.t != nil && isOnPath(parent, tail.t) {
-		at := &claudeAnchor{b: t.b, t: t, phase: afterMessages}
+		at := &anchor{b: t.b, t: t, phase: afterMessages}
 		for _, id := range p.lines {
 			if a := k.index[keyOf(id)]; a != nil && a.t != nil && id != p.tail {
 				k.kept[keyOf(id)] = t
@@ -99,10 +100,10 @@ func (k *claudeTree) keep(rec *claudeRecord, t, parent *claudeTurn) {
 	}
 	switch {
 	case head == nil || head.t == nil || !isOnPath(parent, head.t):
-		k.Loss.Add(rec.line, "repaired", "a compaction keeps messages that are not on the path before it; none are kept", rec.uuid)
+		k.Loss.Add(rec.Number, "repaired", "a compaction keeps messages that are not on the path before it; none are kept", rec.UUID)
 		return
-	case p.anchor == rec.uuid && p.anchor != "":
-		k.Loss.Add(rec.line, "repaired", "a compaction keeps the beginning of what it covers; only its summary is shown", rec.uuid)
+	case p.anchor == rec.UUID && p.anchor != "":
+		k.Loss.Add(rec.Number, "repaired", "a compaction keeps the beginning of what it covers; only its summary is shown", rec.UUID)
 		return
 	}
 	first := head.t
@@ -114,47 +115,47 @@ func (k *claudeTree) keep(rec *claudeRecord, t, parent *claudeTurn) {
 	}
 	t.body.compaction.FirstKept = first.id
 	if first == head.t && first.first != keyOf(p.head) && !slices.ContainsFunc(p.lines, func(id string) bool { return keyOf(id) == first.first }) {
-		k.Loss.Add(rec.line, "repaired", "a compaction keeps the messages from the middle of a turn on; all of the turn is kept", rec.uuid)
+		k.Loss.Add(rec.Number, "repaired", "a compaction keeps the messages from the middle of a turn on; all of the turn is kept", rec.UUID)
 	}
 	if tail != nil && tail.t != nil && tail.t != parent {
-		k.Loss.Add(rec.line, "repaired", "a compaction keeps messages up to a turn before the last; those after it are kept too", rec.uuid)
+		k.Loss.Add(rec.Number, "repaired", "a compaction keeps messages up to a turn before the last; those after it are kept too", rec.UUID)
 	}
 }
 
 // newCompaction returns a compaction after parent. It emits parent.
-func (k *claudeTree) newCompaction(rec *claudeRecord, b *claudeBranch, parent *claudeTurn) *claudeTurn {
+func (k *tree) newCompaction(rec *record.Line, b *branch, parent *turn) *turn {
 	if parent != nil {
 		k.emit(parent)
 	}
-	t := &claudeTurn{
-		b: b, parent: parent, compaction: true, copied: rec.copied && b.copied,
-		id:   recordID(rec.time, b.source, "compaction", rec.uuid),
-		body: &claudeBody{compaction: transcript.Compaction{Trigger: "threshold"}},
+	t := &turn{
+		b: b, parent: parent, compaction: true, copied: rec.Copied && b.copied,
+		id:   recordID(rec.Time, b.source, "compaction", rec.UUID),
+		body: &body{compaction: transcript.Compaction{Trigger: "threshold"}},
 	}
-	t.body.setTime(rec.time, k.lastTime)
-	t.body.meta.UUID, t.body.meta.Metadata = rec.uuid, rec.compact
+	t.body.setTime(rec.Time, k.lastTime)
+	t.body.meta.UUID, t.body.meta.Metadata = rec.UUID, rec.Compact
 	b.begin(rec)
 	k.link(t)
 	return t
 }
 
 // summary reads the line with the summary of a compaction.
-func (k *claudeTree) summary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
+func (k *tree) summary(rec *record.Line, a *anchor) *anchor {
 	t := a.t
 	if t == nil || !t.compaction || t.emitted {
 		t = a.b.last()
 	}
 	switch {
 	case t == nil:
-		k.Loss.Add(rec.line, "repaired", "a summary with nothing before it in the file is kept as an ordinary message", rec.uuid)
-		rec.kind = userLine
+		k.Loss.Add(rec.Number, "repaired", "a summary with nothing before it in the file is kept as an ordinary message", rec.UUID)
+		rec.Kind = record.User
 		return k.user(rec, a)
 	case !t.compaction:
-		k.Loss.Add(rec.line, "repaired", "a summary without its compact_boundary line is taken as a compaction", rec.uuid)
+		k.Loss.Add(rec.Number, "repaired", "a summary without its compact_boundary line is taken as a compaction", rec.UUID)
 		t = k.newCompaction(rec, a.b, t)
 	case t.emitted:
-		k.Loss.Add(rec.line, "repaired", "a second summary of one compaction is kept as an ordinary message", rec.uuid)
-		rec.kind = userLine
+		k.Loss.Add(rec.Number, "repaired", "a second summary of one compaction is kept as an ordinary message", rec.UUID)
+		rec.Kind = record.User
 		return k.user(rec, a)
 	}
 	pieces, _ := k.userPieces(rec)
@@ -170,22 +171,22 @@ func (k *claudeTree) summary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 			}
 		}
 	}
-	t.body.meta.Messages = append(t.body.meta.Messages, rec.uuid)
+	t.body.meta.Messages = append(t.body.meta.Messages, rec.UUID)
 	t.body.hasSummary = true
 	k.emit(t)
-	return &claudeAnchor{b: t.b, t: t, phase: afterMessages}
+	return &anchor{b: t.b, t: t, phase: afterMessages}
 }
 
 // microcompaction reads a microcompaction: tool results that are no longer shown. It
 // happens before a call, so it stands before the turn whose messages are being read.
-func (k *claudeTree) microcompaction(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
+func (k *tree) microcompaction(rec *record.Line, a *anchor) *anchor {
 	b := a.b
 	next, parent := b.tail, b.last()
 	if next.open() {
 		parent = next.parent
 	}
 	if parent == nil {
-		k.Loss.Add(rec.line, "skipped", "a microcompaction with nothing before it in the file", rec.uuid)
+		k.Loss.Add(rec.Number, "skipped", "a microcompaction with nothing before it in the file", rec.UUID)
 		return a
 	}
 	cleared := k.cleared(rec, b, parent)
@@ -198,7 +199,7 @@ func (k *claudeTree) microcompaction(rec *claudeRecord, a *claudeAnchor) *claude
 		Trigger turns.Raw `json:"trigger"`
 		Before  turns.Raw `json:"preTokens"`
 	}
-	_ = json.Unmarshal(rec.compact, &m)
+	_ = json.Unmarshal(rec.Compact, &m)
 	if values.String(m.Trigger) == "manual" {
 		t.body.compaction.Trigger = "manual"
 	}
@@ -209,22 +210,22 @@ func (k *claudeTree) microcompaction(rec *claudeRecord, a *claudeAnchor) *claude
 		next.depth = t.depth + 1
 		return a
 	}
-	return &claudeAnchor{b: b, t: t, phase: afterMessages}
+	return &anchor{b: b, t: t, phase: afterMessages}
 }
 
 // cleared returns the cleared results with the turns that hold them, on the path down to
 // parent.
-func (k *claudeTree) cleared(rec *claudeRecord, b *claudeBranch, parent *claudeTurn) (out []transcript.ClearedResult) {
+func (k *tree) cleared(rec *record.Line, b *branch, parent *turn) (out []transcript.ClearedResult) {
 	var m struct {
 		IDs         turns.Raw `json:"compactedToolIds"`
 		Attachments turns.Raw `json:"clearedAttachmentUUIDs"`
 	}
-	_ = json.Unmarshal(rec.compact, &m)
+	_ = json.Unmarshal(rec.Compact, &m)
 	var ids, attachments []turns.Raw
 	_ = json.Unmarshal(m.IDs, &ids)
 	_ = json.Unmarshal(m.Attachments, &attachments)
 	if len(attachments) > 0 {
-		k.Loss.Add(rec.line, "skipped", values.Plural(len(attachments), "cleared attachment")+" of a microcompaction; attachments are not stored", rec.uuid)
+		k.Loss.Add(rec.Number, "skipped", values.Plural(len(attachments), "cleared attachment")+" of a microcompaction; attachments are not stored", rec.UUID)
 	}
 	var missing []string
 	for _, raw := range ids {
@@ -237,17 +238,8 @@ func (k *claudeTree) cleared(rec *claudeRecord, b *claudeBranch, parent *claudeT
 		out = append(out, transcript.ClearedResult{Turn: c.answeredIn.id, Call: id})
 	}
 	if len(missing) > 0 || len(ids) == 0 {
-		k.Loss.Add(rec.line, "skipped", fmt.Sprintf("a microcompaction names %s, %d of them not on the path before it: %s",
-			values.Plural(len(ids), "result"), len(missing), values.Clipped(strings.ToValidUTF8(strings.Join(missing, " "), ""), 200)), rec.uuid)
+		k.Loss.Add(rec.Number, "skipped", fmt.Sprintf("a microcompaction names %s, %d of them not on the path before it: %s",
+			values.Plural(len(ids), "result"), len(missing), values.Clipped(strings.ToValidUTF8(strings.Join(missing, " "), ""), 200)), rec.UUID)
 	}
 	return out
-}
-
-// isOnPath reports whether t is an ancestor of leaf, or leaf itself. It walks
-// forks, not turns: a branch is a line.
-func isOnPath(leaf, t *claudeTurn) bool {
-	for leaf != nil && leaf.b != t.b {
-		leaf = leaf.b.forkedAt
-	}
-	return leaf != nil && t.depth <= leaf.depth
 }

@@ -1,13 +1,13 @@
 package claude
 
 import (
-	"nexus/turns"
 	"nexus/turns/transcript"
+	"nexus/turns/transcript/claude/record"
 )
 
 // titles returns the titles of sessions that were read so far: those that a person or
 // Claude Code gave, else the summary of a session that is in the file.
-func (k *claudeTree) titles() (out transcript.Titles) {
+func (k *tree) titles() (out transcript.Titles) {
 	for _, s := range k.summaries {
 		if a := k.index[s.leaf]; a != nil && a.b != nil {
 			out.Set(a.b.id, s.text, false)
@@ -22,36 +22,27 @@ func (k *claudeTree) titles() (out transcript.Titles) {
 	return out
 }
 
-// claudeTitles are a session's titles from a model and from a person.
-type claudeTitles struct{ ai, person turns.Raw }
-
-// claudeSummary is a summary of a session up to the line leaf.
-type claudeSummary struct {
-	leaf indexKey
-	text turns.Raw
-}
-
 // maxTitles is how many lines with titles are kept.
 const maxTitles = 10_000
 
 // addTitle reads a line with a title. It reports whether the line holds nothing else.
-func (k *claudeTree) addTitle(rec *claudeRecord) bool {
-	_, known := k.named[rec.session]
-	if rec.name.Kind() != '"' || len(rec.name) > 8*transcript.MaxTitle || !known && len(k.named)+len(k.summaries) >= maxTitles {
+func (k *tree) addTitle(rec *record.Line) bool {
+	_, known := k.named[rec.Session]
+	if rec.Name.Kind() != '"' || len(rec.Name) > 8*transcript.MaxTitle || !known && len(k.named)+len(k.summaries) >= maxTitles {
 		return false
 	}
-	switch rec.typ {
+	switch rec.Type {
 	case "summary":
-		k.summaries = append(k.summaries, claudeSummary{keyOf(rec.leaf), rec.name})
+		k.summaries = append(k.summaries, summaryTitle{keyOf(rec.Leaf), rec.Name})
 		return false // most are of sessions in other files
 	case "ai-title", "custom-title":
-		t := k.named[rec.session]
-		if rec.typ == "ai-title" {
-			t.ai = rec.name
+		t := k.named[rec.Session]
+		if rec.Type == "ai-title" {
+			t.ai = rec.Name
 		} else {
-			t.person = rec.name
+			t.person = rec.Name
 		}
-		k.named[rec.session] = t
+		k.named[rec.Session] = t
 		return true
 	}
 	return false

@@ -8,19 +8,12 @@ import (
 
 	"nexus/turns"
 	"nexus/turns/internal/values"
+	"nexus/turns/transcript/claude/record"
 )
-
-// tornLine is what is known of a line that is torn: where it stood in the tree.
-type tornLine struct {
-	line            int
-	parent, session string
-	root            bool // it states that it has no parent
-	claimed         bool // a line hangs on it: its uuid is that of the line's parent
-}
 
 // torn reads what a torn line still says about its place. What hangs on the line stays
 // on its branch so. Its content is lost.
-func (k *claudeTree) torn(line int, b []byte) {
+func (k *tree) torn(line int, b []byte) {
 	t, uuid := tornLine{line: line}, ""
 	for name, v := range tornMembers(b) {
 		switch name {
@@ -88,66 +81,66 @@ func tornMembers(b []byte) map[string]turns.Raw {
 // orphanPlace returns the place of a line whose parent is not in the file: what stood
 // before the parent if that is a torn line, else the end of the branch that the line can
 // only belong to. It never is a place of another session. Nil: the line begins its session.
-func (k *claudeTree) orphanPlace(rec *claudeRecord) *claudeAnchor {
-	if a := k.lost[keyOf(rec.parent)]; a != nil {
+func (k *tree) orphanPlace(rec *record.Line) *anchor {
+	if a := k.lost[keyOf(rec.Parent)]; a != nil {
 		return a
 	}
 	if a, ok := k.tornPlace(rec); ok {
-		k.Loss.Add(rec.line, "repaired", "its parent was on a torn line; it follows what stood before that", rec.uuid)
+		k.Loss.Add(rec.Number, "repaired", "its parent was on a torn line; it follows what stood before that", rec.UUID)
 		return a
 	}
-	if rec.sidechain {
-		k.Loss.Add(rec.line, "repaired", "its parent is not in the file; it follows the last turn of its sub-agent", rec.uuid)
+	if rec.Sidechain {
+		k.Loss.Add(rec.Number, "repaired", "its parent is not in the file; it follows the last turn of its sub-agent", rec.UUID)
 		return nil
 	}
-	live := k.liveBranches(rec.session)
+	live := k.liveBranches(rec.Session)
 	fit := live
 	if len(live) > 1 {
-		fit = slices.DeleteFunc(slices.Clone(live), func(b *claudeBranch) bool { return !k.canFollow(rec, b) })
+		fit = slices.DeleteFunc(slices.Clone(live), func(b *branch) bool { return !k.canFollow(rec, b) })
 	}
 	switch {
 	case len(live) == 0:
-		k.Loss.Add(rec.line, "repaired", "its parent is not in the file; it begins its session", rec.uuid)
+		k.Loss.Add(rec.Number, "repaired", "its parent is not in the file; it begins its session", rec.UUID)
 		return nil
 	case len(fit) == 1:
-		k.Loss.Add(rec.line, "repaired", "its parent is not in the file; it follows the last turn of its session", rec.uuid)
+		k.Loss.Add(rec.Number, "repaired", "its parent is not in the file; it follows the last turn of its session", rec.UUID)
 		return k.tailAnchor(fit[0])
 	case len(fit) == 0:
 		fit = live
 	}
-	k.Loss.Add(rec.line, "repaired", "its parent is not in the file, and it may belong to any of several branches; it begins one of its own after what they share", rec.uuid)
+	k.Loss.Add(rec.Number, "repaired", "its parent is not in the file, and it may belong to any of several branches; it begins one of its own after what they share", rec.UUID)
 	base := fit[0].last()
 	for _, b := range fit[1:] {
 		base = sharedTurn(base, b.last())
 	}
-	var b *claudeBranch
+	var b *branch
 	if base == nil {
 		b = k.restart(rec, fit[0])
 	} else {
 		b = k.forkAt(rec, base, fit[0])
 	}
-	a := &claudeAnchor{b: b, t: base, phase: afterMessages}
+	a := &anchor{b: b, t: base, phase: afterMessages}
 	if base == nil {
 		a.phase = beforeTurns
 	}
 	if k.lost == nil {
-		k.lost = make(map[indexKey]*claudeAnchor)
+		k.lost = make(map[indexKey]*anchor)
 	}
-	k.lost[keyOf(rec.parent)] = a
+	k.lost[keyOf(rec.Parent)] = a
 	return a
 }
 
 // tornPlace returns the place before the torn line that is the parent of rec. A torn line
 // whose uuid is lost is the parent if it is the only such line of the session before rec
 // that nothing hangs on yet.
-func (k *claudeTree) tornPlace(rec *claudeRecord) (*claudeAnchor, bool) {
-	uuid := rec.parent
+func (k *tree) tornPlace(rec *record.Line) (*anchor, bool) {
+	uuid := rec.Parent
 	t, ok := k.tornNamed[keyOf(uuid)]
 	if !ok {
 		at := -1
 		for i := range k.tornUnnamed {
 			u := &k.tornUnnamed[i]
-			if u.claimed || u.line > rec.line || u.session != "" && u.session != rec.session {
+			if u.claimed || u.line > rec.Number || u.session != "" && u.session != rec.Session {
 				continue
 			}
 			if at >= 0 {
@@ -179,7 +172,7 @@ func (k *claudeTree) tornPlace(rec *claudeRecord) (*claudeAnchor, bool) {
 // liveBranches returns the branches of a session that lines may still belong to. One that
 // no line came to since a newer one began was given up by a rewind. Several are live where
 // two clients write to one session.
-func (k *claudeTree) liveBranches(session string) (live []*claudeBranch) {
+func (k *tree) liveBranches(session string) (live []*branch) {
 	all := k.branches[session]
 	for _, b := range all {
 		if b.lastLine >= all[len(all)-1].firstLine {
@@ -191,9 +184,9 @@ func (k *claudeTree) liveBranches(session string) (live []*claudeBranch) {
 
 // canFollow reports whether the lost parent of rec can have been the last line of b: what
 // comes before a response is a message, and what comes before a message a response.
-func (k *claudeTree) canFollow(rec *claudeRecord, b *claudeBranch) bool {
-	if rec.kind == assistantLine {
-		if id := values.String(rec.msg.ID); id != "" && k.responses[responseKey(b, id)] != nil {
+func (k *tree) canFollow(rec *record.Line, b *branch) bool {
+	if rec.Kind == record.Assistant {
+		if id := values.String(rec.Message.ID); id != "" && k.responses[responseKey(b, id)] != nil {
 			return true
 		}
 		return b.tail != nil && b.tail.responded
@@ -202,7 +195,7 @@ func (k *claudeTree) canFollow(rec *claudeRecord, b *claudeBranch) bool {
 }
 
 // sharedTurn returns the last turn that the paths to a and b share, nil if there is none.
-func sharedTurn(a, b *claudeTurn) *claudeTurn {
+func sharedTurn(a, b *turn) *turn {
 	for a != nil && b != nil && a != b {
 		if a.depth >= b.depth {
 			a = a.parent

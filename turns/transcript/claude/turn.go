@@ -3,26 +3,27 @@ package claude
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"nexus/turns"
 	"nexus/turns/internal/values"
+	"nexus/turns/transcript/claude/content"
+	"nexus/turns/transcript/claude/record"
 )
 
 // userPiece is one tool result of a user line, or the blocks between two of them.
 type userPiece struct {
 	msg   turns.Message
-	call  *claudeCall // of a tool result
-	stray bool        // a tool result that stands as text
+	call  *toolCall // of a tool result
+	stray bool      // a tool result that stands as text
 }
 
 // user places a user line: a prompt, tool results, or both.
-func (k *claudeTree) user(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
+func (k *tree) user(rec *record.Line, a *anchor) *anchor {
 	pieces, typed := k.userPieces(rec)
 	if len(pieces) == 0 { // nothing but results that were there before
 		return a
 	}
-	var t *claudeTurn
+	var t *turn
 	for i := range pieces {
 		c := pieces[i].call
 		if c == nil {
@@ -38,9 +39,9 @@ func (k *claudeTree) user(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 		pieces[i] = userPiece{stray: true, msg: k.strayResult(rec, pieces[i].msg.Parts[0], "the turn after its call has gone on")}
 	}
 	if t == nil {
-		t = k.promptTurn(rec, a, typed && !rec.meta && rec.kind == userLine)
+		t = k.promptTurn(rec, a, typed && !rec.Meta && rec.Kind == record.User)
 	}
-	if typed && !rec.meta && rec.kind == userLine {
+	if typed && !rec.Meta && rec.Kind == record.User {
 		a.prompted = true
 		if t.parent != nil {
 			k.emit(t.parent)
@@ -49,16 +50,16 @@ func (k *claudeTree) user(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	for _, p := range pieces {
 		k.addMessage(rec, &t, p)
 	}
-	t.body.meta.Messages = append(t.body.meta.Messages, rec.uuid)
+	t.body.meta.Messages = append(t.body.meta.Messages, rec.UUID)
 	t.body.setContext(rec)
-	t.body.setTime(rec.time, k.lastTime)
-	return &claudeAnchor{b: t.b, t: t, phase: inMessages, messageCount: len(t.body.messages)}
+	t.body.setTime(rec.Time, k.lastTime)
+	return &anchor{b: t.b, t: t, phase: inMessages, messageCount: len(t.body.messages)}
 }
 
-func (k *claudeTree) addMessage(rec *claudeRecord, t **claudeTurn, p userPiece) {
+func (k *tree) addMessage(rec *record.Line, t **turn, p userPiece) {
 	if len((*t).body.messages) >= turns.MaxMessages {
 		k.emit(*t)
-		k.Loss.Add(rec.line, "repaired", fmt.Sprintf("more than %d messages for one turn; they go on in another", turns.MaxMessages), rec.uuid)
+		k.Loss.Add(rec.Number, "repaired", fmt.Sprintf("more than %d messages for one turn; they go on in another", turns.MaxMessages), rec.UUID)
 		*t = k.newTurn(rec, (*t).b)
 	}
 	b := (*t).body
@@ -71,15 +72,15 @@ func (k *claudeTree) addMessage(rec *claudeRecord, t **claudeTurn, p userPiece) 
 	}
 	b.messages = append(b.messages, p.msg)
 	b.order = append(b.order, order)
-	b.program = append(b.program, p.call == nil && (rec.program || p.stray || !rec.person && isProgramText(&p.msg)))
-	if n := len(b.messages); n > 1 && isLocalOutput(&p.msg) && isCommand(&b.messages[n-2]) {
+	b.program = append(b.program, p.call == nil && (rec.Program || p.stray || !rec.Person && content.IsProgramText(&p.msg)))
+	if n := len(b.messages); n > 1 && content.IsLocalOutput(&p.msg) && content.IsCommand(&b.messages[n-2]) {
 		b.program[n-2] = true // what the person typed was for Claude Code, and the model is not asked
 	}
 }
 
 // userPieces reads the blocks of a user line. typed says that a person may have written
 // some of it.
-func (k *claudeTree) userPieces(rec *claudeRecord) (pieces []userPiece, typed bool) {
+func (k *tree) userPieces(rec *record.Line) (pieces []userPiece, typed bool) {
 	user := func(p turns.Part) {
 		if n := len(pieces); n > 0 && pieces[n-1].call == nil && pieces[n-1].msg.Role == turns.User && len(pieces[n-1].msg.Parts) < turns.MaxParts {
 			m := &pieces[n-1].msg
@@ -88,12 +89,12 @@ func (k *claudeTree) userPieces(rec *claudeRecord) (pieces []userPiece, typed bo
 		}
 		pieces = append(pieces, userPiece{msg: turns.Message{Role: turns.User, Parts: []turns.Part{p}}})
 	}
-	answered := make(map[*claudeCall]bool)
-	for _, block := range rec.blocks {
+	answered := make(map[*toolCall]bool)
+	for _, block := range rec.Blocks {
 		if values.Members(block).Text("type") != "tool_result" {
-			p, repaired := claudePart(turns.User, block)
+			p, repaired := content.Part(turns.User, block)
 			if repaired != "" {
-				k.Loss.Add(rec.line, "repaired", repaired+" is kept as a text part with the block in ext", rec.uuid)
+				k.Loss.Add(rec.Number, "repaired", repaired+" is kept as a text part with the block in ext", rec.UUID)
 			}
 			user(p)
 			pieces[len(pieces)-1].stray = false
@@ -106,17 +107,17 @@ func (k *claudeTree) userPieces(rec *claudeRecord) (pieces []userPiece, typed bo
 			user(k.strayResult(rec, p, "its call is not in the file").Parts[0])
 			pieces[len(pieces)-1].stray = len(pieces[len(pieces)-1].msg.Parts) == 1 || pieces[len(pieces)-1].stray
 		case call.answeredIn != nil || answered[call]:
-			k.Loss.Add(rec.line, "kept_first", "another result of a tool call that has one; it is not stored", p.ID)
+			k.Loss.Add(rec.Number, "kept_first", "another result of a tool call that has one; it is not stored", p.ID)
 		default:
 			answered[call] = true
-			if n := unknownBlocks(block); n > 0 {
-				k.Loss.AddMany(n, rec.line, "repaired", "blocks of an unknown type in a tool result are kept as text parts with the block in ext", rec.uuid)
+			if n := content.CountUnknown(block); n > 0 {
+				k.Loss.AddMany(n, rec.Number, "repaired", "blocks of an unknown type in a tool result are kept as text parts with the block in ext", rec.UUID)
 			}
 			pieces = append(pieces, userPiece{msg: turns.Message{Role: turns.Tool, Parts: []turns.Part{p}}, call: call})
 		}
 	}
-	if len(rec.blocks) == 0 {
-		k.Loss.Add(rec.line, "stored", "a user line without content", rec.uuid)
+	if len(rec.Blocks) == 0 {
+		k.Loss.Add(rec.Number, "stored", "a user line without content", rec.UUID)
 		pieces = []userPiece{{msg: turns.Message{Role: turns.User}}}
 	}
 	return pieces, typed
@@ -124,10 +125,10 @@ func (k *claudeTree) userPieces(rec *claudeRecord) (pieces []userPiece, typed bo
 
 // result reads a tool_result block and finds its call: by id or, in files
 // without ids, the first open call of the line that it says it answers.
-func (k *claudeTree) result(rec *claudeRecord, block turns.Raw) (turns.Part, *claudeCall) {
+func (k *tree) result(rec *record.Line, block turns.Raw) (turns.Part, *toolCall) {
 	id := values.Members(block).Text("tool_use_id")
 	if id == "" {
-		for _, uuid := range []string{rec.source, rec.parent} {
+		for _, uuid := range []string{rec.Source, rec.Parent} {
 			for i := range turns.MaxParts {
 				made := derivedCallID(uuid, i)
 				c := k.calls[keyOf(made)]
@@ -135,16 +136,16 @@ func (k *claudeTree) result(rec *claudeRecord, block turns.Raw) (turns.Part, *cl
 					break
 				}
 				if c.answeredIn == nil {
-					p, _ := blockPart(block)
+					p, _ := content.Unchecked(block)
 					p.ID = made
 					return p, c
 				}
 			}
 		}
 	}
-	p, repaired := claudePart(turns.Tool, block)
+	p, repaired := content.Part(turns.Tool, block)
 	if repaired != "" { // no id, or one that can't be: never a call's
-		p, _ = blockPart(block)
+		p, _ = content.Unchecked(block)
 		return p, nil
 	}
 	return p, k.calls[keyOf(id)]
@@ -152,7 +153,7 @@ func (k *claudeTree) result(rec *claudeRecord, block turns.Raw) (turns.Part, *cl
 
 // derivedCallID returns the id for the i-th call of a line, which has none.
 func derivedCallID(uuid string, i int) string {
-	return fmt.Sprintf("%s:%s:%d", claudeSource, values.Clipped(uuid, 80), i)
+	return fmt.Sprintf("%s:%s:%d", sourceName, values.Clipped(uuid, 80), i)
 }
 
 // largestStray is the most bytes of a stray result that is also there as it stood. A text
@@ -160,15 +161,15 @@ func derivedCallID(uuid string, i int) string {
 const largestStray = 64 << 10
 
 // strayResult returns a result that can't answer its call, as marked user text.
-func (k *claudeTree) strayResult(rec *claudeRecord, p turns.Part, why string) turns.Message {
-	k.Loss.Add(rec.line, "repaired", "a tool result is kept as text: "+why, p.ID)
+func (k *tree) strayResult(rec *record.Line, p turns.Part, why string) turns.Message {
+	k.Loss.Add(rec.Number, "repaired", "a tool result is kept as text: "+why, p.ID)
 	text, ok := p.Response.Text()
 	if !ok {
 		text = string(p.Response)
 	}
 	t := turns.TextPart("[tool result without its call]\n" + text)
 	if len(p.Response) <= largestStray {
-		t.Ext = claudeExt(nil, values.Object{{Name: "tool_result", Value: values.Object{{Name: "tool_use_id", Value: turns.RawText(p.ID)}, {Name: "content", Value: p.Response}}.Raw()}})
+		t.Ext = content.Ext(nil, values.Object{{Name: "tool_result", Value: values.Object{{Name: "tool_use_id", Value: turns.RawText(p.ID)}, {Name: "content", Value: p.Response}}.Raw()}})
 	}
 	m := turns.Message{Role: turns.User, Parts: []turns.Part{t}}
 	if m.Validate("") != nil {
@@ -180,8 +181,8 @@ func (k *claudeTree) strayResult(rec *claudeRecord, p turns.Part, why string) tu
 // resultTurn returns the turn that gets the result of c in a line at a: the one after the
 // call's turn, nil if that takes no more messages. A session that was forked at the call's
 // turn has its own result of the call. A line that has begun a turn begins no other.
-func (k *claudeTree) resultTurn(rec *claudeRecord, c *claudeCall, a *claudeAnchor) *claudeTurn {
-	if a.t.open() && a.t.first == keyOf(rec.uuid) {
+func (k *tree) resultTurn(rec *record.Line, c *toolCall, a *anchor) *turn {
+	if a.t.open() && a.t.first == keyOf(rec.UUID) {
 		return a.t
 	}
 	if a.b != c.turn.b && a.b.forkedAt == c.turn && !a.b.side {
@@ -205,7 +206,7 @@ func (k *claudeTree) resultTurn(rec *claudeRecord, c *claudeCall, a *claudeAncho
 
 // promptTurn returns the turn that gets the text of a user line at a. Text that a person
 // typed may be a rewind; what Claude Code adds by itself is not.
-func (k *claudeTree) promptTurn(rec *claudeRecord, a *claudeAnchor, typed bool) *claudeTurn {
+func (k *tree) promptTurn(rec *record.Line, a *anchor, typed bool) *turn {
 	t := a.t
 	switch {
 	case t == nil && a.b.tail == nil:
@@ -242,7 +243,7 @@ func (k *claudeTree) promptTurn(rec *claudeRecord, a *claudeAnchor, typed bool) 
 	return k.joinTail(rec, t.b)
 }
 
-func (k *claudeTree) joinTail(rec *claudeRecord, b *claudeBranch) *claudeTurn {
+func (k *tree) joinTail(rec *record.Line, b *branch) *turn {
 	if b.tail.open() {
 		return b.tail
 	}
@@ -252,15 +253,15 @@ func (k *claudeTree) joinTail(rec *claudeRecord, b *claudeBranch) *claudeTurn {
 // rewindInto makes a branch inside the messages half of a turn. A fork starts after a
 // turn, so this one starts after the parent and repeats the messages up to a, if they
 // are still in memory.
-func (k *claudeTree) rewindInto(rec *claudeRecord, a *claudeAnchor) *claudeTurn {
+func (k *tree) rewindInto(rec *record.Line, a *anchor) *turn {
 	t := a.t
 	body := t.body // emitting drops it
 	reason := "a rewind into the messages of a turn repeats them in the fork"
 	if t.body == nil {
 		reason = "a rewind into the messages of a finished turn: the fork lacks those before it"
 	}
-	k.Loss.Add(rec.line, "repaired", reason, rec.uuid)
-	var b *claudeBranch
+	k.Loss.Add(rec.Number, "repaired", reason, rec.UUID)
+	var b *branch
 	if t.parent == nil {
 		b = k.restart(rec, t.b)
 	} else {
@@ -272,50 +273,19 @@ func (k *claudeTree) rewindInto(rec *claudeRecord, a *claudeAnchor) *claudeTurn 
 	return n
 }
 
-// repeat makes b begin with the first n messages of a body, which is nil if it is not in
-// memory any more.
-func (b *claudeBody) repeat(of *claudeBody, n int) {
-	if of == nil {
-		return
-	}
-	n = min(n, len(of.messages))
-	b.messages, b.order, b.program = slices.Clone(of.messages[:n]), slices.Clone(of.order[:n]), slices.Clone(of.program[:n])
-	for _, order := range b.order {
-		if order < 0 {
-			b.hasTexts = true
-		} else {
-			b.hasResults = true
-		}
-	}
-}
-
-// setTime sets the time of the newest message before the call to that of another message.
-// last is the time of the newest line before that one; it is the bound of a message
-// without a time.
-func (b *claudeBody) setTime(at, last time.Time) {
-	switch {
-	case at.IsZero() && last.After(b.time):
-		b.time, b.bound = last, turns.TimeNotBefore
-	case at.IsZero() && !b.time.IsZero():
-		b.bound = turns.TimeNotBefore
-	case b.time.Before(at): // a result may be a day older than the prompt after it
-		b.time, b.bound = at, ""
-	}
-}
-
 // assistant places a line of a response. A line usually holds one block.
-func (k *claudeTree) assistant(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
-	id := values.String(rec.msg.ID)
+func (k *tree) assistant(rec *record.Line, a *anchor) *anchor {
+	id := values.String(rec.Message.ID)
 	if id == "" {
-		id = "line:" + rec.uuid
+		id = "line:" + rec.UUID
 	}
 	key := responseKey(a.b, id)
 	t := k.responses[key]
 	switch {
 	case t == nil:
 		t = k.responseTurn(rec, a)
-	case t.complete() || len(t.body.response.Parts)+len(rec.blocks) > turns.MaxParts:
-		k.Loss.Add(rec.line, "repaired", "a block of a response that was finished; it is kept as a response of its own", rec.uuid)
+	case t.complete() || len(t.body.response.Parts)+len(rec.Blocks) > turns.MaxParts:
+		k.Loss.Add(rec.Number, "repaired", "a block of a response that was finished; it is kept as a response of its own", rec.UUID)
 		b := t.b
 		k.emit(b.tail)
 		t = k.newTurn(rec, b)
@@ -328,57 +298,57 @@ func (k *claudeTree) assistant(rec *claudeRecord, a *claudeAnchor) *claudeAnchor
 			k.emit(t.parent)
 		}
 	}
-	if t.body.time.IsZero() && !rec.time.IsZero() {
-		t.body.time, t.body.bound = rec.time, turns.TimeNotAfter
+	if t.body.time.IsZero() && !rec.Time.IsZero() {
+		t.body.time, t.body.bound = rec.Time, turns.TimeNotAfter
 	}
 	k.addResponse(rec, t)
-	return &claudeAnchor{b: t.b, t: t, phase: afterMessages}
+	return &anchor{b: t.b, t: t, phase: afterMessages}
 }
 
-func (k *claudeTree) addResponse(rec *claudeRecord, t *claudeTurn) {
+func (k *tree) addResponse(rec *record.Line, t *turn) {
 	b := t.body
-	for i, block := range rec.blocks {
+	for i, block := range rec.Blocks {
 		if len(b.response.Parts) >= turns.MaxParts {
-			k.Loss.Add(rec.line, "skipped", fmt.Sprintf("%s beyond the %d that a message may have", values.Plural(len(rec.blocks)-i, "block"), turns.MaxParts), rec.uuid)
+			k.Loss.Add(rec.Number, "skipped", fmt.Sprintf("%s beyond the %d that a message may have", values.Plural(len(rec.Blocks)-i, "block"), turns.MaxParts), rec.UUID)
 			break
 		}
 		b.response.Parts = append(b.response.Parts, k.responsePart(rec, t, i, block))
 	}
-	if len(rec.blocks) == 0 {
-		k.Loss.Add(rec.line, "stored", "an assistant line without content", rec.uuid)
+	if len(rec.Blocks) == 0 {
+		k.Loss.Add(rec.Number, "stored", "an assistant line without content", rec.UUID)
 	}
-	if s := machineWord(values.String(rec.msg.Model)); s != "" {
+	if s := content.Word(values.String(rec.Message.Model)); s != "" {
 		b.model = s
 	}
-	if s := machineWord(values.String(rec.msg.StopReason)); s != "" {
+	if s := content.Word(values.String(rec.Message.StopReason)); s != "" {
 		b.response.FinishReason = s
 	}
-	b.setUsage(rec.msg.Usage)
-	if rec.cost.Kind() == '0' {
-		b.meta.Cost = rec.cost
+	b.setUsage(rec.Message.Usage)
+	if rec.Cost.Kind() == '0' {
+		b.meta.Cost = rec.Cost
 	}
-	b.meta.Response = append(b.meta.Response, rec.uuid)
-	b.meta.Message = values.String(rec.msg.ID)
+	b.meta.Response = append(b.meta.Response, rec.UUID)
+	b.meta.Message = values.String(rec.Message.ID)
 	b.setContext(rec)
 }
 
-func (k *claudeTree) responsePart(rec *claudeRecord, t *claudeTurn, i int, block turns.Raw) turns.Part {
+func (k *tree) responsePart(rec *record.Line, t *turn, i int, block turns.Raw) turns.Part {
 	o := values.Members(block)
 	if o.Text("type") == "tool_use" && o.Get("id") == nil {
-		made := derivedCallID(rec.uuid, i)
+		made := derivedCallID(rec.UUID, i)
 		block = append(o, values.Member{Name: "id", Value: turns.RawText(made)}).Raw()
-		k.Loss.Add(rec.line, "repaired", "a tool call without an id was given one", made)
+		k.Loss.Add(rec.Number, "repaired", "a tool call without an id was given one", made)
 	}
-	p, repaired := claudePart(turns.Assistant, block)
+	p, repaired := content.Part(turns.Assistant, block)
 	if p.Type == turns.ToolCall && hasCall(t.body.response.Parts, p.ID) {
-		p, repaired = opaqueBlock(block), "a second tool call with the same id in one response"
+		p, repaired = content.Opaque(block), "a second tool call with the same id in one response"
 	}
 	if repaired != "" {
-		k.Loss.Add(rec.line, "repaired", repaired+" is kept as a text part with the block in ext", rec.uuid)
+		k.Loss.Add(rec.Number, "repaired", repaired+" is kept as a text part with the block in ext", rec.UUID)
 	}
 	if p.Type == turns.ToolCall {
-		k.Loss.ToolName(rec.line, o.Text("name"), p.ID)
-		k.calls[keyOf(p.ID)] = &claudeCall{turn: t, order: k.callCount}
+		k.Loss.ToolName(rec.Number, o.Text("name"), p.ID)
+		k.calls[keyOf(p.ID)] = &toolCall{turn: t, order: k.callCount}
 		k.callCount++
 	}
 	return p
@@ -390,7 +360,7 @@ func hasCall(parts []turns.Part, id string) bool {
 }
 
 // responseTurn returns the turn that gets a new response at a.
-func (k *claudeTree) responseTurn(rec *claudeRecord, a *claudeAnchor) *claudeTurn {
+func (k *tree) responseTurn(rec *record.Line, a *anchor) *turn {
 	t := a.t
 	switch {
 	case t == nil && a.b.tail == nil:

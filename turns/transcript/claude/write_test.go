@@ -19,7 +19,7 @@ import (
 // would.
 func writeClaude(t *testing.T, steps []transcript.Step, session turns.ID) []byte {
 	t.Helper()
-	w := NewWriter(session)
+	w := Format().Write(transcript.WrittenSession{ID: session})
 	var out bytes.Buffer
 	for _, s := range steps {
 		var turn transcript.WrittenTurn

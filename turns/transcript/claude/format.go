@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/turns/transcript"
+	"nexus/turns/transcript/claude/write"
 )
 
 // Read reads a Claude Code transcript (JSON lines) as steps.
@@ -50,7 +51,7 @@ import (
 // A compaction keeps the lines that its boundary names; what hangs on the last of
 // them follows the compaction.
 func Read(r io.Reader, opt transcript.Options) *transcript.Reader {
-	k := newClaudeTree(opt)
+	k := newTree(opt)
 	k.Source.Torn = k.torn
 	k.ReadLines(r, opt, transcript.LineFormat{Name: "claude-code transcript", Object: k.record, End: func(int) { k.finish(opt.Final) },
 		Begins: []string{`{"parentUuid":`, `{"type":`, `{"isSidechain":`, `{"logicalParentUuid":`, `{"sessionId":`}})
@@ -116,8 +117,6 @@ func Sniff(head []byte) bool {
 func Format() transcript.Format {
 	return transcript.Format{
 		Name: "claude-code", Version: 2, SharesIDs: true, Sniff: Sniff, Open: Read, Lines: Read,
-		Write: func(s transcript.WrittenSession) transcript.Writer {
-			return &Writer{session: s.TranscriptID(), cwd: s.Cwd, branch: s.Branch, title: s.Title, resumed: s.Resumed}
-		},
+		Write: func(s transcript.WrittenSession) transcript.Writer { return write.New(s) },
 	}
 }

@@ -1,4 +1,4 @@
-package claude
+package content
 
 import (
 	"slices"
@@ -26,8 +26,8 @@ var programTags = []string{
 	"bash-stdout", "bash-stderr", "user-prompt-submit-hook", "session-start-hook",
 }
 
-// isProgramText reports whether a message holds texts of programs and nothing else.
-func isProgramText(m *turns.Message) bool {
+// IsProgramText reports whether a message holds texts of programs and nothing else.
+func IsProgramText(m *turns.Message) bool {
 	for i := range m.Parts {
 		if m.Parts[i].Type != turns.Text || !isProgramPart(strings.TrimSpace(m.Parts[i].Content)) {
 			return false
@@ -53,12 +53,12 @@ func isProgramPart(text string) bool {
 	}
 }
 
-// isCommand reports whether a message is a command that a person typed, as Claude Code writes it
+// IsCommand reports whether a message is a command that a person typed, as Claude Code writes it
 // down.
-func isCommand(m *turns.Message) bool { return beginsWith(m, "<command-name>", "<command-message>") }
+func IsCommand(m *turns.Message) bool { return beginsWith(m, "<command-name>", "<command-message>") }
 
-// isLocalOutput reports whether a message is what a command wrote that ran in Claude Code itself.
-func isLocalOutput(m *turns.Message) bool {
+// IsLocalOutput reports whether a message is what a command wrote that ran in Claude Code itself.
+func IsLocalOutput(m *turns.Message) bool {
 	return beginsWith(m, "<local-command-stdout>", "<local-command-stderr>")
 }
 

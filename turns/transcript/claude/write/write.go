@@ -1,4 +1,4 @@
-package claude
+package write
 
 import (
 	"fmt"
@@ -23,108 +23,109 @@ type Writer struct {
 	cwd       string
 	branch    string
 	title     string
-	resumed   bool // see [WrittenSession]
+	resumed   bool // see [transcript.WrittenSession]
 	lastLine  *string
 	time      time.Time
 	lineCount int // lines of the turn
 }
 
-// NewWriter returns a writer for the path of a session.
-func NewWriter(session turns.ID) *Writer {
-	return &Writer{session: uuid.UUID(session).String()}
+// New returns a writer for the path of a session.
+func New(s transcript.WrittenSession) *Writer {
+	return &Writer{session: s.TranscriptID(), cwd: s.Cwd, branch: s.Branch, title: s.Title, resumed: s.Resumed}
 }
 
-type claudeLine struct {
-	Parent    *string        `json:"parentUuid"`
-	Logical   *string        `json:"logicalParentUuid,omitzero"`
-	Sidechain bool           `json:"isSidechain"`
-	Meta      bool           `json:"isMeta,omitzero"`
-	Summary   bool           `json:"isCompactSummary,omitzero"`
-	UserType  string         `json:"userType"`
-	Cwd       string         `json:"cwd"`
-	Branch    string         `json:"gitBranch,omitzero"`
-	Session   string         `json:"sessionId"`
-	Version   string         `json:"version"`
-	Type      string         `json:"type"`
-	Subtype   string         `json:"subtype,omitzero"`
-	Content   string         `json:"content,omitzero"`
-	Message   *claudeMessage `json:"message,omitzero"`
-	Request   string         `json:"requestId,omitzero"`
-	Compact   *claudeCompact `json:"compactMetadata,omitzero"`
-	UUID      string         `json:"uuid"`
-	Time      string         `json:"timestamp"`
+// line is a line of a transcript.
+
+type line struct {
+	Parent    *string  `json:"parentUuid"`
+	Logical   *string  `json:"logicalParentUuid,omitzero"`
+	Sidechain bool     `json:"isSidechain"`
+	Meta      bool     `json:"isMeta,omitzero"`
+	Summary   bool     `json:"isCompactSummary,omitzero"`
+	UserType  string   `json:"userType"`
+	Cwd       string   `json:"cwd"`
+	Branch    string   `json:"gitBranch,omitzero"`
+	Session   string   `json:"sessionId"`
+	Version   string   `json:"version"`
+	Type      string   `json:"type"`
+	Subtype   string   `json:"subtype,omitzero"`
+	Content   string   `json:"content,omitzero"`
+	Message   *message `json:"message,omitzero"`
+	Request   string   `json:"requestId,omitzero"`
+	Compact   *compact `json:"compactMetadata,omitzero"`
+	UUID      string   `json:"uuid"`
+	Time      string   `json:"timestamp"`
 }
 
-// claudeText is a text as a block, which has its text also where that is empty.
-type claudeText struct {
+// text is a text as a block, which has its text also where that is empty.
+type text struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
 }
 
-// claudeTitleLine is the title of a session.
-type claudeTitleLine struct {
+// titleLine is the title of a session.
+type titleLine struct {
 	Type    string `json:"type"`
 	Title   string `json:"aiTitle"`
 	Session string `json:"sessionId"`
 }
 
-type claudeMessage struct {
-	ID      string       `json:"id,omitzero"`
-	Type    string       `json:"type,omitzero"`
-	Role    string       `json:"role"`
-	Model   string       `json:"model,omitzero"`
-	Content any          `json:"content"` // a text, or a list of blocks
-	Stop    *string      `json:"stop_reason,omitzero"`
-	Usage   *claudeUsage `json:"usage,omitzero"`
+type message struct {
+	ID      string  `json:"id,omitzero"`
+	Type    string  `json:"type,omitzero"`
+	Role    string  `json:"role"`
+	Model   string  `json:"model,omitzero"`
+	Content any     `json:"content"` // a text, or a list of blocks
+	Stop    *string `json:"stop_reason,omitzero"`
+	Usage   *usage  `json:"usage,omitzero"`
 }
 
-type claudeUsage struct {
+type usage struct {
 	Input         uint64 `json:"input_tokens"` // without the cache
 	CacheCreation uint64 `json:"cache_creation_input_tokens"`
 	CacheRead     uint64 `json:"cache_read_input_tokens"`
 	Output        uint64 `json:"output_tokens"`
 
-	Creation *claudeCreation `json:"cache_creation,omitzero"`
-	Thinking *claudeThinking `json:"output_tokens_details,omitzero"`
-	Server   *claudeServer   `json:"server_tool_use,omitzero"`
-	Tier     string          `json:"service_tier,omitzero"`
+	Creation *creation `json:"cache_creation,omitzero"`
+	Thinking *thinking `json:"output_tokens_details,omitzero"`
+	Server   *server   `json:"server_tool_use,omitzero"`
+	Tier     string    `json:"service_tier,omitzero"`
 }
 
-type claudeCreation struct {
+type creation struct {
 	Hour    uint64 `json:"ephemeral_1h_input_tokens"`
 	Minutes uint64 `json:"ephemeral_5m_input_tokens"`
 }
 
-type claudeThinking struct {
+type thinking struct {
 	Tokens uint64 `json:"thinking_tokens"`
 }
 
-type claudeServer struct {
+type server struct {
 	Searches uint64 `json:"web_search_requests"`
 }
 
-// writtenClaudeUsage returns the usage of a turn as [claudeUsageOf] and
-// [claudeUsageDetailsOf] read it, nil for none.
-func writtenClaudeUsage(t *transcript.WrittenTurn) *claudeUsage {
+// usageOf returns the usage of a turn as the reader of Claude Code's lines reads it, nil for none.
+func usageOf(t *transcript.WrittenTurn) *usage {
 	u, d := t.Usage, t.Details
 	if u == nil {
 		return nil
 	}
 	cached := u.CacheRead + u.CacheCreation
-	out := &claudeUsage{Input: u.InputTokens - min(u.InputTokens, cached), CacheCreation: u.CacheCreation, CacheRead: u.CacheRead, Output: u.OutputTokens, Tier: d.Tier}
+	out := &usage{Input: u.InputTokens - min(u.InputTokens, cached), CacheCreation: u.CacheCreation, CacheRead: u.CacheRead, Output: u.OutputTokens, Tier: d.Tier}
 	if d.CacheHour > 0 { // it costs more
-		out.Creation = &claudeCreation{d.CacheHour, u.CacheCreation - min(u.CacheCreation, d.CacheHour)}
+		out.Creation = &creation{d.CacheHour, u.CacheCreation - min(u.CacheCreation, d.CacheHour)}
 	}
 	if d.Reasoning > 0 {
-		out.Thinking = &claudeThinking{d.Reasoning}
+		out.Thinking = &thinking{d.Reasoning}
 	}
 	if d.WebSearches > 0 {
-		out.Server = &claudeServer{d.WebSearches}
+		out.Server = &server{d.WebSearches}
 	}
 	return out
 }
 
-type claudeCompact struct {
+type compact struct {
 	Trigger   string `json:"trigger"`
 	PreTokens uint64 `json:"preTokens"`
 }
@@ -137,7 +138,7 @@ func (w *Writer) Turn(t transcript.WrittenTurn) ([][]byte, error) {
 	if t.Compaction {
 		return transcript.EncodedLines(t.ID, w.compaction(&t))
 	}
-	var out []claudeLine
+	var out []line
 	for i := range t.Messages {
 		out = append(out, w.userLines(&t, &t.Messages[i])...)
 	}
@@ -148,31 +149,31 @@ func (w *Writer) Turn(t transcript.WrittenTurn) ([][]byte, error) {
 }
 
 // line returns the next line of a turn, as the child of the line before.
-func (w *Writer) line(t *transcript.WrittenTurn, kind string) claudeLine {
+func (w *Writer) line(t *transcript.WrittenTurn, kind string) line {
 	id := uuid.NewSHA1(uuid.UUID(t.ID), fmt.Append(nil, w.lineCount)).String()
-	l := claudeLine{Parent: w.lastLine, UserType: "external", Cwd: w.cwd, Branch: w.branch, Session: w.session, Version: transcript.WriterName, Type: kind, UUID: id,
+	l := line{Parent: w.lastLine, UserType: "external", Cwd: w.cwd, Branch: w.branch, Session: w.session, Version: transcript.WriterName, Type: kind, UUID: id,
 		Time: values.LineTime(w.time)}
 	w.lastLine = &id
 	w.lineCount++
 	return l
 }
 
-func (w *Writer) userLines(t *transcript.WrittenTurn, m *turns.Message) (out []claudeLine) {
+func (w *Writer) userLines(t *transcript.WrittenTurn, m *turns.Message) (out []line) {
 	for i := range m.Parts {
 		p := &m.Parts[i]
 		l := w.line(t, "user")
-		block := claudeBlock(p)
+		block := blockOf(p)
 		if p.Type == turns.ToolCallResponse {
-			block = claudeResult{Type: "tool_result", ID: p.ID, IsError: p.IsError, Content: resultContent(p)}
+			block = result{Type: "tool_result", ID: p.ID, IsError: p.IsError, Content: resultContent(p)}
 		}
 		l.Meta = m.Role == turns.System
-		l.Message = &claudeMessage{Role: "user", Content: []any{block}}
+		l.Message = &message{Role: "user", Content: []any{block}}
 		out = append(out, l)
 	}
 	return out
 }
 
-type claudeResult struct {
+type result struct {
 	ID      string `json:"tool_use_id"`
 	Type    string `json:"type"`
 	Content any    `json:"content"` // a text, or a list of blocks
@@ -186,14 +187,14 @@ func resultContent(p *turns.Part) any {
 	}
 	blocks := []any{}
 	for _, part := range plain.ResultParts(p) {
-		blocks = append(blocks, claudeBlock(&part))
+		blocks = append(blocks, blockOf(&part))
 	}
 	return blocks
 }
 
-// claudeBlock is a text or picture as a block; one that was read from Claude
+// blockOf is a text or picture as a block; one that was read from Claude
 // Code and has no form of ours, as it stood there.
-func claudeBlock(p *turns.Part) any {
+func blockOf(p *turns.Part) any {
 	var ext struct {
 		Block turns.Raw `json:"block"`
 	}
@@ -203,12 +204,12 @@ func claudeBlock(p *turns.Part) any {
 	if b, ok := render.AnthropicMedia(p); ok {
 		return b
 	}
-	return claudeText{"text", plain.Text(p)}
+	return text{"text", plain.Text(p)}
 }
 
 // responseLines returns the response, one line for each block. All lines have the id and
 // the usage of one API message.
-func (w *Writer) responseLines(t *transcript.WrittenTurn) (out []claudeLine) {
+func (w *Writer) responseLines(t *transcript.WrittenTurn) (out []line) {
 	var blocks []any
 	for i := range t.Response.Parts {
 		p := &t.Response.Parts[i]
@@ -225,20 +226,20 @@ func (w *Writer) responseLines(t *transcript.WrittenTurn) (out []claudeLine) {
 			}
 			blocks = append(blocks, b)
 		default:
-			blocks = append(blocks, claudeText{"text", plain.Text(p)})
+			blocks = append(blocks, text{"text", plain.Text(p)})
 		}
 	}
 	if len(blocks) == 0 {
-		empty := claudeText{"text", ""}
+		empty := text{"text", ""}
 		if w.resumed {
 			empty.Text = "[no text]" // the provider refuses an empty one
 		}
 		blocks = []any{empty}
 	}
-	usage := writtenClaudeUsage(t)
+	usage := usageOf(t)
 	for i, b := range blocks {
 		l := w.line(t, "assistant")
-		m := &claudeMessage{ID: "msg_" + t.ID.String(), Type: "message", Role: "assistant", Model: t.Model, Content: []any{b}, Usage: usage}
+		m := &message{ID: "msg_" + t.ID.String(), Type: "message", Role: "assistant", Model: t.Model, Content: []any{b}, Usage: usage}
 		if i == len(blocks)-1 && t.Response.FinishReason != "" {
 			m.Stop = &t.Response.FinishReason
 		}
@@ -248,12 +249,12 @@ func (w *Writer) responseLines(t *transcript.WrittenTurn) (out []claudeLine) {
 	return out
 }
 
-func (w *Writer) compaction(t *transcript.WrittenTurn) []claudeLine {
+func (w *Writer) compaction(t *transcript.WrittenTurn) []line {
 	before := w.lastLine
 	w.lastLine = nil
 	l := w.line(t, "system")
 	l.Logical, l.Subtype, l.Content = before, "compact_boundary", "Conversation compacted"
-	l.Compact = &claudeCompact{Trigger: "manual", PreTokens: t.TokensBefore}
+	l.Compact = &compact{Trigger: "manual", PreTokens: t.TokensBefore}
 	if t.Automatic {
 		l.Compact.Trigger = "auto"
 	}
@@ -263,8 +264,8 @@ func (w *Writer) compaction(t *transcript.WrittenTurn) []claudeLine {
 	if w.resumed {
 		text += plain.KeptText(t.Kept)
 	}
-	s.Message = &claudeMessage{Role: "user", Content: text}
-	return []claudeLine{l, s}
+	s.Message = &message{Role: "user", Content: text}
+	return []line{l, s}
 }
 
 // End implements [transcript.Writer].
@@ -272,5 +273,5 @@ func (w *Writer) End() ([][]byte, error) {
 	if w.title == "" {
 		return nil, nil
 	}
-	return transcript.EncodedLines(turns.ID{}, []claudeTitleLine{{"ai-title", w.title, w.session}})
+	return transcript.EncodedLines(turns.ID{}, []titleLine{{"ai-title", w.title, w.session}})
 }
