@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"nexus/compactor/facts"
 	"nexus/compactor/plan"
 	"nexus/compactor/policy"
 	"nexus/compactor/summary"
@@ -35,7 +36,7 @@ func Amend(old, pl *plan.Plan, res Result, c tokens.Counter) Result {
 	if len(newer) == 0 {
 		return res
 	}
-	lines := summary.Missing(pl.Reads, newer, pl.Kept[:kept], res.Body.Replacement)
+	lines := facts.Missing(pl.Reads, newer, pl.Kept[:kept], res.Body.Replacement)
 	if len(lines) == 0 {
 		return res
 	}
@@ -55,7 +56,7 @@ func Amend(old, pl *plan.Plan, res Result, c tokens.Counter) Result {
 // lateSection returns as many of lines as fit room, as a section, and how many these
 // are.
 func lateSection(lines []string, room uint64, c tokens.Counter) (string, int) {
-	text := summary.LateHead
+	text := facts.LateHead
 	for i, l := range lines {
 		next := text + "\n- " + l
 		if c.Text(summary.Data(next)) > room {
@@ -83,6 +84,6 @@ func withText(pl *plan.Plan, res Result, text string, n uint64, c tokens.Counter
 	}
 	meta.Amended = n
 	b.Meta = metaJSON(meta)
-	b.Survival = summary.Survival(pl.Reads, shownKept(pl), b.Replacement)
+	b.Survival = facts.Survival(pl.Reads, shownKept(pl), b.Replacement)
 	return res, true
 }

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"nexus/compactor/facts"
 	"nexus/compactor/plan"
 	"nexus/compactor/policy"
 	"nexus/compactor/summary"
@@ -190,7 +191,7 @@ func TestAmendedSummaryFitsItsPlan(t *testing.T) {
 		if n := c.Text(summary.Data(got.Body.Summary)); n > pl.SummaryTokens || got.Replaced > pl.OutputBound()+16 {
 			t.Fatalf("%d tokens of %d, with all around it %d of %d", n, pl.SummaryTokens, got.Replaced, pl.OutputBound()+16)
 		}
-		_, section, ok := strings.Cut(got.Body.Summary, summary.LateHead)
+		_, section, ok := strings.Cut(got.Body.Summary, facts.LateHead)
 		if !ok {
 			t.Fatalf("changed, and no section: %s", got.Body.Summary)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"nexus/compactor/facts"
 	"nexus/compactor/plan"
 	"nexus/compactor/policy"
 	"nexus/compactor/summary"
@@ -212,11 +213,11 @@ func errorsOf(tried []Attempt) (out []error) {
 //
 // Errors: [summary.ErrRefused] for text that is empty, is not UTF-8, is longer than
 // the plan allows, frees nothing, or says almost nothing about what it replaces (see
-// [summary.Thin]). The counter approx-1 overestimates most scripts. Compose accepts
+// [facts.Thin]). The counter approx-1 overestimates most scripts. Compose accepts
 // a text that only approx-1 finds too long, if there is room for it.
 func Compose(pl *plan.Plan, out summary.Output, c tokens.Counter) (Result, error) {
 	if strings.TrimSpace(out.Text) != "" && pl.Kind != plan.Shorten {
-		if err := summary.Thin(pl.Input(), out); err != nil {
+		if err := facts.Thin(pl.Input(), out); err != nil {
 			return Result{}, err
 		}
 	}
@@ -283,7 +284,7 @@ func compose(pl *plan.Plan, out summary.Output, replacement, nudge []turns.Messa
 		Policy: pl.PolicyRef, Trigger: pl.Trigger, Mode: string(mode(pl)), Tier: out.Tier, Model: out.Model, Plan: pl.Digest,
 		Replacement: replacement, Nudge: nudge, Summary: text, Elided: pl.Elided, Meta: metaJSON(meta),
 		TokensBefore: pl.TokensBefore, TokensAfter: pl.TokensKept + r.Replaced,
-		Survival: summary.Survival(pl.Reads, shownKept(pl), slices.Concat(replacement, nudge)),
+		Survival: facts.Survival(pl.Reads, shownKept(pl), slices.Concat(replacement, nudge)),
 		Focus:    pl.Focus, FromOriginals: pl.FromOriginals, Memories: memoriesJSON(out.Memories),
 	}
 	return r

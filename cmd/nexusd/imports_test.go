@@ -63,15 +63,16 @@ var allowed = map[string][]string{
 	"compactor/compactortest":                 {"turns", "turns/tokens", "lineage", "ledger", "compactor/summary", "compactor/policy", "compactor/view"},
 	"compactor/overflow":                      {},
 	"compactor/summary":                       {"turns", "turns/tokens"},
+	"compactor/facts":                         {"turns", "compactor/summary"},
 	"compactor/policy":                        {"turns", "turns/tokens", "compactor/summary"},
-	"compactor/evidence":                      {"turns", "compactor/summary"},
+	"compactor/evidence":                      {"turns", "compactor/facts", "compactor/summary"},
 	"compactor/quote":                         {"turns", "turns/tokens", "compactor/summary"},
 	"compactor/view":                          {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy", "compactor/quote"},
 	"compactor/plan":                          {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy", "compactor/quote", "compactor/view"},
-	"compactor":                               {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
-	"compactor/extractive":                    {"turns", "turns/tokens", "compactor/summary"},
-	"compactor/llm":                           {"turns", "turns/tokens", "compactor/summary", "compactor/overflow"},
-	"compactor/compare":                       {"turns", "turns/tokens", "compactor", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
+	"compactor":                               {"turns", "turns/tokens", "lineage", "compactor/facts", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
+	"compactor/extractive":                    {"turns", "turns/tokens", "compactor/facts", "compactor/summary"},
+	"compactor/llm":                           {"turns", "turns/tokens", "compactor/facts", "compactor/summary", "compactor/overflow"},
+	"compactor/compare":                       {"turns", "turns/tokens", "compactor", "compactor/facts", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
 	"projections/rows":                        {"turns", "ledger", "lineage"},
 	"projections/db":                          {"projections/rows", "ledger"},
 	"projections/apply":                       {"projections/rows", "projections/db", "turns", "ledger", "ledger/tlog", "lineage"},
@@ -105,7 +106,7 @@ var allowed = map[string][]string{
 	room("compactions"):                       slices.Concat([]string{"compactor", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("request", "page", "cache", "content", "reader", "paths", "writer", "policies", "memories")),
 	room("sessions"):                          slices.Concat([]string{"compactor/plan", "compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/seal", "turns/tokens"}, rooms("request", "page", "content", "reader", "paths", "writer", "policies", "compactions")),
 	room("forks"):                             slices.Concat([]string{"compactor/plan", "compactor/policy", "fork", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("content", "reader", "writer", "compactions", "sessions")),
-	room("covered"):                           slices.Concat([]string{"compactor/evidence", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "projections/rows", "turns"}, rooms("page", "content", "reader", "paths", "search")),
+	room("covered"):                           slices.Concat([]string{"compactor/evidence", "compactor/policy", "compactor/facts", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "projections/rows", "turns"}, rooms("page", "content", "reader", "paths", "search")),
 	room("contexts"):                          slices.Concat([]string{"compactor", "compactor/overflow", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/render", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "memories", "compactions", "covered")),
 	room("history"):                           slices.Concat([]string{"compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "projections/rows", "turns", "turns/secrets"}, rooms("page", "content", "reader")),
 	room("transfer"):                          slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "turns", "turns/seal"}, rooms("request", "page", "cache", "content", "reader", "paths", "writer", "policies", "sessions")),
@@ -118,7 +119,7 @@ var allowed = map[string][]string{
 	"cmd/internal/files":                      slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("archive", "memories", "reader")),
 	"cmd/internal/engine":                     slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "projections/search", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "covered", "contexts", "history", "transfer", "audit", "backup", "erasure", "proofs", "archive", "events", "memories", "resets", "extraction", "episodes", "search")),
 	room("enginetest"):                        slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "projections/search", "turns", "turns/seal/keyring", "turns/tokens"}, rooms("", "reader")),
-	room("search"):                            slices.Concat([]string{"compactor/summary", "ledger", "ledger/api", "lineage", "projections/rows", "projections/db", "projections/search", "turns", "turns/seal", "turns/secrets"}, rooms("page", "cache", "content", "reader", "memories")),
+	room("search"):                            slices.Concat([]string{"compactor/facts", "ledger", "ledger/api", "lineage", "projections/rows", "projections/db", "projections/search", "turns", "turns/seal", "turns/secrets"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/internal/daemon/config":              {"ledger/jetstream/mark", "ledger/jetstream/embed", "cmd/internal/wholefile", "cmd/internal/natsapi", "cmd/internal/web", "turns/tokens", "ledger/jetstream", "ledger/api/client", "compactor", "cmd/internal/provider", "cmd/internal/engine/cache", "turns"},
 	"cmd/internal/daemon/folder":              slices.Concat([]string{"cmd/internal/checkpoint", "cmd/internal/wholefile", "ledger", "ledger/jetstream", "ledger/jetstream/embed", "ledger/jetstream/groupsync", "ledger/jetstream/mark", "turns"}, rooms("erasure")),
 	"cmd/internal/daemon/mend":                slices.Concat([]string{"cmd/internal/checkpoint", "cmd/internal/daemon/config", "cmd/internal/daemon/folder", "cmd/internal/wholefile", "ledger", "ledger/jetstream", "ledger/jetstream/backup", "ledger/jetstream/blocks", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/mark", "ledger/tlog", "projections", "turns", "turns/seal", "turns/seal/keyring"}, rooms("erasure")),
@@ -235,7 +236,7 @@ var only = map[string][]string{
 
 // pure packages touch no network, disk or clock.
 var pure = []string{"cmd/internal/transcripts/alike", "turns", "turns/internal/cbor", "turns/pieces", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows", "cmd/internal/transcripts/sessionmeta", "cmd/internal/transcripts/tally", "turns/transcript/claude/record", "turns/transcript/claude/content", "turns/transcript/claude/write",
-	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/evidence", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
+	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/evidence", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare", "compactor/facts"}
 
 func TestImports(t *testing.T) {
 	walk(t, func(path string, production bool) {

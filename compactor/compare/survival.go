@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"nexus/compactor/summary"
+	"nexus/compactor/facts"
 	"nexus/compactor/view"
 	"nexus/turns"
 )
@@ -227,5 +227,5 @@ func (p *page) has(f fact, grouped bool) bool {
 	if len(p.lines[f.text]) > 0 {
 		return true
 	}
-	return f.kind == Paths && grouped && summary.NamesGroupedPath(p.lines, f.text)
+	return f.kind == Paths && grouped && facts.NamesGroupedPath(p.lines, f.text)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nexus/compactor/evidence"
+	"nexus/compactor/facts"
 	"nexus/compactor/summary"
 	"nexus/turns"
 )
@@ -116,7 +117,7 @@ func TestTraceOfOneLineIsThatOfAll(t *testing.T) {
 func TestLostFactsNameTheNewestPlaceAndCountHalves(t *testing.T) {
 	covered := talk("a/one.go a/one.go a/two.go => a/one.go", "b/three.go => a/one.go", "kept/four.go => ok")
 	kept := talk("kept/four.go => kept")
-	lost := evidence.LostFacts(covered, summary.NewSurvey(covered, kept, []turns.Message{turns.TextMessage(turns.User, "under a: two.go")}))
+	lost := evidence.LostFacts(covered, facts.NewSurvey(covered, kept, []turns.Message{turns.TextMessage(turns.User, "under a: two.go")}))
 	var got []string
 	for _, l := range lost {
 		got = append(got, fmt.Sprintf("%s %d@%d", l.Text, l.Uses, covered[l.Newest].Depth))

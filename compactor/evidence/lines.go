@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"nexus/compactor/facts"
 	"nexus/compactor/summary"
 	"nexus/turns"
 )
@@ -139,7 +140,7 @@ func parseClaim(text string, inQuote uint64) (c claim) {
 		}
 	}
 	c.tokens = make(map[string]float64)
-	summary.EachName(body, func(f summary.Fact) {
+	facts.EachName(body, func(f facts.Fact) {
 		if _, ok := c.tokens[f.Text]; !ok {
 			c.tokens[f.Text], c.facts = factWeight, append(c.facts, f.Text)
 		}
@@ -212,7 +213,7 @@ func indexOf(claims []claim, covered []summary.HalfTurn) *index {
 // eachToken calls found for whatever in a text a claim's token may be: words with their
 // joints, the folders and ends of paths, and plain words.
 func eachToken(text string, found func(string)) {
-	for _, w := range summary.Words(text) {
+	for _, w := range facts.Words(text) {
 		found(w)
 		for i := 1; i < len(w)-1 && len(w) <= maxPath; i++ {
 			if w[i] == '/' {

@@ -4,25 +4,26 @@ import (
 	"cmp"
 	"slices"
 
+	"nexus/compactor/facts"
 	"nexus/compactor/summary"
 )
 
 // Lost is a fact of covered turns that a context does not hold.
 type Lost struct {
-	summary.Fact
+	facts.Fact
 	Uses   int // halves that hold it
 	Newest int // index of the newest of them
 }
 
 // LostFacts returns the facts of covered halves that are lost by s, which surveyed them:
-// by kind in the order of [summary.Kinds], those that most halves hold first, of equal ones
+// by kind in the order of [facts.Kinds], those that most halves hold first, of equal ones
 // the newest, then as they stand there.
-func LostFacts(covered []summary.HalfTurn, s summary.Survey) []Lost {
-	at := make(map[summary.Fact]int)
-	finder := summary.NewFactFinder(covered)
+func LostFacts(covered []summary.HalfTurn, s facts.Survey) []Lost {
+	at := make(map[facts.Fact]int)
+	finder := facts.NewFinder(covered)
 	var out []Lost
 	for i := range covered {
-		finder.Each(&covered[i], func(f summary.Fact) {
+		finder.Each(&covered[i], func(f facts.Fact) {
 			if !s.IsLost(f) {
 				return
 			}
@@ -36,7 +37,7 @@ func LostFacts(covered []summary.HalfTurn, s summary.Survey) []Lost {
 			}
 		})
 	}
-	kinds := summary.Kinds()
+	kinds := facts.Kinds()
 	slices.SortStableFunc(out, func(a, b Lost) int {
 		return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(b.Uses, a.Uses), cmp.Compare(b.Newest, a.Newest))
 	})

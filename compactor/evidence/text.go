@@ -4,6 +4,7 @@ import (
 	"strings"
 	"unicode"
 
+	"nexus/compactor/facts"
 	"nexus/compactor/summary"
 	"nexus/turns"
 )
@@ -33,7 +34,7 @@ func Text(p *turns.Part) string {
 		if p.Ref != nil && len(p.Arguments) == 0 {
 			return p.Name + "\n" + p.Ref.Preview
 		}
-		return p.Name + "\n" + summary.ValuesText(p.Arguments)
+		return p.Name + "\n" + facts.ValuesText(p.Arguments)
 	case turns.ToolCallResponse:
 		if text, ok := p.Response.Text(); ok || p.Ref != nil || p.Response.Kind() == '[' {
 			if p.Ref == nil && ok {
@@ -41,7 +42,7 @@ func Text(p *turns.Part) string {
 			}
 			return summary.ResultText(p)
 		}
-		return summary.ValuesText(p.Response)
+		return facts.ValuesText(p.Response)
 	}
 	return ""
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"nexus/compactor/summary"
+	"nexus/compactor/facts"
 )
 
 // parse reads a summary of this package, section by section. Lines outside of
@@ -58,7 +58,7 @@ func pointer(item string) (text string, depth uint64) {
 // task and its limits stay because of their weight, and everything else makes room
 // for newer content.
 func (h *history) recall(previous string) {
-	previous, late := summary.CutLate(previous)
+	previous, late := facts.CutLate(previous)
 	got, foreign := parse(previous)
 	h.recalled = previous != ""
 	got[data] = append(late, got[data]...)

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"nexus/compactor/facts"
 	"nexus/compactor/summary"
 	"nexus/turns"
 	"nexus/turns/tokens"
@@ -361,7 +362,7 @@ func (j *job) ask(ctx context.Context, system, content string, of summary.Input,
 	out, err := j.template.Parse(a.Text, halves)
 	if err == nil {
 		of.MaxTokens = j.input.MaxTokens
-		err = summary.Thin(of, out)
+		err = facts.Thin(of, out)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrAnswer, err)

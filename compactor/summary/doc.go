@@ -1,13 +1,12 @@
 // Package summary defines what a summarizer reads and writes: half turns in, a text
 // and memories out.
 //
-// Summarizers (packages extractive and llm) import this package and no other of
-// compactor. Package compactor runs them. The package decides nothing about a path
-// and knows no policy.
+// Packages extractive and llm implement [Summarizer], and package compactor runs them. It may import
+// turns and its counters, and no other package of compactor. It decides nothing about a path and
+// knows no policy; what a text is worth says package facts.
 //
-// Begin with summary.go for [Summarizer], [Input] and [Output]. prompt.go and
-// templates.go write what a model is asked, parse.go reads its answer, thin.go
-// refuses an answer that says almost nothing, survival.go reports which facts of the
-// covered turns are still in the context. half.go reads the text of messages, request.go
-// what of it a person wrote, sentence.go cuts sentences, and tags.go escapes our own tags.
+// Begin with summary.go for [Summarizer], [Input] and [Output]. Files call downwards: prompt.go writes
+// what a model is asked, length.go its bound, parse.go reads its answer by templates.go, images.go and
+// half.go read messages as text, base64.go cuts images out of it, request.go finds what of it a person
+// wrote, sentence.go cuts sentences, tags.go escapes our own tags.
 package summary

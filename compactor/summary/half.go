@@ -128,6 +128,11 @@ func plainText(p *turns.Part) (text string, ok bool) {
 	return text, true
 }
 
+// movedPartText returns what is shown for a part whose content is stored in a blob.
+func movedPartText(p *turns.Part) string {
+	return fmt.Sprintf("%s [%d bytes are stored apart]", p.Ref.Preview, p.Ref.Size)
+}
+
 // PartText returns the text whose length counts as the part's.
 func PartText(p *turns.Part) string {
 	switch p.Type {
@@ -169,23 +174,6 @@ type HalfTurn struct {
 	Erased   bool     // its content key was destroyed, so Messages is nil
 	Pinned   bool     // every replacement quotes its user texts
 	Program  []int    // indexes of the user's messages that a program wrote; see turns.ProgramMessages
-}
-
-// plainTexts returns the texts of in, without the words that a transcript adds.
-func plainTexts(in Input) string {
-	var b strings.Builder
-	b.WriteString(in.Previous)
-	for i := range in.Halves {
-		for j := range in.Halves[i].Messages {
-			m := &in.Halves[i].Messages[j]
-			for k := range m.Parts {
-				if text, ok := plainText(&m.Parts[k]); ok {
-					b.WriteString("\n" + text)
-				}
-			}
-		}
-	}
-	return b.String()
 }
 
 // IsResult reports whether m holds tool results.

@@ -13,13 +13,6 @@ import (
 // ErrRefused means that a summary fails a check of shape, size or substance.
 var ErrRefused = errors.New("summary refused")
 
-// Memory is a fact that a summarizer found worth keeping beyond the session.
-type Memory struct {
-	Kind   string      // its type in the template: lower-case letters, digits and "_"; "" if it has none
-	Text   string      // one line, without any of our tags
-	Source []turns.Ref // the turns that it comes from, in path order; nil if none are named
-}
-
 // maxMemories bounds the memories of one answer.
 const maxMemories = 500
 

@@ -124,7 +124,7 @@ func FuzzParse(f *testing.F) {
 	}
 	hs := parseHalves()
 	f.Fuzz(func(t *testing.T, answer string) {
-		for _, tmpl := range Templates() {
+		for _, tmpl := range templates() {
 			out, err := tmpl.Parse(answer, hs)
 			if err != nil {
 				if !errors.Is(err, ErrRefused) || (len(answer) > 60 && strings.Contains(err.Error(), answer)) {

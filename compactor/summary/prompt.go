@@ -139,11 +139,6 @@ func Plaintext(h HalfTurn) HalfTurn {
 	return h
 }
 
-// movedPartText returns what is shown for a part whose content is stored in a blob.
-func movedPartText(p *turns.Part) string {
-	return fmt.Sprintf("%s [%d bytes are stored apart]", p.Ref.Preview, p.Ref.Size)
-}
-
 // headings escapes our tags in text, and lines that look like a half turn's heading.
 func headings(s string) string {
 	s = Escape(s)

@@ -28,7 +28,7 @@ type Input struct {
 	QuotedMessages string
 
 	// Template names the prompt for a model; see [FindTemplate]. "" is
-	// [DefaultTemplate].
+	// "nexus".
 	Template string
 	// Text, if set, replaces the template's text. The template still sets the shape.
 	Text string
@@ -63,4 +63,11 @@ type Output struct {
 	// CostMicros is the price of the requests in millionths of a dollar, rounded up;
 	// 0 if no price is known.
 	CostMicros uint64
+}
+
+// Memory is a fact that a summarizer found worth keeping beyond the session.
+type Memory struct {
+	Kind   string      // its type in the template: lower-case letters, digits and "_"; "" if it has none
+	Text   string      // one line, without any of our tags
+	Source []turns.Ref // the turns that it comes from, in path order; nil if none are named
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// DefaultTemplate is the name of the template that is used if none is named.
-const DefaultTemplate = "nexus"
+// defaultTemplate is the name of the template that is used if none is named.
+const defaultTemplate = "nexus"
 
 // Shape says what the answer to a template looks like.
 type Shape string
@@ -95,16 +95,16 @@ var gsvText string
 //go:embed templates/autobyteus.txt
 var autobyteusText string
 
-// Templates returns the built-in templates, the default one first. The caller owns
+// templates returns the built-in templates, the default one first. The caller owns
 // the slice.
 //
 // Sources: COMPACTION_PROMPT of SPEC-008; the five sections of Wolffish's "One-Shot
 // Summary"; GSV's "Three-Tier Summarization", which quotes no prompt but describes
 // its two blocks; Autobyteus's "Compaction Flow", which names the two members of its
 // answer.
-func Templates() []Template {
+func templates() []Template {
 	return []Template{
-		{DefaultTemplate, nexusText, Sections, Style{}},
+		{defaultTemplate, nexusText, Sections, Style{}},
 		{"autobyteus", autobyteusText, Facts, Style{}},
 		{"gsv", gsvText, Blocks, Style{ChunkRatio: 0.25, SkipRatio: 0.5, Whole: true}},
 		{"spec-008", spec008Text, Plain, Style{}},
@@ -117,9 +117,9 @@ func Templates() []Template {
 // FindTemplate returns the built-in template of that name; "" names the default one.
 func FindTemplate(name string) (Template, bool) {
 	if name == "" {
-		name = DefaultTemplate
+		name = defaultTemplate
 	}
-	all := Templates()
+	all := templates()
 	i := slices.IndexFunc(all, func(t Template) bool { return t.Name == name })
 	if i < 0 {
 		return Template{}, false

@@ -28,7 +28,7 @@ func TestTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, tmpl := range Templates() {
+	for _, tmpl := range templates() {
 		names = append(names, tmpl.Name)
 		got, ok := FindTemplate(tmpl.Name)
 		if !ok || got.Text != tmpl.Text || got.Text == "" {
@@ -41,10 +41,10 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s: %v", tmpl.Name, err)
 		}
 	}
-	if len(names) != len(files) || names[0] != DefaultTemplate || !slices.IsSorted(names[1:]) {
+	if len(names) != len(files) || names[0] != defaultTemplate || !slices.IsSorted(names[1:]) {
 		t.Errorf("templates %v of %d files", names, len(files))
 	}
-	if d, ok := FindTemplate(""); !ok || d.Name != DefaultTemplate {
+	if d, ok := FindTemplate(""); !ok || d.Name != defaultTemplate {
 		t.Errorf("the default is %q", d.Name)
 	}
 	if _, ok := FindTemplate("other"); ok {
@@ -66,7 +66,7 @@ func TestTemplates(t *testing.T) {
 // What every prompt says: the template's text first, that the content is a
 // record, the size, and of the rest what there is.
 func TestPrompt(t *testing.T) {
-	for _, tmpl := range Templates() {
+	for _, tmpl := range templates() {
 		in := Input{Template: tmpl.Name, MaxTokens: 777}
 		got := Prompt(in)
 		if !strings.HasPrefix(got, tmpl.Text) || strings.Count(got, guard) != 1 || !strings.Contains(got, "777 tokens") {
@@ -96,7 +96,7 @@ func TestPrompt(t *testing.T) {
 // Every prompt says in which language to write, once: those of all templates, of
 // a text of the user's own, and of a merge.
 func TestPromptLanguage(t *testing.T) {
-	for _, tmpl := range Templates() {
+	for _, tmpl := range templates() {
 		for _, text := range []string{"", "Say what was decided.", "Write in French."} {
 			in := Input{Template: tmpl.Name, Text: text, MaxTokens: 777}
 			for _, got := range []string{Prompt(in), MergePrompt(in)} {

@@ -10,6 +10,7 @@ import (
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/reader"
 	"nexus/compactor/evidence"
+	"nexus/compactor/facts"
 	"nexus/compactor/summary"
 	"nexus/compactor/view"
 	"nexus/ledger"
@@ -37,8 +38,8 @@ func (cv *Covered) Lost(ctx context.Context, c reader.Caller, session turns.ID, 
 		return nil, err
 	}
 	for _, k := range req.Kinds {
-		if !slices.Contains(summary.Kinds(), k) {
-			return nil, api.FieldErrorf("/kinds", "%.40q is not one of %s", k, strings.Join(summary.Kinds(), ", "))
+		if !slices.Contains(facts.Kinds(), k) {
+			return nil, api.FieldErrorf("/kinds", "%.40q is not one of %s", k, strings.Join(facts.Kinds(), ", "))
 		}
 	}
 	at, from, err := lostCursorOf(req)
@@ -50,13 +51,13 @@ func (cv *Covered) Lost(ctx context.Context, c reader.Caller, session turns.ID, 
 		return nil, err
 	}
 	if n.Ref.IsZero() {
-		return &api.LostList{Facts: []api.LostFact{}, Survival: summary.Survival(nil, nil, nil)}, nil
+		return &api.LostList{Facts: []api.LostFact{}, Survival: facts.Survival(nil, nil, nil)}, nil
 	}
 	hidden, err := cv.hiddenAt(ctx, s, n, !req.ID.IsZero(), from.below)
 	if err != nil {
 		return nil, err
 	}
-	survey := summary.NewSurvey(hidden.covered, hidden.shown, hidden.replacement)
+	survey := facts.NewSurvey(hidden.covered, hidden.shown, hidden.replacement)
 	lost := evidence.LostFacts(hidden.covered, survey)
 	lost = slices.DeleteFunc(lost, func(l evidence.Lost) bool { return len(req.Kinds) > 0 && !slices.Contains(req.Kinds, l.Kind) })
 	if req.PerKind > 0 {

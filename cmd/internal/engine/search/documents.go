@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"nexus/compactor/summary"
+	"nexus/compactor/facts"
 	"nexus/ledger"
 	"nexus/lineage"
 	"nexus/projections/db"
@@ -411,12 +411,12 @@ func (se *Search) receivedParts(ctx context.Context, tenant, agent string, seq u
 }
 
 // valueText returns the text of a JSON value: a string's text, or of another value that of
-// [summary.ValuesText].
+// [facts.ValuesText].
 func valueText(v []byte) string {
 	if s, ok := turns.Raw(v).Text(); ok {
 		return s
 	}
-	return summary.ValuesText(v)
+	return facts.ValuesText(v)
 }
 
 // clip returns s, or its beginning and its end if it has more than n bytes.

@@ -1,10 +1,13 @@
-package summary
+package facts
 
 import (
 	"compress/flate"
+	"fmt"
 	"io"
 	"strings"
 	"unicode"
+
+	"nexus/compactor/summary"
 )
 
 // A model may answer with a refusal, a promise, a tool call or empty headings. Each
@@ -27,8 +30,8 @@ const (
 // Thin returns why out cannot replace in: it says almost nothing of it. nil if it
 // can. The summary of a short or repetitive text may be short.
 //
-// Error: [ErrRefused], which holds nothing of the text.
-func Thin(in Input, out Output) error {
+// Error: [summary.ErrRefused], which holds nothing of the text.
+func Thin(in summary.Input, out summary.Output) error {
 	var b strings.Builder
 	b.WriteString(out.Text)
 	for i := range out.Memories {
@@ -64,6 +67,24 @@ func Thin(in Input, out Output) error {
 		}
 	}
 	return nil
+}
+
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", summary.ErrRefused, fmt.Sprintf(format, args...))
+}
+
+// plainTexts returns the texts of in, without the words that a transcript adds.
+func plainTexts(in summary.Input) string {
+	var b strings.Builder
+	b.WriteString(in.Previous)
+	for _, h := range in.Halves {
+		for _, m := range summary.Plaintext(h).Messages {
+			for i := range m.Parts {
+				b.WriteString("\n" + m.Parts[i].Content)
+			}
+		}
+	}
+	return b.String()
 }
 
 // compressed returns the size of s without its repetitions, in bytes.

@@ -1,24 +1,25 @@
-package summary
+package facts
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
+	"nexus/compactor/summary"
 	"nexus/turns"
 )
 
 // exchange returns the halves of a call and its result.
-func exchange(tool, arguments string, result turns.Part) []HalfTurn {
+func exchange(tool, arguments string, result turns.Part) []summary.HalfTurn {
 	result.Type, result.ID = turns.ToolCallResponse, "c"
-	return []HalfTurn{
+	return []summary.HalfTurn{
 		{Half: turns.ResponseHalf, Messages: []turns.Message{{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "c", Name: tool, Arguments: turns.Raw(arguments)}}}}},
 		{Half: turns.MessagesHalf, Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{result}}}},
 	}
 }
 
-func factsOf(halves []HalfTurn, kind string) (out []string) {
-	f := NewFactFinder(halves)
+func factsOf(halves []summary.HalfTurn, kind string) (out []string) {
+	f := NewFinder(halves)
 	for i := range halves {
 		f.Each(&halves[i], func(x Fact) {
 			if x.Kind == kind {
@@ -69,7 +70,7 @@ func TestErrorsAreWhatToolsReturnAsFailures(t *testing.T) {
 		{"a test of Go behind dividers", "Bash", `{"command":"go test"}`, failed("Exit code 1\n=== RUN   TestX\n--- FAIL: TestX (0.00s)"), []string{"FAIL: TestX (0.00s)"}},
 		{"a call that a person refused", "Bash", `{"command":"rm -rf x"}`, failed("The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\nkeep x"), nil},
 	} {
-		got := factsOf(exchange(c.tool, c.arguments, c.result), ErrorKind)
+		got := factsOf(exchange(c.tool, c.arguments, c.result), errorKind)
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
@@ -90,7 +91,7 @@ func TestCommandsOfEveryAgent(t *testing.T) {
 		`{"file_path":"x","content":"command: nothing"}`:                      nil,
 		`{"chars":"y\n","session_id":4}`:                                      nil,
 	} {
-		if got := factsOf(exchange("t", arguments, text(""))[:1], CommandKind); !slices.Equal(got, want) {
+		if got := factsOf(exchange("t", arguments, text(""))[:1], commandKind); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", arguments, got, want)
 		}
 	}
@@ -100,7 +101,7 @@ func TestNamesAreNoParametersAndNoProse(t *testing.T) {
 	halves := exchange("exec_command", `{"cmd":"cat src/one.go","yield_time_ms":1000,"max_output_tokens":200}`,
 		text("Command: /bin/zsh -lc 'cat src/one.go'\nChunk ID: 7f7974\nWall time: 0.0 seconds\nProcess exited with code 0\nOutput:\nN/A, TCP/IP and/or read/write %d/%d //nolint </div> </span> internal/plan ~/x/y.go origin/main_2 +Status_1\n"))
 	var got []string
-	for _, kind := range []string{PathKind, IdentifierKind} {
+	for _, kind := range []string{pathKind, identifierKind} {
 		got = append(got, factsOf(halves, kind)...)
 	}
 	want := []string{"src/one.go", "~/x/y.go", "origin/main_2", "Status_1"}
@@ -113,17 +114,17 @@ func TestNamesAreNoParametersAndNoProse(t *testing.T) {
 // name, and code that was pasted, is none.
 func TestWhatThePersonSaidIsAFact(t *testing.T) {
 	message := func(s string) turns.Message { return turns.TextMessage(turns.User, s) }
-	h := []HalfTurn{{Half: turns.MessagesHalf, Program: []int{1}, Messages: []turns.Message{
+	h := []summary.HalfTurn{{Half: turns.MessagesHalf, Program: []int{1}, Messages: []turns.Message{
 		message("Use a lock file instead. Don't touch srv/a.go!\n```\nreturn err\n```\n<system-reminder>be brief</system-reminder>"),
 		message("Base directory for this skill: /x"),
 	}}, {Half: turns.ResponseHalf, Messages: []turns.Message{turns.TextMessage(turns.Assistant, "I will use a lock file.")}}}
 	h = append(h, exchange("Bash", `{"command":"rm x"}`, failed("The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\nkeep x"))...)
 	want := []string{"Use a lock file instead.", "Don't touch srv/a.go!", "keep x"}
-	if got := factsOf(h, UserKind); !slices.Equal(got, want) {
+	if got := factsOf(h, userKind); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	s := NewSurvey(h, nil, []turns.Message{message("TASK\n- Use a lock file instead. [t1]\n- rm x")})
-	for f, lost := range map[Fact]bool{{UserKind, "Use a lock file instead."}: false, {UserKind, "Don't touch srv/a.go!"}: true, {CommandKind, "rm x"}: false} {
+	for f, lost := range map[Fact]bool{{userKind, "Use a lock file instead."}: false, {userKind, "Don't touch srv/a.go!"}: true, {commandKind, "rm x"}: false} {
 		if s.IsLost(f) != lost {
 			t.Errorf("%v: lost is %v", f, !lost)
 		}
@@ -135,7 +136,7 @@ func FuzzFacts(f *testing.F) {
 	f.Add("t", `"*** Begin Patch\n*** Add File: "`, `{"output":"\nOutput:\n","metadata":{"exit_code":1}}`)
 	f.Fuzz(func(t *testing.T, tool, arguments, output string) {
 		halves := exchange(tool, arguments, failed(output))
-		finder := NewFactFinder(halves)
+		finder := NewFinder(halves)
 		for i := range halves {
 			finder.Each(&halves[i], func(x Fact) {
 				if len(x.Text) < minFactBytes || len(x.Text) > maxFactBytes || !slices.Contains(Kinds(), x.Kind) {
@@ -145,7 +146,7 @@ func FuzzFacts(f *testing.F) {
 		}
 		survey := NewSurvey(halves, halves, nil)
 		for x, kept := range survey.facts {
-			if !kept && (x.Kind != ErrorKind || !strings.Contains(output, "\x1b")) {
+			if !kept && (x.Kind != errorKind || !strings.Contains(output, "\x1b")) {
 				t.Errorf("%+v is lost by what shows it whole", x)
 			}
 		}

@@ -1,4 +1,4 @@
-package summary
+package facts
 
 import (
 	"regexp"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"nexus/compactor/summary"
 	"nexus/turns"
 )
 
@@ -33,7 +34,7 @@ func resultOf(p *turns.Part) (r result) {
 	case p.Response.Kind() == '{':
 		text = string(p.Response)
 	default:
-		text = ResultText(p)
+		text = summary.ResultText(p)
 	}
 	if strings.HasPrefix(text, "{") && r.members(turns.Raw(text)) {
 		return r
@@ -41,9 +42,9 @@ func resultOf(p *turns.Part) (r result) {
 	if exit, ok := exitOf(text); ok && exit != 0 {
 		r.failed = true
 	}
-	r.output = CommandOutput(text)
+	r.output = summary.CommandOutput(text)
 	if p.Ref == nil && p.Response.Kind() == '[' {
-		if _, ok := ResultParts(p); !ok { // a list of the tool's own
+		if _, ok := summary.ResultParts(p); !ok { // a list of the tool's own
 			r.output = argumentText(p.Response)
 		}
 	}
@@ -82,7 +83,7 @@ func (r *result) members(v turns.Raw) (ok bool) {
 			if exit, ok := exitOf(s); ok && exit != 0 {
 				r.failed = true
 			}
-			r.output += CommandOutput(s) + "\n"
+			r.output += summary.CommandOutput(s) + "\n"
 		}
 	}
 	if r.output == "" {

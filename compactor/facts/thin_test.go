@@ -1,4 +1,4 @@
-package summary
+package facts
 
 import (
 	"bufio"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/compactor/summary"
 	"nexus/turns"
 )
 
@@ -20,10 +21,10 @@ var junk = []string{
 	"很抱歉，我无法协助处理此请求。", `<tool_call>{"name":"bash","arguments":{"command":"ls"}}</tool_call>`, "TASK:\nPROGRESS:\nREMAINING:\nDATA:\nDECISIONS:",
 }
 
-func thinInput(texts ...string) Input {
-	in := Input{MaxTokens: 4000}
+func thinInput(texts ...string) summary.Input {
+	in := summary.Input{MaxTokens: 4000}
 	for i, s := range texts {
-		in.Halves = append(in.Halves, HalfTurn{Depth: uint64(i + 1), Messages: []turns.Message{turns.TextMessage(turns.User, s)}})
+		in.Halves = append(in.Halves, summary.HalfTurn{Depth: uint64(i + 1), Messages: []turns.Message{turns.TextMessage(turns.User, s)}})
 	}
 	return in
 }
@@ -41,27 +42,27 @@ func TestThin(t *testing.T) {
 	same := thinInput(slices.Repeat([]string{"ping"}, 2000)...)
 	for _, c := range []struct {
 		what, text string
-		in         Input
-		memories   []Memory
+		in         summary.Input
+		memories   []summary.Memory
 		ok         bool
 	}{
 		{"names", "The ports of src/pkg0/main.go to src/pkg299/main.go were changed, from 8000 on.", work, nil, true},
 		{"names by their ends", "In all of them main.go has the port, 8000, 8007 and so on.", work, nil, true},
-		{"names in memories", strings.Repeat("the ports were all changed ", 2), work, []Memory{{Text: "src/pkg1/main.go has 8007"}, {Text: "8014 is the next"}}, true},
+		{"names in memories", strings.Repeat("the ports were all changed ", 2), work, []summary.Memory{{Text: "src/pkg1/main.go has 8007"}, {Text: "8014 is the next"}}, true},
 		{"no name", "All of the ports were changed as the user wanted it, and every one of them was checked afterwards.", work, nil, false},
 		{"other names", "See lib/none.go, lib/other.go, lib/third.go, 1234567 and 7654321 for what was changed here.", work, nil, false},
 		{"a boring session", "The status was polled; it was 200 each time.", polls, nil, true},
 		{"the same again and again", "pinged", same, nil, true},
 		{"a short session", "hi", thinInput("hello", "hi there"), nil, true},
-		{"an earlier summary is to be carried on", "ok", Input{Previous: strings.Join(numbered(300, "step %d took %d ms and went well"), "\n"), MaxTokens: 4000}, nil, false},
-		{"a small bound", "ok", Input{Halves: work.Halves, MaxTokens: 2}, nil, true},
+		{"an earlier summary is to be carried on", "ok", summary.Input{Previous: strings.Join(numbered(300, "step %d took %d ms and went well"), "\n"), MaxTokens: 4000}, nil, false},
+		{"a small bound", "ok", summary.Input{Halves: work.Halves, MaxTokens: 2}, nil, true},
 	} {
-		if err := Thin(c.in, Output{Text: c.text, Memories: c.memories}); (err == nil) != c.ok || (err != nil && !errors.Is(err, ErrRefused)) {
+		if err := Thin(c.in, summary.Output{Text: c.text, Memories: c.memories}); (err == nil) != c.ok || (err != nil && !errors.Is(err, summary.ErrRefused)) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
 	for _, text := range junk {
-		if err := Thin(work, Output{Text: text}); !errors.Is(err, ErrRefused) || strings.Contains(err.Error(), text) && len(text) > 3 {
+		if err := Thin(work, summary.Output{Text: text}); !errors.Is(err, summary.ErrRefused) || strings.Contains(err.Error(), text) && len(text) > 3 {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -71,17 +72,17 @@ func TestThin(t *testing.T) {
 // 1000 characters; what models write in place of one does not.
 func TestThinOfRealSessions(t *testing.T) {
 	checked := 0
-	check := func(what string, in Input, honest ...string) {
+	check := func(what string, in summary.Input, honest ...string) {
 		t.Helper()
 		checked++
 		for _, s := range honest {
-			if err := Thin(in, Output{Text: s}); err != nil {
+			if err := Thin(in, summary.Output{Text: s}); err != nil {
 				t.Errorf("%s: %v: %.80q", what, err, s)
 			}
 		}
 		if size := compressed(plainTexts(in)); size > 24_000 {
 			for _, s := range junk {
-				if Thin(in, Output{Text: s}) == nil {
+				if Thin(in, summary.Output{Text: s}) == nil {
 					t.Errorf("%s, of %d bytes: %q passes", what, size, s)
 				}
 			}

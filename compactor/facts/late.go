@@ -1,4 +1,4 @@
-package summary
+package facts
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"nexus/compactor/summary"
 	"nexus/turns"
 )
 
@@ -36,7 +37,7 @@ func CutLate(text string) (rest string, lines []string) {
 // The lines are clipped around their fact. The fact that was used last comes first; each
 // line is the newest one that says more of its fact than the fact itself, if there is
 // one, with the depth of its turn; what a line before holds is not there again. At most maxMissing facts count.
-func Missing(covered, newer, shown []HalfTurn, replacement []turns.Message) []string {
+func Missing(covered, newer, shown []summary.HalfTurn, replacement []turns.Message) []string {
 	var order []string
 	line := make(map[string]string)  // for each missing fact, the line that says the most of it
 	depth := make(map[string]uint64) // and its turn's
@@ -114,7 +115,7 @@ func eachTerm(s string, found func(string)) {
 
 // eachUsed calls found for the texts of h that its author wrote: not for reasoning, and
 // not for what tools returned.
-func eachUsed(h *HalfTurn, found func(string)) {
+func eachUsed(h *summary.HalfTurn, found func(string)) {
 	for i := range h.Messages {
 		m := &h.Messages[i]
 		if h.Half == turns.MessagesHalf && m.Role != turns.User {

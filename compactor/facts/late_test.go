@@ -1,4 +1,4 @@
-package summary
+package facts
 
 import (
 	"strings"
@@ -6,11 +6,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/compactor/summary"
 	"nexus/turns"
 )
 
-func halfOf(half turns.Half, ms ...turns.Message) HalfTurn {
-	return HalfTurn{Depth: 7, Half: half, Messages: ms}
+func halfOf(half turns.Half, ms ...turns.Message) summary.HalfTurn {
+	return summary.HalfTurn{Depth: 7, Half: half, Messages: ms}
 }
 
 func TestMissingFindsWhatNewerTurnsUse(t *testing.T) {
@@ -21,17 +22,17 @@ func TestMissingFindsWhatNewerTurnsUse(t *testing.T) {
 	}}
 	result := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "c", Response: turns.Raw(`"readAgain is here, onlyReturned"`)}}}
 	long := strings.Repeat("ä ", 200) + "farAway" + strings.Repeat(" ö", 200)
-	covered := []HalfTurn{halfOf(turns.MessagesHalf, text(turns.User, strings.Join([]string{
+	covered := []summary.HalfTurn{halfOf(turns.MessagesHalf, text(turns.User, strings.Join([]string{
 		"src/b.go", "src/b.go holds the table", "the portNumber is 17", "the limit is 4096 bytes", "memberName", "onlyThought", "readAgain was said",
 		"onlyReturned was said", "inSummary was said", "inTail was said", long, "src/a.go portNumber",
 	}, "\n")))}
-	newer := []HalfTurn{
+	newer := []summary.HalfTurn{
 		halfOf(turns.ResponseHalf, call),
 		halfOf(turns.MessagesHalf, result),
 		halfOf(turns.ResponseHalf, text(turns.Assistant, "readAgain inSummary inTail farAway neverSaid")),
 		halfOf(turns.MessagesHalf, text(turns.User, "what of src/a.go")),
 	}
-	shown := []HalfTurn{halfOf(turns.ResponseHalf, text(turns.Assistant, "inTail"))}
+	shown := []summary.HalfTurn{halfOf(turns.ResponseHalf, text(turns.Assistant, "inTail"))}
 	got := Missing(covered, newer, shown, []turns.Message{text(turns.User, "inSummary")})
 	if len(got) != 4 {
 		t.Fatalf("%q", got)
@@ -47,8 +48,8 @@ func TestMissingFindsWhatNewerTurnsUse(t *testing.T) {
 
 // A path that the replacement names by its folder and file is not missing.
 func TestMissingKnowsGroupedPaths(t *testing.T) {
-	covered := []HalfTurn{halfOf(turns.MessagesHalf, turns.TextMessage(turns.User, "see src/deep/a.go for it"))}
-	newer := []HalfTurn{halfOf(turns.ResponseHalf, turns.TextMessage(turns.Assistant, "src/deep/a.go"))}
+	covered := []summary.HalfTurn{halfOf(turns.MessagesHalf, turns.TextMessage(turns.User, "see src/deep/a.go for it"))}
+	newer := []summary.HalfTurn{halfOf(turns.ResponseHalf, turns.TextMessage(turns.Assistant, "src/deep/a.go"))}
 	if got := Missing(covered, newer, nil, []turns.Message{turns.TextMessage(turns.User, "under src/deep: a.go, b.go")}); got != nil {
 		t.Errorf("%q", got)
 	}

@@ -1,18 +1,19 @@
-package summary
+package facts
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
+	"nexus/compactor/summary"
 	"nexus/turns"
 )
 
 // A slash makes no path: its shape does, or a call that names it. Words of prose are no facts;
 // names of branches and models are identifiers.
 func TestPathsAreFilesAndNoWordsOfProse(t *testing.T) {
-	call := func(name, arguments string) HalfTurn {
-		return HalfTurn{Half: turns.ResponseHalf, Messages: []turns.Message{{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "c" + name, Name: name, Arguments: turns.Raw(arguments)}}}}}
+	call := func(name, arguments string) summary.HalfTurn {
+		return summary.HalfTurn{Half: turns.ResponseHalf, Messages: []turns.Message{{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "c" + name, Name: name, Arguments: turns.Raw(arguments)}}}}}
 	}
 	const said = `lint/CI and/or HTML/CSS/canvas stdin/stdout batch-failure/cutover Missing/blocked scripts/ MB/s image/png os/exec Europe/Berlin owner/repo "read/write"
 src/a.go src/a.go:12 docs/LICENSE cmd/Makefile v1/notes.md ./run.sh ../up/x ~/xy /etc/hosts github.com/acme/shelf https://example.org/a .github/workflows a/.env www/x.min.js cmd/sub/
@@ -21,11 +22,11 @@ internal/plan internal/plan/sub plan/other srv/deploy fix/no-lock srv/other quot
 	shaped := []string{"src/a.go", "src/a.go:12", "docs/LICENSE", "cmd/Makefile", "v1/notes.md", "/run.sh", "/up/x", "~/xy", "/etc/hosts", "github.com/acme/shelf", "https://example.org/a", ".github/workflows", "a/.env", "www/x.min.js", "cmd/sub/"}
 	names := []string{"refs/heads/main", "origin/main", "dev1/rewrite", "vendor/model_2", "moonshot/kimi-k2", "@acme/shelf"}
 	for name, x := range map[string]struct {
-		calls []HalfTurn
+		calls []summary.HalfTurn
 		paths []string // beside those of the shape
 	}{
 		"without calls": {nil, nil},
-		"with calls": {[]HalfTurn{
+		"with calls": {[]summary.HalfTurn{
 			call("Read", `{"file_path":"/w/internal/plan/plan.go"}`),
 			call("List", `{"path":"srv/deploy"}`),
 			call("Bash", `{"command":"git checkout -b fix/no-lock && git commit -m 'no lint/CI, and quoted/words' && ls src/gen/*.go"}`),
@@ -33,15 +34,15 @@ internal/plan internal/plan/sub plan/other srv/deploy fix/no-lock srv/other quot
 		}, []string{"internal/plan", "srv/deploy", "fix/no-lock", "src/gen"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			halves := append(x.calls, HalfTurn{Messages: []turns.Message{turns.TextMessage(turns.Assistant, said)}})
-			finder := NewFactFinder(halves)
+			halves := append(x.calls, summary.HalfTurn{Messages: []turns.Message{turns.TextMessage(turns.Assistant, said)}})
+			finder := NewFinder(halves)
 			got := make(map[string][]string)
 			finder.Each(&halves[len(halves)-1], func(f Fact) { got[f.Kind] = append(got[f.Kind], f.Text) })
-			if want := append(slices.Clone(shaped), x.paths...); !slices.Equal(got[PathKind], want) {
-				t.Errorf("paths %q, want %q", got[PathKind], want)
+			if want := append(slices.Clone(shaped), x.paths...); !slices.Equal(got[pathKind], want) {
+				t.Errorf("paths %q, want %q", got[pathKind], want)
 			}
-			if !slices.Equal(got[IdentifierKind], names) {
-				t.Errorf("identifiers %q, want %q", got[IdentifierKind], names)
+			if !slices.Equal(got[identifierKind], names) {
+				t.Errorf("identifiers %q, want %q", got[identifierKind], names)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package summary
+package facts
 
 import (
 	"strings"
@@ -6,13 +6,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/compactor/summary"
 	"nexus/turns"
 )
 
 // TestSurvivalOfGroupedPaths: a path survives in a summary that names its folder
 // and its file on one line, and only there.
 func TestSurvivalOfGroupedPaths(t *testing.T) {
-	covered := []HalfTurn{{Messages: []turns.Message{turns.TextMessage(turns.User, "see src/a/one.go, src/a/two.go and src/b/three.go; run 4711")}}}
+	covered := []summary.HalfTurn{{Messages: []turns.Message{turns.TextMessage(turns.User, "see src/a/one.go, src/a/two.go and src/b/three.go; run 4711")}}}
 	for _, c := range []struct {
 		summary     string
 		paths, nums string
@@ -30,7 +31,7 @@ func TestSurvivalOfGroupedPaths(t *testing.T) {
 }
 
 func TestSurvival(t *testing.T) {
-	half := func(m *turns.Message) []HalfTurn { return []HalfTurn{{Messages: []turns.Message{*m}}} }
+	half := func(m *turns.Message) []summary.HalfTurn { return []summary.HalfTurn{{Messages: []turns.Message{*m}}} }
 	changed := turns.TextMessage(turns.Assistant, "parseRule was changed")
 	covered := half(&turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart("in /src/parse.go, parseRule fails with 40417 of 90210\n"),
 		{Type: turns.ToolCall, ID: "x", Name: "run", Arguments: turns.Raw(`{"command":"make x"}`)}, {Type: turns.ToolCallResponse, ID: "x", Response: turns.RawText("panic: rule 7 is open\n")}}})
@@ -48,8 +49,8 @@ func TestFactsOfJSONAreReadWithoutItsEscapes(t *testing.T) {
 	call := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "a", Name: "write", Arguments: turns.Raw(`{"file_path":"lib/b.go","text":"x\n+Status_1\n\tt_Fatalf\n/src/c.go"}`)}}}
 	result := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "a", Response: turns.Raw(`[{"type":"text","content":"ok\nlib/d.go"}]`)}}}
 	var got []string
-	h := HalfTurn{Messages: []turns.Message{call, result}}
-	NewFactFinder(nil).Each(&h, func(f Fact) { got = append(got, f.Text) })
+	h := summary.HalfTurn{Messages: []turns.Message{call, result}}
+	NewFinder(nil).Each(&h, func(f Fact) { got = append(got, f.Text) })
 	if want := "lib/b.go Status_1 t_Fatalf /src/c.go lib/d.go"; strings.Join(got, " ") != want {
 		t.Errorf("%q, want %q", strings.Join(got, " "), want)
 	}
@@ -62,20 +63,20 @@ func TestPieceOfTheContextIsNotLost(t *testing.T) {
 		return turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "x", Name: "bash", Arguments: turns.Raw(`{"command":"` + command + `"}`)}}}
 	}
 	shown := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "y", Response: turns.RawText("pond/gauge.go:20:func read() {\npond-core:https://example.org/pond/depth\n")}}}
-	kept := []HalfTurn{{Messages: []turns.Message{run("cd /w && make dredge LEVEL=3 && echo ok"), shown}}}
+	kept := []summary.HalfTurn{{Messages: []turns.Message{run("cd /w && make dredge LEVEL=3 && echo ok"), shown}}}
 	for fact, lost := range map[Fact]bool{
-		{PathKind, "pond/gauge.go"}:                  false,
-		{PathKind, "https://example.org/pond/depth"}: false,
-		{CommandKind, "make dredge LEVEL=3"}:         false,
-		{PathKind, "pond/gauge.g"}:                   true,
-		{PathKind, "core:https://example.org/pond"}:  true,
-		{CommandKind, "make dredge LEVEL=30"}:        true,
+		{pathKind, "pond/gauge.go"}:                  false,
+		{pathKind, "https://example.org/pond/depth"}: false,
+		{commandKind, "make dredge LEVEL=3"}:         false,
+		{pathKind, "pond/gauge.g"}:                   true,
+		{pathKind, "core:https://example.org/pond"}:  true,
+		{commandKind, "make dredge LEVEL=30"}:        true,
 	} {
 		m := turns.TextMessage(turns.User, "see "+fact.Text)
-		if fact.Kind == CommandKind {
+		if fact.Kind == commandKind {
 			m = run(fact.Text)
 		}
-		s := NewSurvey([]HalfTurn{{Messages: []turns.Message{m}}}, kept, nil)
+		s := NewSurvey([]summary.HalfTurn{{Messages: []turns.Message{m}}}, kept, nil)
 		if _, ok := s.facts[fact]; !ok || s.IsLost(fact) != lost {
 			t.Errorf("%v: found %v, lost %v", fact, ok, s.IsLost(fact))
 		}

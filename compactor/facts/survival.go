@@ -1,15 +1,13 @@
-package summary
+package facts
 
 import (
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"nexus/compactor/summary"
 	"nexus/turns"
 )
-
-// maxFacts bounds how many facts a survival report considers: those of the newest halves.
-const maxFacts = 20_000
 
 // survived counts the covered turns' facts of one kind, and how many the context
 // still holds.
@@ -22,7 +20,7 @@ type survived struct {
 // no facts.
 type Survey struct {
 	facts   map[Fact]bool // the value says whether the context still holds it
-	finder  *FactFinder   // of the covered turns
+	finder  *Finder       // of the covered turns
 	Partial bool          // there were more facts than a survey considers
 }
 
@@ -34,13 +32,13 @@ type Survey struct {
 // line of the replacement. At last a fact is looked for in the text of the context: a name
 // or a path may be a piece of a longer word there, as in "src/a.go:20:func", and a command a
 // piece of an argument.
-func NewSurvey(covered, kept []HalfTurn, replacement []turns.Message) Survey {
+func NewSurvey(covered, kept []summary.HalfTurn, replacement []turns.Message) Survey {
 	const tokensPerFact = 16 // about; a map that grows costs as much as the facts
 	tokens := uint64(0)
 	for i := range covered {
 		tokens += covered[i].Tokens
 	}
-	s := Survey{facts: make(map[Fact]bool, min(tokens/tokensPerFact, maxFacts)), finder: NewFactFinder(covered)}
+	s := Survey{facts: make(map[Fact]bool, min(tokens/tokensPerFact, maxFacts)), finder: NewFinder(covered)}
 	for i := range slices.Backward(covered) {
 		s.finder.Each(&covered[i], func(f Fact) {
 			if len(s.facts) < maxFacts {
@@ -58,7 +56,7 @@ func NewSurvey(covered, kept []HalfTurn, replacement []turns.Message) Survey {
 	for f, in := range s.facts {
 		switch {
 		case in:
-		case f.Kind == PathKind:
+		case f.Kind == pathKind:
 			s.facts[f] = NamesGroupedPath(lines.words, f.Text)
 		case isLine(f.Kind):
 			s.facts[f] = lines.quotes(f.Text)
@@ -76,7 +74,7 @@ func (s *Survey) findPieces(text string) {
 	lengths := make(map[string][]int) // of lost facts, by their first bytes
 	kinds := make(map[string][]string)
 	for f, in := range s.facts {
-		if in || f.Kind == NumberKind || len(f.Text) < first {
+		if in || f.Kind == numberKind || len(f.Text) < first {
 			continue
 		}
 		if at := f.Text[:first]; !slices.Contains(lengths[at], len(f.Text)) {
@@ -122,7 +120,7 @@ func isWordAt(text string, i int) bool {
 }
 
 // textOfContext returns the text of all that a context shows, arguments and results too.
-func textOfContext(kept []HalfTurn, replacement []turns.Message) string {
+func textOfContext(kept []summary.HalfTurn, replacement []turns.Message) string {
 	var b strings.Builder
 	add := func(ms []turns.Message) {
 		for i := range ms {
@@ -149,7 +147,7 @@ func textOfContext(kept []HalfTurn, replacement []turns.Message) string {
 
 // isLine reports whether facts of a kind are whole lines or sentences.
 func isLine(kind string) bool {
-	return kind == UserKind || kind == ErrorKind || kind == CommandKind
+	return kind == userKind || kind == errorKind || kind == commandKind
 }
 
 // show marks the facts that messages hold.
@@ -161,9 +159,9 @@ func (s *Survey) show(ms []turns.Message) {
 	}
 	line := func(text string) {
 		if text = trimLine(text); len(text) >= minFactBytes {
-			keep(Fact{UserKind, text})
-			keep(Fact{ErrorKind, text})
-			keep(Fact{CommandKind, text})
+			keep(Fact{userKind, text})
+			keep(Fact{errorKind, text})
+			keep(Fact{commandKind, text})
 		}
 	}
 	for i := range ms {
@@ -182,7 +180,7 @@ func (s *Survey) show(ms []turns.Message) {
 					line(l)
 					line(errorText(l))
 					if p.Type == turns.Text && ms[i].Role == turns.User {
-						EachSentence(l, line)
+						summary.EachSentence(l, line)
 					}
 				}
 			}
@@ -215,7 +213,7 @@ func (s Survey) Report() turns.Raw {
 }
 
 // Survival is the report of NewSurvey.
-func Survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
+func Survival(covered, kept []summary.HalfTurn, replacement []turns.Message) turns.Raw {
 	return NewSurvey(covered, kept, replacement).Report()
 }
 
@@ -229,7 +227,7 @@ type textLines struct {
 func linesOf(ms []turns.Message) (t textLines) {
 	t.words = make(map[string][]int)
 	for i := range ms {
-		for line := range strings.SplitSeq(TextOf(&ms[i]), "\n") {
+		for line := range strings.SplitSeq(summary.TextOf(&ms[i]), "\n") {
 			n := len(t.lines)
 			t.lines = append(t.lines, line)
 			for w := range eachWord(line) {
@@ -302,15 +300,15 @@ type survivalReport struct {
 
 func (r *survivalReport) of(kind string) *survived {
 	switch kind {
-	case UserKind:
+	case userKind:
 		return &r.User
-	case PathKind:
+	case pathKind:
 		return &r.Paths
-	case IdentifierKind:
+	case identifierKind:
 		return &r.Identifiers
-	case NumberKind:
+	case numberKind:
 		return &r.Numbers
-	case CommandKind:
+	case commandKind:
 		return &r.Commands
 	}
 	return &r.Errors
