@@ -55,7 +55,7 @@ func (w *Writer) noteLateUsage(ctx context.Context, t *api.Turn, a *transcript.A
 	if err != nil {
 		return err
 	}
-	if err := w.setMeta(ctx, s, "late usage", map[string]turns.Raw{"late_usage": b}); err != nil {
+	if err := w.setMeta(ctx, s, "late usage", "late_usage", b); err != nil {
 		return err
 	}
 	rep.Stored++

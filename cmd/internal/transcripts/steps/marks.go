@@ -16,22 +16,14 @@ import (
 	"nexus/turns"
 )
 
-// setMeta sets members of a session's meta. What the event is for is named by why and its
-// values, so that it is stored once.
-func (w *Writer) setMeta(ctx context.Context, s *api.Session, why string, members map[string]turns.Raw) error {
-	meta := s.Meta
-	parts := []string{"import", why, s.ID.String()}
-	for _, name := range []string{"reader", "superseded_by", "continued_by", "supersedes", "continues", "uncounted", "late_usage"} {
-		if v, ok := members[name]; ok {
-			meta = sessionmeta.With(meta, name, v)
-			parts = append(parts, name, string(v))
-		}
-	}
-	if len(meta) == 0 || s.State != "open" {
+// setMeta sets a member of a session's meta. What the event is for is named by why and its
+// value, so that it is stored once.
+func (w *Writer) setMeta(ctx context.Context, s *api.Session, why, name string, v turns.Raw) error {
+	if s.State != "open" {
 		return nil
 	}
-	r := api.SetSession{ID: turns.DeriveID(s.ID.Time(), parts...)}
-	r.Meta = meta
+	r := api.SetSession{ID: turns.DeriveID(s.ID.Time(), "import", why, s.ID.String(), name, string(v))}
+	r.Meta = sessionmeta.With(s.Meta, name, v)
 	_, err := w.Client.Set(ctx, s.ID, r)
 	if api.HasCode(err, api.IDReused) { // it was set, and meta is another since
 		return nil
@@ -103,7 +95,7 @@ func (w *Writer) NoteUncounted(ctx context.Context, rep *tally.Report) error {
 	if err != nil {
 		return err
 	}
-	return w.setMeta(ctx, s, "uncounted", map[string]turns.Raw{"uncounted": b})
+	return w.setMeta(ctx, s, "uncounted", "uncounted", b)
 }
 
 // uncounted is the member "uncounted" of a session's meta.

@@ -39,7 +39,7 @@ func (w *Writer) Renew(ctx context.Context, plan *Plan, rep *tally.Report) error
 		if err != nil {
 			return err
 		}
-		if err := w.setMeta(ctx, now, "read again", map[string]turns.Raw{"reader": sessionmeta.ReaderMark(rep.Format)}); err != nil {
+		if err := w.setMeta(ctx, now, "read again", "reader", sessionmeta.ReaderMark(rep.Format)); err != nil {
 			return err
 		}
 		rep.Same++
@@ -71,7 +71,7 @@ func (w *Writer) supersede(ctx context.Context, r *Renewal, old *api.Session, ne
 	if r.Lost && old == r.Old {
 		name = "continued_by"
 	}
-	if err := w.setMeta(ctx, s, "successor", map[string]turns.Raw{name: turns.RawText(r.ID.String())}); err != nil {
+	if err := w.setMeta(ctx, s, "successor", name, turns.RawText(r.ID.String())); err != nil {
 		return err
 	}
 	if s.State != "open" {
