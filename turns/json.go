@@ -106,6 +106,14 @@ func ValidJSON(data []byte) bool { return checkJSON(data) == nil }
 // checkJSON walks data once, token by token. It checks what does not depend on the
 // type: syntax, UTF-8, duplicates, depth.
 func checkJSON(data []byte) error {
+	if isSoundJSON(data) {
+		return nil
+	}
+	return libraryCheck(data)
+}
+
+// libraryCheck is checkJSON by the library alone.
+func libraryCheck(data []byte) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(data))
 	for {
 		_, err := d.ReadToken()
@@ -146,6 +154,14 @@ func EncodeJSON(v any) ([]byte, error) {
 // their shortest form. Numbers keep their digits (RFC 8785 would round those over
 // 2^53). Request digests are computed of it. Data must be valid.
 func CanonicalJSON(data []byte) ([]byte, error) {
+	if b := canonicalForm(data); b != nil {
+		return b, nil
+	}
+	return libraryCanonical(data)
+}
+
+// libraryCanonical is CanonicalJSON by the library alone.
+func libraryCanonical(data []byte) ([]byte, error) {
 	v := jsontext.Value(bytes.Clone(data))
 	if err := v.Format(jsontext.ReorderRawObjects(true), jsontext.Multiline(false),
 		jsontext.SpaceAfterColon(false), jsontext.SpaceAfterComma(false),

@@ -138,17 +138,6 @@ func (s *Scanner) checkUTF8(b []byte) error {
 	return nil
 }
 
-// plainBytes returns how many bytes at the beginning of b stand for themselves in a
-// string.
-func plainBytes(b []byte) int {
-	for i, c := range b {
-		if c == '"' || c == '\\' || c < ' ' {
-			return i
-		}
-	}
-	return len(b)
-}
-
 // errSyntax is replaced by an error that says where.
 var errSyntax = &turns.FieldError{Kind: turns.ErrMalformed}
 
