@@ -89,7 +89,7 @@ func (a *Batch) place(seq uint64, p rows.Place) error {
 // Commit writes the rows and the checkpoint, in one batch with everything else.
 func (a *Batch) Commit(cp rows.Checkpoint) error {
 	for id, c := range a.changes.chains {
-		v, err := rows.Encode(&c.session)
+		v, err := rows.EncodeSession(&c.session)
 		if err != nil {
 			return err
 		}

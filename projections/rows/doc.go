@@ -5,6 +5,7 @@
 // changes [Schema], and the rows are made anew.
 //
 // Begin at [Prefix] in keys.go, the table of all keys. rows.go has the values with a type of
-// their own, encode.go their bytes; other values are folds of package ledger, in CBOR.
+// their own, encode.go their bytes; other values are folds of package ledger, in CBOR: session.go has that
+// of a session.
 // families.go names the row of a key for people.
 package rows
