@@ -53,8 +53,10 @@ func keyed(e *turns.Event, ring Keyring) *turns.Event {
 	return &h
 }
 
-func storedDigest(k Key, request turns.Hash) turns.Hash {
-	return crypt.MAC(k.derive(requestKey), request[:])
+func storedDigest(k Key, request turns.Hash) turns.Hash { return k.extracted().storedDigest(request) }
+
+func (x extracted) storedDigest(request turns.Hash) turns.Hash {
+	return crypt.MAC(x.derive(requestKey), request[:])
 }
 
 // SuccessorMark is a number that a ledger alone can give to the successor of a session

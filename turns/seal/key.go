@@ -53,6 +53,13 @@ const (
 
 func (k Key) derive(p purpose) Key { return crypt.Derive(k, string(p)) }
 
+// extracted is a key from which several are derived.
+type extracted crypt.Extracted
+
+func (k Key) extracted() extracted { return extracted(crypt.Extract(k)) }
+
+func (x extracted) derive(p purpose) Key { return crypt.Extracted(x).Derive(string(p)) }
+
 // chunkEvents is how many events have their keys from one chunk.
 const chunkEvents = 256
 

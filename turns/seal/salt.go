@@ -28,9 +28,11 @@ func (s salter) salt(leaf int) turns.Hash {
 }
 
 // salterOf is the salter of e, whose key is k.
-func salterOf(e *turns.Event, k Key) salter {
+func salterOf(e *turns.Event, k Key) salter { return k.extracted().salterOf(e) }
+
+func (x extracted) salterOf(e *turns.Event) salter {
 	if len(e.Keys) == 0 {
 		return salter{}
 	}
-	return salter{k.derive(saltKey), e.ID}
+	return salter{x.derive(saltKey), e.ID}
 }

@@ -45,17 +45,18 @@ func seal(e *turns.Event, body []byte, ring Keyring, keys []turns.ID, rand io.Re
 	if body == nil && e.Digest.IsZero() {
 		return nil
 	}
-	k, err := eventKey(keyed(e, ring), ring)
+	key, err := eventKey(keyed(e, ring), ring)
 	if err != nil {
 		return err
 	}
+	k := key.extracted() // three keys are derived from it
 	if !e.Digest.IsZero() {
-		e.Digest = storedDigest(k, e.Digest)
+		e.Digest = k.storedDigest(e.Digest)
 	}
 	if body == nil {
 		return nil
 	}
-	if e.Commitment, err = turns.Commit(e.Kind, body, salterOf(e, k).salt); err != nil {
+	if e.Commitment, err = turns.Commit(e.Kind, body, k.salterOf(e).salt); err != nil {
 		return err
 	}
 	if ring == nil {

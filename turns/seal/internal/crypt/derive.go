@@ -9,19 +9,29 @@ import (
 // Key is 32 bytes. It is another name of the array, so that the key types of callers need no conversion.
 type Key = [32]byte
 
-// Derive returns the key of k for one purpose: [Expand] of k. Each append derives two keys, and
-// crypto/hkdf allocates forty objects for that, more than it computes.
-func Derive(k Key, purpose string) Key {
+// Derive returns the key of k for one purpose: [Expand] of k.
+func Derive(k Key, purpose string) Key { return Extract(k).Derive(purpose) }
+
+// Extracted is a key from which several are derived: the half of HKDF that does not depend on what they are for.
+// Each append derives five keys, and crypto/hkdf allocates twenty objects for each, more than it computes.
+type Extracted struct{ key, pseudorandom Key }
+
+// Extract returns k with that half.
+func Extract(k Key) Extracted {
 	var none [sha256.BlockSize]byte // no salt
-	secret := ShortMAC(&none, k[:])
+	return Extracted{k, ShortMAC(&none, k[:])}
+}
+
+// Derive is [Derive] of the key.
+func (x Extracted) Derive(purpose string) Key {
 	var info [len(Key{})]byte
 	n := copy(info[:], purpose)
 	if n < len(purpose) || n == len(info) {
-		return Expand(bytes.Clone(k[:]), purpose) // a clone, so that k itself is on the stack
+		return Expand(bytes.Clone(x.key[:]), purpose) // a clone, so that the key itself is on the stack
 	}
 	info[n] = 1 // the number of the first block, and the key is no longer
 	var key [sha256.BlockSize]byte
-	copy(key[:], secret[:])
+	copy(key[:], x.pseudorandom[:])
 	return ShortMAC(&key, info[:n+1])
 }
 
