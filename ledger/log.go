@@ -16,6 +16,7 @@ type Record struct {
 	Payload []byte     // the event's payload, which is not to be changed
 	Hash    turns.Hash // as stored beside the payload: a hint until compared with HashEvent(Payload)
 	Stored  time.Time  // about when the log stored it; in no hash
+	Hashed  bool       // this process has computed Hash of these very bytes: it is no hint
 }
 
 // State describes a whole log.

@@ -481,6 +481,46 @@ func TestABadChainIsSetAside(t *testing.T) {
 	}
 }
 
+// What a writer was answered counts on the chain that it asked about, and nowhere else.
+func TestAnAnswerOfAnotherChainIsNotTaken(t *testing.T) {
+	a := newAuthor(t, 11)
+	other, x := a.open(nil), a.open(nil)
+	s := openStore(t, vfs.NewMem())
+	defer s.Close()
+	run(t, s, a.log, last(t, a.log))
+	st, err := a.log.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &turns.Event{Version: turns.Version, Kind: turns.KindTurn, ID: a.id(), Chain: turns.SessionChain(x.ID), Index: 1, Prev: x.Tail.Hash, Recorded: 1, Depth: 1, Halves: 1}
+	e.Segment = e.ID
+	payload, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := turns.HashEvent(payload)
+	next, err := ledger.Admit(s.History(), x.Subject(), x.Tail.Seq+1, hash, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq := st.Last
+	for _, to := range []string{other.Subject(), x.Subject(), x.Subject()} { // another chain, its own, and its own once more
+		s.Expect(x.Subject(), hash, e, &next)
+		seq++
+		if err := s.applyBatch(s.db(), st.Identity, queued{Parsed: s.db().Parse(ledger.Record{Seq: seq, Subject: to, Payload: payload, Hash: hash, Hashed: true})}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for subject, want := range map[string]bool{other.Subject(): true, x.Subject(): true} {
+		if why, err := s.WhyAside(subject); err != nil || (why != "") != want {
+			t.Errorf("%s is set aside: %q, %v, want %v", subject, why, err, want)
+		}
+	}
+	if row, err := s.Session(x.ID); err != nil || row.Turns != 1 || row.Tail.Seq != seq-1 {
+		t.Errorf("the session has %d turns, the newest at %d, %v; want 1 at %d", row.Turns, row.Tail.Seq, err, seq-1)
+	}
+}
+
 // Every record of the log has its exact copy here.
 func TestEveryRecordIsKept(t *testing.T) {
 	a := newAuthor(t, 10)

@@ -126,9 +126,12 @@ func (s *Store) Close() error {
 }
 
 // Expect gives the store an event whose payload, made by [turns.Event.Encode] from e, has
-// a hash. When the log has it, its payload is not decoded: the hash proves the bytes. The
+// a hash, and what [ledger.Admit] made of it on a subject. When the log has it there, its payload is
+// not decoded, since the hash proves the bytes, and Admit is not asked again if the chain is the same. The
 // store keeps a copy of e's header, of small events only.
-func (s *Store) Expect(hash turns.Hash, e *turns.Event) { s.db().Expect(hash, e) }
+func (s *Store) Expect(subject string, hash turns.Hash, e *turns.Event, a *ledger.Admitted) {
+	s.db().Expect(subject, hash, e, a)
+}
 
 // Compare begins a comparison of all rows with the log of an identity. The caller calls
 // Close. Errors: [db.ErrNoRoom], [ledger.ErrUnavailable], those of the disk; [ledger.ErrCorrupt]

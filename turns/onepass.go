@@ -146,7 +146,7 @@ func (c *pass) number() bool {
 func (c *pass) str() bool {
 	n := 1
 	for {
-		n += plainBytes(c.in[n:])
+		n += PlainBytes(c.in[n:])
 		if n >= len(c.in) {
 			return false
 		}
@@ -291,9 +291,9 @@ func (c *pass) sort(members []member, begin int) bool {
 	return true
 }
 
-// plainBytes returns how many bytes at the beginning of b stand for themselves in a string of JSON: all but quotes,
+// PlainBytes returns how many bytes at the beginning of b stand for themselves in a string of JSON: all but quotes,
 // backslashes and control characters. It looks at eight at a time.
-func plainBytes(b []byte) int {
+func PlainBytes(b []byte) int {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	n := 0
 	for ; n+8 <= len(b); n += 8 {

@@ -94,7 +94,7 @@ func TestPlainBytesEndAtTheFirstThatIsNone(t *testing.T) {
 			if c != '"' && c != '\\' && c >= ' ' {
 				want = n + 11
 			}
-			if got := plainBytes(b); got != want {
+			if got := PlainBytes(b); got != want {
 				t.Errorf("%q: %d, want %d", b, got, want)
 			}
 		}

@@ -69,7 +69,7 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 		},
 	})
 	if err == nil && (l.sync != nil || l.confirmer != nil) {
-		l.own.add(era, ledger.Record{Seq: seq, Subject: subject, Payload: payload, Hash: sum, Stored: time.Now()})
+		l.own.add(era, ledger.Record{Seq: seq, Subject: subject, Payload: payload, Hash: sum, Hashed: true, Stored: time.Now()})
 		err = w.Wait(ctx, seq)
 	}
 	if err == nil && l.confirmer != nil {

@@ -123,7 +123,7 @@ func LogHeader(payload []byte) []byte {
 
 // checked compares the hash beside a payload with the payload's.
 func checked(seq uint64, subject string, data []byte, beside string, stored time.Time) (ledger.Record, error) {
-	r := ledger.Record{Seq: seq, Subject: subject, Payload: data, Stored: stored, Hash: turns.HashEvent(data)}
+	r := ledger.Record{Seq: seq, Subject: subject, Payload: data, Stored: stored, Hash: turns.HashEvent(data), Hashed: true}
 	if beside != r.Hash.String() {
 		return r, fmt.Errorf("%w: record %d of %s has hash %v, stored beside it is %q", ledger.ErrCorrupt, seq, subject, r.Hash, beside)
 	}

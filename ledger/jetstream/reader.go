@@ -211,6 +211,7 @@ func recordOf(seq uint64, subject string, data []byte, beside string, stored tim
 	rec, err := checked(seq, subject, data, beside, stored)
 	if err != nil {
 		rec.Hash, _ = turns.ParseHash(beside)
+		rec.Hashed = false
 	}
 	return rec
 }

@@ -36,6 +36,9 @@ func (a *Batch) Apply(p Parsed) error {
 	default:
 		return a.keep(r)
 	}
+	if c := a.admitted(p); c != nil {
+		return a.session(r, e, c, p.known.node)
+	}
 	next, err := ledger.Admit(a, r.Subject, r.Seq, r.Hash, e)
 	if a.Decided != nil {
 		*a.Decided = Decision{next, err}
@@ -51,6 +54,22 @@ func (a *Batch) Apply(p Parsed) error {
 		return a.session(r, e, &chain{session: next.Session}, next.Node)
 	}
 	return a.other(tenant, r, e, next)
+}
+
+// admitted returns the state of a session's chain with a turn, if the writer of the turn has asked [ledger.Admit] of it
+// on the chain as it is here; nil if not. The answer follows from the chain and from turns that never change, and the
+// hash of the chain's tail says which chain that was.
+func (a *Batch) admitted(p Parsed) *chain {
+	x := p.known
+	if x == nil || x.subject != p.Subject {
+		return nil
+	}
+	before := a.chain(x.chain.session.ID)
+	if before == nil || before.session.Tail.Hash != p.Event.Prev || before.session.Tail.Seq >= p.Seq {
+		return nil
+	}
+	x.chain.session.Tail.Seq = p.Seq // which the writer could not know
+	return x.chain
 }
 
 // other folds in a record of a chain that is no session's. It is apart because what it

@@ -36,24 +36,25 @@ func (d *Database) Empty(cp rows.Checkpoint) error {
 	return nil
 }
 
-// Expect takes an event whose payload, made by [turns.Event.Encode] from e, has a hash.
-// [Database.Parse] of that payload does not decode it: the hash proves the bytes. A copy of e's
+// Expect gives the database an event whose payload, made by [turns.Event.Encode] from e, has a hash, and
+// what [ledger.Admit] made of it on a subject. [Database.Parse] of that payload does not decode it, since the
+// hash proves the bytes, and [Batch.Apply] does not ask Admit there if the chain is the same. A copy of e's
 // header is kept, of small events only.
-func (d *Database) Expect(hash turns.Hash, e *turns.Event) {
+func (d *Database) Expect(subject string, hash turns.Hash, e *turns.Event, a *ledger.Admitted) {
 	if e.Kind != turns.KindTurn || len(e.Blobs) > 0 {
 		return
 	}
-	h := *e
-	h.Body = nil
+	x := &expected{event: *e, subject: subject, chain: &chain{session: a.Session}, node: a.Node}
+	x.event.Body = nil
 	if e.Usage != nil {
 		u := *e.Usage
-		h.Usage = &u
+		x.event.Usage = &u
 	}
-	h.Keys = slices.Clone(e.Keys)
+	x.event.Keys = slices.Clone(e.Keys)
 	r := d.recent
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events.add(hash, &h)
+	r.events.add(hash, x)
 }
 
 // Parse is the other [Parse]. It decodes no event that was expected.

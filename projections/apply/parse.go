@@ -12,28 +12,33 @@ type Parsed struct {
 	ledger.Record
 	Tenant    string
 	Event     *turns.Event // a turn's without its body; nil if the payload is no event, or not that of the hash
+	known     *expected    // what the writer of the event made of it; nil if another process wrote it, or a run before
 	NoSubject error        // the subject is none
 	Bad       error        // the record is not what its subject and hash say
 }
 
 // Parse decodes a record and checks its hash.
 func Parse(r ledger.Record) Parsed {
-	return parse(r, func(turns.Hash) *turns.Event { return nil })
+	return parse(r, func(turns.Hash) *expected { return nil })
 }
 
-// parse is Parse; decoded returns an event by the hash of its payload, nil if it is
+// parse is Parse; known returns what is known of an event by the hash of its payload, nil if it is
 // to be decoded.
-func parse(r ledger.Record, decoded func(turns.Hash) *turns.Event) Parsed {
+func parse(r ledger.Record, known func(turns.Hash) *expected) Parsed {
 	p := Parsed{Record: r}
 	var chain turns.Chain
 	if p.Tenant, chain, p.NoSubject = ledger.ParseSubject(r.Subject); p.NoSubject != nil {
 		return p
 	}
-	if got := turns.HashEvent(r.Payload); got != r.Hash {
-		p.Bad = fmt.Errorf("%w: record %d has hash %v, stored with it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash)
-		return p
+	if !r.Hashed {
+		if got := turns.HashEvent(r.Payload); got != r.Hash {
+			p.Bad = fmt.Errorf("%w: record %d has hash %v, stored with it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash)
+			return p
+		}
 	}
-	if p.Event = decoded(r.Hash); p.Event == nil {
+	if p.known = known(r.Hash); p.known != nil {
+		p.Event = &p.known.event
+	} else {
 		p.Event, p.Bad = turns.Decode(r.Payload)
 	}
 	if p.Bad == nil && p.Event.Chain != chain {

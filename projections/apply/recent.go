@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"nexus/ledger"
+	"nexus/lineage"
 	"nexus/projections/rows"
 	"nexus/turns"
 )
@@ -22,7 +23,15 @@ type recent struct {
 	turns  generations[turns.Ref, *rows.Turn]
 	walked generations[turns.Ref, *rows.Turn] // apart, so that walks push out no row of an append
 	clears uint64
-	events generations[turns.Hash, *turns.Event] // that this process made, by the hash of their payload
+	events generations[turns.Hash, *expected] // that this process made, by the hash of their payload
+}
+
+// expected is an event that this process appends, and what [ledger.Admit] made of it before.
+type expected struct {
+	event   turns.Event // without its body
+	subject string
+	chain   *chain // with it, but for the position of its tail, and the newest id
+	node    lineage.Node
 }
 
 // chain is the state of a session's chain. It is not changed once others can see it.
@@ -39,13 +48,13 @@ const recentChains, recentTurns = 4096, 8192
 // from fork to fork, so that a tree of as many forks is walked in memory.
 const recentWalked = 16_384
 
-// recentEvents is how many events a generation holds, some 0.7 KB each. An append is in
+// recentEvents is how many events a generation holds, some 3 KB each. An append is in
 // flight at most 1,024 times.
 const recentEvents = 1024
 
 func newRecent() *recent {
 	return &recent{chains: generations[turns.ID, *chain]{max: recentChains}, turns: generations[turns.Ref, *rows.Turn]{max: recentTurns},
-		walked: generations[turns.Ref, *rows.Turn]{max: recentWalked}, events: generations[turns.Hash, *turns.Event]{max: recentEvents}}
+		walked: generations[turns.Ref, *rows.Turn]{max: recentWalked}, events: generations[turns.Hash, *expected]{max: recentEvents}}
 }
 
 // chain returns the state of a session's chain, nil if it is not held.
@@ -117,7 +126,7 @@ func (r *recent) clear() {
 
 // takeEvent returns the event whose payload has a hash, and forgets it; nil if it is not
 // held.
-func (r *recent) takeEvent(hash turns.Hash) *turns.Event {
+func (r *recent) takeEvent(hash turns.Hash) *expected {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.events.get(hash)

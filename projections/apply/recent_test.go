@@ -146,7 +146,7 @@ func TestExpectedEventsAreUsedOnceAndBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := *e
-	w.d.Expect(r.Hash, e)
+	w.d.Expect(r.Subject, r.Hash, e, new(ledger.Admitted))
 	e.Recorded = 0
 	first, again := w.d.Parse(r), w.d.Parse(r)
 	if first.Event == nil || first.Event.Recorded != want.Recorded || again.Event == first.Event {
@@ -156,7 +156,7 @@ func TestExpectedEventsAreUsedOnceAndBounded(t *testing.T) {
 		t.Error("the event is still in memory")
 	}
 	for i := range 5 * recentEvents {
-		w.d.Expect(turns.Hash{2, byte(i), byte(i >> 8)}, &turns.Event{Kind: turns.KindTurn})
+		w.d.Expect("", turns.Hash{2, byte(i), byte(i >> 8)}, &turns.Event{Kind: turns.KindTurn}, new(ledger.Admitted))
 	}
 	if all := w.d.recent.events; len(all.young)+len(all.old) > 2*recentEvents {
 		t.Errorf("%d events are in memory, the bound is two times %d", len(all.young)+len(all.old), recentEvents)

@@ -72,7 +72,7 @@ func (s *Scanner) Write(b []byte) (int, error) {
 	if s.json {
 		for i := 0; i < len(b); i++ {
 			if s.state == inString { // almost all of it
-				i += plainBytes(b[i:])
+				i += turns.PlainBytes(b[i:])
 				if i == len(b) {
 					break
 				}

@@ -62,7 +62,7 @@ func (wr *Writer) AppendAdmitted(ctx context.Context, a *Admitted) (seq uint64, 
 		return 0, err
 	}
 	request.LeavePlace(ctx)
-	wr.reader.Projections.Expect(a.hash, a.event)
+	wr.reader.Projections.Expect(a.subject, a.hash, a.event, &a.Admitted)
 	if seq, err = wr.reader.Log.Append(ctx, a.subject, a.expect, a.payload); err == nil {
 		wr.Metrics.Appended(a.event.Kind)
 	}
