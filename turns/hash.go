@@ -89,7 +89,16 @@ func ParseHash(s string) (Hash, error) {
 }
 
 // String is the text form.
-func (h Hash) String() string { return "sha256:" + hex.EncodeToString(h[:]) }
+func (h Hash) String() string {
+	var form [len("sha256:") + 2*len(h)]byte
+	b, _ := h.AppendText(form[:0])
+	return string(b)
+}
+
+// AppendText appends the text form to b.
+func (h Hash) AppendText(b []byte) ([]byte, error) {
+	return hex.AppendEncode(append(b, "sha256:"...), h[:]), nil
+}
 
 // IsZero reports whether h is "none".
 func (h Hash) IsZero() bool { return h == Hash{} }

@@ -24,7 +24,11 @@ type ID [16]byte
 // and overflow are refused with [ErrMalformed], so that an ID has one spelling.
 func ParseID(s string) (ID, error) {
 	u, err := ulid.ParseStrict(s)
-	if err != nil || u.String() != s {
+	var form [ulid.EncodedSize]byte // on the stack: an append parses the id of its session a dozen times
+	if err == nil {
+		err = u.MarshalTextTo(form[:])
+	}
+	if err != nil || string(form[:]) != s {
 		return ID{}, fmt.Errorf("%w: %q is not a ULID (26 characters of 0-9 A-Z without I L O U)", ErrMalformed, clip(s, 40))
 	}
 	return ID(u), nil
