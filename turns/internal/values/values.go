@@ -99,12 +99,12 @@ type Member struct {
 
 type Object []Member
 
-// Members returns the members of the object r, nil for another value.
+// Members returns the members of the object r, nil for another value. Their values are r's memory.
 func Members(r turns.Raw) Object {
 	if r.Kind() != '{' {
 		return nil
 	}
-	d := jsontext.NewDecoder(bytes.NewReader(r))
+	d := jsontext.NewDecoder(bytes.NewBuffer(r)) // it reads a buffer in place
 	if _, err := d.ReadToken(); err != nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func Members(r turns.Raw) Object {
 		if err != nil {
 			return nil
 		}
-		o = append(o, Member{name, turns.Raw(bytes.Clone(v))})
+		o = append(o, Member{name, turns.Raw(v[:len(v):len(v)])})
 	}
 	return o
 }
