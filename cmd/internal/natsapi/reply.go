@@ -42,10 +42,13 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // encode returns the JSON of a reply. That of a context is appended to buffer, which
 // grows if need be.
 func encode(out any, buffer *[]byte) (b []byte, err error) {
-	if c, ok := out.(*api.Context); ok {
-		b, err = c.AppendJSON((*buffer)[:0])
+	switch out := out.(type) {
+	case *api.Context:
+		b, err = out.AppendJSON((*buffer)[:0])
 		*buffer = b
 		return b, err
+	case *api.Appended:
+		return out.AppendJSON(make([]byte, 0, 512))
 	}
 	return turns.EncodeJSON(out)
 }
