@@ -106,7 +106,7 @@ func ValidJSON(data []byte) bool { return checkJSON(data) == nil }
 // checkJSON walks data once, token by token. It checks what does not depend on the
 // type: syntax, UTF-8, duplicates, depth.
 func checkJSON(data []byte) error {
-	if isSoundJSON(data) {
+	if IsSoundJSON(data) {
 		return nil
 	}
 	return libraryCheck(data)

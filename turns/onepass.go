@@ -28,8 +28,9 @@ func canonicalForm(data []byte) []byte {
 	return c.out
 }
 
-// isSoundJSON reports whether data is one JSON value as [Raw] has it. If not, it may still be one.
-func isSoundJSON(data []byte) bool {
+// IsSoundJSON reports whether data is one JSON value as [DecodeJSON] takes it. If not, it may still be one, which only a
+// slower look tells.
+func IsSoundJSON(data []byte) bool {
 	c := pass{in: data}
 	return c.whole()
 }

@@ -44,7 +44,7 @@ func compareWithLibrary(t *testing.T, b []byte) {
 	if (err == nil) != (werr == nil) || !bytes.Equal(got, want) {
 		t.Fatalf("%q is %q, %v; the library has %q, %v", b, got, err, want, werr)
 	}
-	if err := libraryCheck(b); isSoundJSON(b) && err != nil {
+	if err := libraryCheck(b); IsSoundJSON(b) && err != nil {
 		t.Fatalf("%q passes, and the library refuses it: %v", b, err)
 	}
 }
@@ -69,17 +69,17 @@ func TestOnePassAgreesWithTheLibrary(t *testing.T) {
 // TestSoundJSONPassesWithoutTheLibrary: what tools answer with is checked in one pass.
 func TestSoundJSONPassesWithoutTheLibrary(t *testing.T) {
 	for _, in := range []string{`"\u00e9\/\u001B[1m"`, `{"b":{"c":[null,true,false,-1.5e3]},"a":""}`, strings.Repeat("[", MaxNesting) + strings.Repeat("]", MaxNesting)} {
-		if !isSoundJSON([]byte(in)) || libraryCheck([]byte(in)) != nil {
+		if !IsSoundJSON([]byte(in)) || libraryCheck([]byte(in)) != nil {
 			t.Errorf("%.80s does not pass", in)
 		}
 	}
 	for _, in := range []string{`"\ud83d\ude00"`, `{"é":1}`} { // valid, and left to the library
-		if isSoundJSON([]byte(in)) || !ValidJSON([]byte(in)) {
+		if IsSoundJSON([]byte(in)) || !ValidJSON([]byte(in)) {
 			t.Errorf("%s", in)
 		}
 	}
 	for _, in := range []string{`"\ud83d"`, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, "\"\xff\"", `"\u00"`, `"\x"`, `[`, strings.Repeat("[", MaxNesting+1) + strings.Repeat("]", MaxNesting+1)} {
-		if isSoundJSON([]byte(in)) || ValidJSON([]byte(in)) {
+		if IsSoundJSON([]byte(in)) || ValidJSON([]byte(in)) {
 			t.Errorf("%.80s passes", in)
 		}
 	}

@@ -225,11 +225,13 @@ func ParseTime(raw turns.Raw) time.Time {
 // Decode reads JSON that others wrote: as strict as [turns.DecodeJSON] on
 // the JSON itself, but members that v does not know are passed over.
 func Decode(data []byte, v any) error {
-	var raw turns.Raw
-	if err := turns.DecodeJSON(data, &raw); err != nil {
-		return err
+	if !turns.IsSoundJSON(data) {
+		var raw turns.Raw
+		if err := turns.DecodeJSON(data, &raw); err != nil {
+			return err
+		}
 	}
-	err := json.Unmarshal(raw, v)
+	err := json.Unmarshal(data, v)
 	if err == nil || errors.Is(err, turns.ErrUnsupported) || errors.Is(err, turns.ErrMalformed) {
 		return err
 	}
