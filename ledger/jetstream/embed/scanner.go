@@ -18,13 +18,19 @@ type scanner struct {
 
 	user  string // public NKey of the CONNECT line; the server checks it before it takes a message
 	agent string // tenant and agent of the messages so far; "*" if there were several; "" if there was none
+	owner string // shareOf both; "": not made since one changed
 }
 
 // share returns whose messages these are. A user's connections that speak for several
 // agents are one share, so that a connection gains nothing by changing the agent's name.
 // Several connections that name other agents have a share each, until the server refuses
 // them. The user is in it, so that nobody spends the share of an agent that is not his.
-func (s *scanner) share() string { return shareOf(s.user, s.agent) }
+func (s *scanner) share() string {
+	if s.owner == "" {
+		s.owner = shareOf(s.user, s.agent)
+	}
+	return s.owner
+}
 
 func shareOf(user, agent string) string { return user + " " + agent }
 
@@ -92,7 +98,7 @@ func (s *scanner) read(line []byte) int {
 			NKey string `json:"nkey"`
 		}
 		if json.Unmarshal(line[len("CONNECT"):], &c) == nil {
-			s.user = c.NKey
+			s.user, s.owner = c.NKey, ""
 		}
 		return 0
 	}
@@ -107,7 +113,7 @@ func (s *scanner) read(line []byte) int {
 		if s.agent != "" {
 			agent = []byte(severalAgents)
 		}
-		s.agent = string(agent)
+		s.agent, s.owner = string(agent), ""
 	}
 	if s.head, s.last = 0, 0; bytes.EqualFold(words[0], []byte("HPUB")) {
 		s.head, _ = strconv.Atoi(string(words[len(words)-2]))
