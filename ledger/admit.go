@@ -59,8 +59,9 @@ type Admitted struct {
 // Admit decides whether e may be the next event of the chain on subject, behind
 // what h holds. It is the only such rule. The engine asks it before each append,
 // the import before it takes an event, the projections before they apply a
-// record, and the verification for each record that it reads. So no writer
-// stores what a reader would refuse.
+// record, unless the engine beside them has asked on the same chain, and the
+// verification for each record that it reads. So no writer stores what a reader
+// would refuse.
 //
 // Seq is the event's position in the log. Before an append the position is not
 // known: seq is then any number above the chain's tail. Hash is that of the
