@@ -24,7 +24,7 @@ func redactCmd(e *env) *cobra.Command {
 	})
 	f.BoolVar(&o.Everywhere, "everywhere", false, "in all sessions, and in what agents saved")
 	f.IntSliceVar(&o.Parts, "part", nil, "a part of the turn, numbered from 1, as show numbers them")
-	f.StringSliceVar(&o.Spans, "span", nil, "bytes of a part: N:FROM-TO")
+	f.StringSliceVar(&o.Spans, "span", nil, "bytes of a part: N:FROM-TO, or N:FROM-TO@DIGEST")
 	f.StringVar(&o.Ground, "ground", "", "a code for the record, as a number of a request; it stays")
 	f.BoolVar(&o.DryRun, "dry-run", false, "report what would be done; change nothing")
 	f.BoolVar(&o.Yes, "yes", false, "do not ask on a terminal")

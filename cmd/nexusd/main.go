@@ -90,6 +90,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		cfg.Logger.Warn("there is another ledger in the folder where nexusd was started; --data serves that one", "other", other, "serving", cfg.Data)
 	}
 	cfg.Vanished = vanished(cfg)
+	cfg.Unfollow = unfollow(cfg)
 	if cfg.Follow, err = follow(cfg); err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return 2

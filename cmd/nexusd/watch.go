@@ -5,15 +5,19 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"nexus/cmd/internal/agents"
 	"nexus/cmd/internal/daemon/config"
 
 	"nexus/cmd/internal/watch"
 	"nexus/ledger/api/client"
+	"nexus/turns"
 )
 
 // follow returns what follows the folders of transcripts that the configuration names, as
@@ -46,6 +50,24 @@ func follow(cfg config.Config) (func(context.Context, *client.Client) error, err
 		}
 		return w.Run(ctx)
 	}, nil
+}
+
+// unfollow returns what has the state of the folders that the configuration names forget a session that was
+// erased; nil if it names none.
+func unfollow(cfg config.Config) func(turns.ID) (bool, error) {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(cfg.Watch.Folders())), func(dirs []string) bool { return len(dirs) > 0 }) {
+		return nil
+	}
+	var asked sync.Map // by session: its row may be in memory alone
+	return func(session turns.ID) (done bool, err error) {
+		state := filepath.Join(cfg.Data, "watch")
+		known, _ := watch.EntriesOf(state, session) // one that is not whole is made anew
+		_, before := asked.LoadOrStore(session, true)
+		if !before || len(known.Files) > 0 {
+			return false, watch.Ask(state, session)
+		}
+		return watch.IsForgotten(state, session), nil
+	}
 }
 
 // vanished returns what lists the transcripts that are gone from the folders that the configuration

@@ -232,3 +232,59 @@ func TestEachAgentIsNamedWhereAgentsAreListed(t *testing.T) {
 		}
 	}
 }
+
+// An erasure reaches what the daemon keeps of the folders that it follows: the receipt is done when neither the transcript nor the
+// session is named there.
+func TestADaemonForgetsAnErasedTranscript(t *testing.T) {
+	root, data := t.TempDir(), t.TempDir()
+	file := func(i int) string { return filepath.Join(root, fmt.Sprintf("transcript-%d.jsonl", i)) }
+	for i := range 2 {
+		addTo(t, file(i), piLines(i, 0, 2))
+	}
+	toml := filepath.Join(t.TempDir(), "nexus.toml")
+	addTo(t, toml, fmt.Sprintf("[watch]\npi = [%q]\n", root))
+	cfg, err := parse([]string{"--config", toml, "--data", data, "--http", "off"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Follow, err = follow(cfg); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Unfollow = unfollow(cfg)
+	_, c := startDaemon(t, cfg)
+	until(t, "the turns are stored", func() bool { return slices.Equal(storedTurns(t, c), []int{2, 2}) })
+	var sessions []api.Session
+	for s, err := range c.Sessions(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions = append(sessions, s)
+	}
+	one := slices.IndexFunc(sessions, func(s api.Session) bool { return strings.Contains(string(s.Meta), "000000000000") })
+	id := sessions[one].ID
+	erase := func() *api.Receipt {
+		r, err := c.As(api.Operator).Erase(t.Context(), id, api.EraseSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := erase(); r.Done || !slices.ContainsFunc(r.Stores, func(s api.ErasedStore) bool { return s.Store == "watch" && s.State == api.StorePending }) {
+		t.Errorf("the first receipt: %+v", r)
+	}
+	until(t, "the receipt is done", func() bool { return erase().Done })
+	for _, name := range []string{"state.json", "erased"} {
+		p := filepath.Join(data, "watch", name)
+		text, err := os.ReadFile(p)
+		if err != nil {
+			list, _ := os.ReadDir(p)
+			text = []byte(fmt.Sprint(list))
+		}
+		if strings.Contains(string(text), id.String()) || strings.Contains(string(text), file(0)) {
+			t.Errorf("%s names it: %s", name, text)
+		}
+	}
+	addTo(t, file(1), piLines(1, 2, 3))
+	addTo(t, file(0), piLines(0, 2, 3))
+	until(t, "the other is followed", func() bool { return slices.Contains(storedTurns(t, c), 3) })
+}

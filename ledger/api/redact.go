@@ -27,6 +27,9 @@ type RedactSpan struct {
 	Part int `json:"part"`
 	From int `json:"from"`
 	To   int `json:"to"`
+	// Digest is the SHA-256, in hex, of the text that From and To count in. A text that changed since is a conflict. Without
+	// it so is a part that something was taken out of before.
+	Digest string `json:"digest,omitempty,omitzero"`
 }
 
 // Redacted says what was redacted, and what became of it in each store that had it.

@@ -21,6 +21,12 @@ func (d *Daemon) reachErasures(x *files.Exporter) {
 	}
 	list := folder.NewErasures(d.cfg.Data, d.storage.Log.Ledger(), d.signer, d.cfg.Checkpoint.Out, d.logger)
 	er.Publish, er.Listed = list.Publish, list.Listed
+	if unfollow := d.cfg.Unfollow; unfollow != nil {
+		er.Add(erasure.Store{Name: "watch", Note: "in the state of the folders that nexusd follows; a transcript that holds nothing else is not read any more", Erase: func(_ context.Context, s *ledger.Session) (uint64, bool, error) {
+			done, err := unfollow(s.ID)
+			return 0, done, err
+		}})
+	}
 	files := erasure.Store{Name: "files", Note: "beside the ledger, of the designs; a file that a person changed is left as it is"}
 	files.Erase = func(_ context.Context, s *ledger.Session) (uint64, bool, error) {
 		return 0, x != nil && x.Reached(s.ID, s.Tail.Seq), nil

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -613,4 +614,83 @@ func TestATextIsTakenOutOfMemories(t *testing.T) {
 		t.Errorf("the memories in force: %+v", l.Memories)
 	}
 	enginetest.Verified(t, e)
+}
+
+// Two people read a turn and take spans out of one part of it. What the second one counts in is not there any more: without a refusal other
+// bytes would be gone for ever, and those that were meant would stay.
+func TestASpanThatCountsInAnEarlierTextIsRefused(t *testing.T) {
+	e := newWorld().Engine(t)
+	ctx := t.Context()
+	s := create(t, e, 0, "nexus")
+	const text = "one hunter-22 two zebra-77 three"
+	digest := func(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }
+	span := func(of, what, digest string) api.RedactSpan {
+		at := strings.Index(of, what)
+		return api.RedactSpan{Part: 1, From: at, To: at + len(what), Digest: digest}
+	}
+	for name, stated := range map[string]string{"without a digest": "", "with one": digest(text)} {
+		r := say(text, text)
+		r.Response.Parts = append(r.Response.Parts, turns.TextPart("beside"))
+		a := add(t, e, s.ID, r)
+		first := api.RedactTurn{ID: enginetest.ID(t), Turn: a.ID, Spans: []api.RedactSpan{span(text, "hunter-22", stated)}}
+		second := api.RedactTurn{ID: enginetest.ID(t), Turn: a.ID, Spans: []api.RedactSpan{span(text, "zebra-77", stated)}}
+		redact(t, e, s.ID, first)
+		dry := second
+		dry.ID, dry.DryRun = turns.ID{}, true
+		for _, r := range []api.RedactTurn{dry, second, second} {
+			if _, err := e.Erasure.Redact(ctx, enginetest.Operator, s.ID, r, enginetest.JSON(r)); enginetest.Code(err) != api.Conflict {
+				t.Errorf("%s: the second: %v", name, err)
+			}
+		}
+		content := func() string {
+			return must(e.Reader.GetTurn(ctx, alice, s.ID, api.GetTurn{ID: a.ID}))(t).Messages[0].Parts[0].Content
+		}
+		const now = "one [redacted] two zebra-77 three"
+		if got := content(); got != now {
+			t.Fatalf("%s: the part has %q", name, got)
+		}
+		if again := redact(t, e, s.ID, first); len(again.Events) != 0 || content() != now { // it is the same call
+			t.Errorf("%s: the first again: %+v", name, again)
+		}
+		// The answer is another part, of which nothing was taken; and who reads the part anew can go on.
+		other := api.RedactTurn{Turn: a.ID, Spans: []api.RedactSpan{{Part: 2, From: 4, To: 13}}}
+		redact(t, e, s.ID, other)
+		second.Spans = []api.RedactSpan{span(now, "zebra-77", digest(now)), span(now, "three", digest(now))}
+		redact(t, e, s.ID, second)
+		if got := content(); got != "one [redacted] two [redacted] [redacted]" {
+			t.Errorf("%s: then the part has %q", name, got)
+		}
+	}
+	if where := leftOf(t, e, s.ID, "zebra-77"); len(where) != 2 { // in the answers, of which they were not taken
+		t.Errorf("it is in %v", where)
+	}
+	enginetest.Verified(t, e)
+}
+
+// At the same moment: one of two is stored, whichever, and the other is refused.
+func TestOfTwoSpansAtTheSameMomentOneIsRefused(t *testing.T) {
+	e := newWorld().Engine(t)
+	s := create(t, e, 0, "nexus")
+	const text = "one hunter-22 two zebra-77 three"
+	for range 20 {
+		a := add(t, e, s.ID, say(text, "ok"))
+		errs := make(chan error, 2)
+		for _, what := range []string{"hunter-22", "zebra-77"} {
+			go func() {
+				at := strings.Index(text, what)
+				r := api.RedactTurn{ID: enginetest.ID(t), Turn: a.ID, Spans: []api.RedactSpan{{Part: 1, From: at, To: at + len(what)}}}
+				_, err := e.Erasure.Redact(t.Context(), enginetest.Operator, s.ID, r, enginetest.JSON(r))
+				errs <- err
+			}()
+		}
+		got := []api.Code{enginetest.Code(<-errs), enginetest.Code(<-errs)}
+		slices.Sort(got)
+		if !slices.Equal(got, []api.Code{"", api.Conflict}) {
+			t.Errorf("the two: %v", got)
+		}
+		p := must(e.Reader.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: a.ID}))(t).Messages[0].Parts[0].Content
+		if p != "one [redacted] two zebra-77 three" && p != "one hunter-22 two [redacted] three" {
+			t.Errorf("the part has %q", p)
+		}
+	}
 }

@@ -40,7 +40,7 @@ func (p *takeOutPage) spans(v *visit, t *api.Turn, preview bool) (out []api.Reda
 	}
 	places := placesOf(part, content, p.Text)
 	sum := sha256.Sum256(content)
-	p.As = hex.EncodeToString(sum[:16])
+	p.As = hex.EncodeToString(sum[:])
 	switch {
 	case len(places) == 0:
 		p.Gone = true
@@ -51,7 +51,7 @@ func (p *takeOutPage) spans(v *visit, t *api.Turn, preview bool) (out []api.Reda
 		return nil, api.Errorf(api.Conflict, nil, "part %d is not as the preview read it: look at it again", p.Chosen[0])
 	}
 	for _, at := range places {
-		out = append(out, api.RedactSpan{Part: p.Chosen[0], From: at[0], To: at[1]})
+		out = append(out, api.RedactSpan{Part: p.Chosen[0], From: at[0], To: at[1], Digest: p.As})
 	}
 	return out, nil
 }

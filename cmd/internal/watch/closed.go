@@ -60,7 +60,9 @@ func (f *file) noteStored(ctx context.Context, l *live, s transcript.Step) {
 	for _, id := range s.Append.Response.Calls(nil) {
 		delete(l.calls.unstored, id)
 		if f.keep != nil && id == f.keepOf {
-			f.keep(ctx, l.intake.Last())
+			if last := l.intake.Last(); !last.Turn.IsZero() { // zero: its session was erased
+				f.keep(ctx, last)
+			}
 			f.keep = nil
 		}
 	}

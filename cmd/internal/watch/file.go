@@ -82,6 +82,10 @@ func (w *Watcher) read(ctx context.Context, f *file) error {
 	if !info.Mode().IsRegular() {
 		return nil
 	}
+	if w.isErased(f.path, info) {
+		f.live = nil
+		return nil
+	}
 	if w.isAtRest(f) {
 		w.compareRest(f, &st, in)
 	}
@@ -153,6 +157,11 @@ func (w *Watcher) whole(ctx context.Context, f *file, st FileState, in *os.File,
 		return errChanged
 	}
 	w.step("imported")
+	if r.Erased {
+		if dropped, err := w.dropErased(ctx, f, r.Sessions, info); dropped || err != nil {
+			return err
+		}
+	}
 	st.note(info)
 	if st.Rewritten && r.KeptFirst > 0 {
 		return w.fail(ctx, f, st, rewrittenError(r.KeptFirst))
@@ -171,7 +180,7 @@ func (w *Watcher) follow(ctx context.Context, f *file, st FileState, in *os.File
 		f.live, st.Offset, st.Prefix, st.Final, st.Copied = nil, 0, "", false, false
 		st.Rewritten, all = true, true
 	}
-	if f.live == nil && st.Offset > 0 && !w.has(ctx, st.Session) {
+	if f.live == nil && st.Offset > 0 && !w.has(ctx, st.session()) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -297,6 +306,11 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 		l.titles = maps.Clone(t)
 	}
 	w.step("titled")
+	if l.intake.Report.Erased {
+		if dropped, err := w.dropErased(ctx, f, l.intake.Report.Sessions, info); dropped || err != nil {
+			return err
+		}
+	}
 	st.note(info)
 	if n := l.intake.Report.KeptFirst; st.Rewritten && n > 0 {
 		f.live, st.Offset, st.Prefix, st.Final = nil, 0, "", false
@@ -478,8 +492,8 @@ func (w *Watcher) has(ctx context.Context, session turns.ID) bool {
 
 // delivered commits that a file is in the ledger up to its offset.
 func (w *Watcher) delivered(f *file, st FileState, r *tally.Report) {
-	if n := len(r.Sessions); n > 0 {
-		st.Session = r.Sessions[n-1]
+	if len(r.Sessions) > 0 {
+		st.Sessions = distinct(r.Sessions)
 	}
 	if r.Stored > 0 || st.Delivered.IsZero() {
 		st.Delivered = time.Now()
@@ -491,6 +505,19 @@ func (w *Watcher) delivered(f *file, st FileState, r *tally.Report) {
 	if r.Stored > 0 {
 		w.cfg.Log("%s: %d events stored", f.path, r.Stored)
 	}
+}
+
+// distinct returns ids without those that come again, in the order of their last places.
+func distinct(ids []turns.ID) (out []turns.ID) {
+	had := make(map[turns.ID]bool, len(ids))
+	for _, id := range slices.Backward(ids) {
+		if !had[id] {
+			had[id] = true
+			out = append(out, id)
+		}
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // fail commits why the rest of a file is not in the ledger. What was stored of it stays.
@@ -551,7 +578,7 @@ func (w *Watcher) adopt(f *file, st FileState, in *os.File, info fs.FileInfo) Fi
 			continue
 		}
 		w.event("renamed", old.path, "to "+f.path)
-		w.forget(old)
+		w.removeName(old)
 		was.Agent = st.Agent
 		return was
 	}

@@ -5,16 +5,24 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"nexus/turns"
 )
 
-// NoteImported notes in the state of a watch that all of some files is in its ledger, since
-// an import stored them: the files as they were before the import, by path. Files that no source
-// has, and those that were written to since, are not noted. It does nothing while a watch is
+// Imported is a file that an import stored.
+type Imported struct {
+	Before   fs.FileInfo // as it was before the import
+	Sessions []turns.ID  // of the ledger, that it holds
+}
+
+// NoteImported notes in the state of a watch that all of some files, by path, is in its ledger, since
+// an import stored them. Files that no source has, those that are not read any more, and those that were written to since, are not noted. It does nothing while a watch is
 // running, which reads them itself, or if the state is of another ledger.
-func NoteImported(cfg Config, files map[string]fs.FileInfo) error {
+func NoteImported(cfg Config, files map[string]Imported) error {
 	w := &Watcher{cfg: cfg}
 	noted := make(map[string]*FileState)
-	for path, before := range files {
+	for path, x := range files {
+		before := x.Before
 		path, err := filepath.Abs(path)
 		if err != nil {
 			return err
@@ -24,7 +32,7 @@ func NoteImported(cfg Config, files map[string]fs.FileInfo) error {
 		if !ok || err != nil || !before.Mode().IsRegular() {
 			continue
 		}
-		st := &FileState{Agent: src.Agent}
+		st := &FileState{Agent: src.Agent, Sessions: distinct(x.Sessions)}
 		if st.note(before); st.sameFile(now) {
 			noted[path] = st
 		}
@@ -53,6 +61,9 @@ func NoteImported(cfg Config, files map[string]fs.FileInfo) error {
 		return err
 	}
 	for path, st := range noted {
+		if _, erased := s.Erased[digestOf(path)]; erased {
+			continue
+		}
 		if had := s.Files[path]; had == nil || had.Offset == 0 && had.Failed == "" {
 			s.Files[path] = st // an offset of zero: the watch reads it from its beginning when it grows
 		}

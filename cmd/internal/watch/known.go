@@ -37,8 +37,10 @@ func (w *Watcher) stateOf(f *file) FileState {
 func (w *Watcher) commit(f *file, st FileState) {
 	w.step("commit")
 	w.mu.Lock()
-	st.Agent = cmp.Or(st.Agent, f.source.Agent)
-	w.state.Files[f.path], w.dirty = &st, true
+	if e, ok := w.state.Erased[digestOf(f.path)]; !ok || e.Inode != st.Inode { // else it was erased meanwhile
+		st.Agent, st.Sessions = cmp.Or(st.Agent, f.source.Agent), w.without(st.Sessions)
+		w.state.Files[f.path], w.dirty = &st, true
+	}
 	w.mu.Unlock()
 	if w.cfg.saveEach {
 		_ = w.save()
@@ -46,8 +48,8 @@ func (w *Watcher) commit(f *file, st FileState) {
 	w.step("committed")
 }
 
-// forget removes the entry of a name that a file had.
-func (w *Watcher) forget(f *file) {
+// removeName removes the entry of a name that a file had.
+func (w *Watcher) removeName(f *file) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.state.Files, f.path)

@@ -122,6 +122,8 @@ func (w *Watcher) needsWork(f *file, info fs.FileInfo) bool {
 	defer w.mu.Unlock()
 	st := w.state.Files[f.path]
 	switch {
+	case w.state.isErased(f.path, info):
+		return false
 	case st == nil || !st.Gone.IsZero():
 		return true
 	case st.Failed != "":

@@ -28,14 +28,15 @@ type State struct {
 	Waiting string                `json:"waiting,omitzero"` // why calls to the ledger are tried again now
 	Limited string                `json:"limited,omitzero"` // why not all folders have notifications
 	Files   map[string]*FileState `json:"files"`            // by path
+	Erased  map[string]ErasedFile `json:"erased,omitempty"` // by a digest of the path
 	Events  []Event               `json:"events"`           // the newest maxEvents, oldest first
 }
 
 // FileState is what a watch knows of one file.
 type FileState struct {
-	Agent   string   `json:"agent"`
-	Format  string   `json:"format,omitzero"`
-	Session turns.ID `json:"session,omitzero"` // one of the sessions that the file holds
+	Agent    string     `json:"agent"`
+	Format   string     `json:"format,omitzero"`
+	Sessions []turns.ID `json:"sessions,omitempty"` // of the ledger, that the file holds; the newest last
 
 	// As the file was when it was read last.
 	Inode   uint64 `json:"inode"`
@@ -129,6 +130,14 @@ func saveState(dir string, encoded []byte) error {
 
 func newState(ledger string) *State {
 	return &State{Version: stateVersion, Ledger: ledger, Files: make(map[string]*FileState)}
+}
+
+// session returns a session that the file holds; zero: nothing of it is stored.
+func (f *FileState) session() (id turns.ID) {
+	if n := len(f.Sessions); n > 0 {
+		id = f.Sessions[n-1]
+	}
+	return id
 }
 
 // sameFile reports whether a file is as it was when f was made: nobody wrote to it.

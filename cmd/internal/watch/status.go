@@ -37,7 +37,8 @@ type SourceStatus struct {
 	Bytes     int64     `json:"bytes_behind"` // of them, half lines included
 	Open      int       `json:"open"`         // files that may grow: a last turn without its whole answer waits for it
 	Failed    int       `json:"failed"`
-	Gone      int       `json:"gone"` // files that vanished; the ledger has them
+	Gone      int       `json:"gone"`            // files that vanished; the ledger has them
+	Erased    int       `json:"erased,omitzero"` // files that are not read any more, as their sessions were erased
 	Delivered time.Time `json:"delivered,omitzero"`
 }
 
@@ -78,6 +79,10 @@ func ReadStatus(dir string, sources []Source) (*Status, error) {
 		}
 		err := src.find(func(string) {}, func(path string, info fs.FileInfo) {
 			x.Files++
+			if s.isErased(path, info) {
+				x.Erased++
+				return
+			}
 			st := s.Files[path]
 			if n := behind(st, info); n > 0 {
 				x.Behind++
@@ -141,7 +146,7 @@ func Vanished(dir string, sources []Source) (out []VanishedFile, err error) {
 		if _, err := os.Lstat(path); !taken || !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		out = append(out, VanishedFile{File: path, Agent: st.Agent, Session: st.Session, Bytes: st.Offset, Lost: max(0, st.Size-st.Offset), Gone: st.Gone, Delivered: st.Delivered})
+		out = append(out, VanishedFile{File: path, Agent: st.Agent, Session: st.session(), Bytes: st.Offset, Lost: max(0, st.Size-st.Offset), Gone: st.Gone, Delivered: st.Delivered})
 	}
 	slices.SortFunc(out, func(a, b VanishedFile) int {
 		return cmp.Or(a.Delivered.Compare(b.Delivered), strings.Compare(a.File, b.File))
@@ -185,7 +190,7 @@ func Plan(cfg Config) ([]Pending, error) {
 	var unread error
 	for _, src := range cfg.Sources {
 		err := src.find(func(string) {}, func(path string, info fs.FileInfo) {
-			if n := behind(s.Files[path], info); n > 0 {
+			if n := behind(s.Files[path], info); n > 0 && !s.isErased(path, info) {
 				written[path] = info.ModTime()
 				out = append(out, Pending{path, src.Agent, n})
 			}

@@ -18,6 +18,7 @@ import (
 	"nexus/cmd/internal/repository"
 	"nexus/cmd/internal/transcripts"
 	"nexus/ledger/api/client"
+	"nexus/turns"
 )
 
 const (
@@ -50,7 +51,8 @@ type Watcher struct {
 	mu    sync.Mutex
 	state *State
 	files map[string]*file
-	dirty bool // the state differs from the one on the disk
+	dirty bool              // the state differs from the one on the disk
+	gone  map[turns.ID]bool // sessions that were erased, and that no entry names any more
 
 	unread map[string]string // why a part of a source can't be read, as it was logged; for the loop only
 
@@ -81,7 +83,7 @@ func New(cfg Config) (*Watcher, error) {
 // the ledger. It returns [ErrRunning] if another process uses the state. A ledger that does
 // not answer is waited for.
 func (w *Watcher) Run(ctx context.Context) (err error) {
-	if err := os.MkdirAll(w.cfg.State, 0o700); err != nil {
+	if err := os.MkdirAll(requestsDir(w.cfg.State), 0o700); err != nil {
 		return err
 	}
 	own, err := os.OpenFile(filepath.Join(w.cfg.State, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
@@ -92,12 +94,19 @@ func (w *Watcher) Run(ctx context.Context) (err error) {
 	if err := lock(own); err != nil {
 		return err
 	}
+	removeLeftovers(w.cfg.State)
 	w.load()
 	defer func() { err = errors.Join(err, w.save()) }()
 	if w.client, err = w.connect(ctx); err != nil {
 		return err
 	}
 	w.checkLedger(ctx)
+	notes := w.notifications()
+	if notes != nil {
+		defer notes.Close()
+		_ = notes.Add(requestsDir(w.cfg.State)) // else the next look at all files finds what is there
+	}
+	w.forget(ctx)
 	ctx, stop := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	defer workers.Wait()
@@ -105,13 +114,11 @@ func (w *Watcher) Run(ctx context.Context) (err error) {
 	for range w.cfg.Workers {
 		workers.Go(func() { w.work(ctx) })
 	}
-	notes := w.notifications()
-	if notes != nil {
-		defer notes.Close()
-	}
 	w.scan(notes)
 	if w.cfg.Once {
-		return w.finish(ctx)
+		err := w.finish(ctx)
+		w.forget(ctx) // what was asked meanwhile
+		return err
 	}
 	return w.loop(ctx, notes)
 }
@@ -133,6 +140,19 @@ func (w *Watcher) loop(ctx context.Context, notes *fsnotify.Watcher) error {
 	saving, saved := true, make(chan struct{}, 1)
 	var saves sync.WaitGroup
 	defer saves.Wait()
+	requests := make(chan struct{}, 1)
+	defer close(requests)
+	saves.Go(func() { // a ledger that does not answer holds up no file
+		for range requests {
+			w.forget(ctx)
+		}
+	})
+	look := func() {
+		select {
+		case requests <- struct{}{}:
+		default:
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -150,12 +170,17 @@ func (w *Watcher) loop(ctx context.Context, notes *fsnotify.Watcher) error {
 			w.scan(notes)
 		case <-gatherer.C:
 			for name := range gathered {
+				if filepath.Dir(name) == requestsDir(w.cfg.State) {
+					look()
+					continue
+				}
 				w.noticed(name, notes)
 			}
 			clear(gathered)
 		case <-rescan.C:
 			w.scan(notes)
 			w.rest()
+			look()
 		case <-saver.C:
 			saves.Go(func() { // a slow disk holds up no file
 				if err := w.save(); err != nil {
@@ -195,6 +220,13 @@ func (w *Watcher) load() {
 		w.state = newState(w.cfg.Ledger)
 	}
 	w.state.Process, w.state.Started, w.state.Waiting, w.state.Limited, w.dirty = os.Getpid(), time.Now(), "", "", true
+}
+
+// forget takes sessions that were erased out of the state, as requests ask.
+func (w *Watcher) forget(ctx context.Context) {
+	if err := w.takeRequests(ctx, w.save); err != nil && ctx.Err() == nil {
+		w.cfg.Log("sessions that were erased are in the state still: %v", err)
+	}
 }
 
 // connect asks for a client until there is one.
@@ -239,7 +271,7 @@ func (w *Watcher) checkLedger(ctx context.Context) {
 		if i == looks {
 			return
 		}
-		if w.has(ctx, st.Session) {
+		if w.has(ctx, st.session()) {
 			continue
 		}
 		w.cfg.Log("the ledger lacks sessions that it had; all is offered again")

@@ -126,6 +126,9 @@ type Config struct {
 	// Follow follows them until its context ends, as a client of the agent that Watch
 	// names; nil: nothing is followed. nexusd makes it of Watch.
 	Follow func(context.Context, *client.Client) error `toml:"-" env:"-"`
+	// Unfollow has what Follow keeps beside the ledger name a session that was erased no more; done is false
+	// until it does. It can be called again. nil: it keeps nothing.
+	Unfollow func(session turns.ID) (done bool, err error) `toml:"-" env:"-"`
 
 	// Providers are the models behind /v1. Of the rows whose patterns match a model, the
 	// first serves it.

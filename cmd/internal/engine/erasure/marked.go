@@ -34,7 +34,7 @@ func (r *redaction) marked(s *ledger.Session, ev, by *turns.Event) (*turns.Redac
 	if r.req.Text != "" {
 		err = r.markText(s, body, report)
 	} else {
-		err = r.markParts(s, body, report)
+		err = r.markParts(s, body, was, report)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -130,8 +130,9 @@ func (r *redaction) markText(s *ledger.Session, body any, report *api.RedactedEv
 	return err
 }
 
-// markParts takes parts of a turn out, or spans of them; all that it says, if the request names none.
-func (r *redaction) markParts(s *ledger.Session, body any, report *api.RedactedEvent) error {
+// markParts takes parts of a turn out, or spans of them; all that it says, if the request names none. was is the body of an
+// earlier redaction, nil if there is none.
+func (r *redaction) markParts(s *ledger.Session, body any, was *turns.RedactedBody, report *api.RedactedEvent) error {
 	parts := content.BodyParts(body)
 	if len(r.req.Parts)+len(r.req.Spans) == 0 {
 		for _, p := range parts {
@@ -164,6 +165,7 @@ func (r *redaction) markParts(s *ledger.Session, body any, report *api.RedactedE
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return r.req.Spans[b].From - r.req.Spans[a].From })
 	next := make(map[int]int) // where the span begins that was taken before, by part
+	counted := countedParts{was: was, digests: make(map[int]string)}
 	for _, i := range order {
 		span, field := r.req.Spans[i], fmt.Sprintf("/spans/%d", i)
 		p, err := at(field+"/part", span.Part)
@@ -180,6 +182,9 @@ func (r *redaction) markParts(s *ledger.Session, body any, report *api.RedactedE
 			if err := r.content.InlinePart(r.ctx, s.Tenant, tree, p); err != nil {
 				return err
 			}
+		}
+		if err := counted.check(span, field, p); err != nil {
+			return err
 		}
 		if before, ok := next[span.Part]; ok && span.To > before {
 			return api.FieldErrorf(field, "it overlaps another span")

@@ -74,7 +74,7 @@ func (er *Erasure) receipt(ctx context.Context, s *ledger.Session, req api.Erase
 		add("external events", api.StoreDone, all, "that its turns answered")
 	}
 	add("backups", api.StoreOutside, 0, "files of keys from before: the list of erasures that lies beside a backup, or in [checkpoint] out, is applied by restore; destroy older files of keys")
-	add("copies", api.StoreOutside, 0, "exports (they have keys), pages, transcripts of agents and of continue, git refs: ledgerctl erase names those of this machine")
+	add("copies", api.StoreOutside, 0, "exports (they have keys), pages, transcripts of agents and of continue, git refs: ledgerctl erase removes those of its machine")
 	return out, nil
 }
 

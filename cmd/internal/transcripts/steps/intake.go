@@ -31,6 +31,8 @@ type Intake struct {
 	fork  *written.ExportFork // takes what was added to an export; nil: the transcript is none
 	grown bool                // something was added to it
 	last  turns.Ref
+
+	refused map[turns.ID]bool // forks that were not made, as what they continue was erased
 }
 
 // Lane says which steps of a file an intake stores, where several share them.
@@ -173,7 +175,9 @@ func (in *Intake) Step(ctx context.Context, st transcript.Step) (err error) {
 			err = nil
 		} else if api.HasCode(err, api.Erased) { // for ever: whoever reads the file goes on
 			rep.Lose(transcript.Loss{Kind: "skipped", Reason: "its session was erased", Record: st.ID().String()})
-			err = nil
+			rep.Erased, err = true, nil
+			in.last = turns.Ref{} // nothing is kept beside a turn of it
+			in.noteRefused(st)
 		}
 	}()
 	if err := in.findJoint(ctx, st); err != nil {
@@ -225,6 +229,8 @@ func (in *Intake) Step(ctx context.Context, st transcript.Step) (err error) {
 		return err
 	case api.HasCode(err, api.Closed) && in.isSuperseded(ctx, st):
 		return ErrSuperseded
+	case api.HasCode(err, api.NotFound) && in.isRefused(st): // a fork of an erased session was not made
+		return api.Errorf(api.Erased, nil, "%v", err)
 	case api.HasCode(err, api.TooLarge) && st.Append != nil:
 		return in.tooLarge(st.Append, err)
 	case api.HasCode(err, api.IDReused):
@@ -238,6 +244,37 @@ func (in *Intake) Step(ctx context.Context, st transcript.Step) (err error) {
 		rep.Stored++
 	}
 	return nil
+}
+
+// noteRefused notes that a fork was not made.
+func (in *Intake) noteRefused(st transcript.Step) {
+	id := turns.ID{}
+	switch {
+	case st.Fork != nil:
+		id = st.Fork.ID
+	case st.Append != nil:
+		id = st.Append.Branch
+	}
+	if id.IsZero() {
+		return
+	}
+	if in.refused == nil {
+		in.refused = make(map[turns.ID]bool)
+	}
+	in.refused[id] = true
+}
+
+// isRefused reports whether a step goes to a fork that was not made.
+func (in *Intake) isRefused(st transcript.Step) bool {
+	switch {
+	case st.Fork != nil:
+		return in.refused[st.Fork.At.Session]
+	case st.Append != nil:
+		return in.refused[st.Append.Session]
+	case st.Compaction != nil:
+		return in.refused[st.Compaction.Session]
+	}
+	return false
 }
 
 // isRedacted reports whether an error says that what a step has is stored, and was redacted since.

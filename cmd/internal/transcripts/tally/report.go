@@ -31,6 +31,9 @@ type Report struct {
 	// may be stored.
 	Unacknowledged bool `json:"-"`
 
+	// Erased is set where a record was refused, as its session was erased.
+	Erased bool `json:"-"`
+
 	kinds   map[lossKind]int  // by kind and reason: the index in Losses of what stands for several
 	records []record          // what Turns, Split, Forks and Compactions count
 	added   map[turns.ID]bool // records of the reports that were added
@@ -83,7 +86,7 @@ func (r *Report) AddCounts(o *Report) {
 	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
 	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
 	r.Older, r.Renewed, r.Same = r.Older+o.Older, r.Renewed+o.Renewed, r.Same+o.Same
-	r.records, r.Unacknowledged = append(r.records, o.records...), r.Unacknowledged || o.Unacknowledged
+	r.records, r.Unacknowledged, r.Erased = append(r.records, o.records...), r.Unacknowledged || o.Unacknowledged, r.Erased || o.Erased
 }
 
 // Fields of reports that records count.
@@ -120,7 +123,7 @@ func (r *Report) CountOpened(s *api.Session, err error) {
 }
 
 // Clear takes away what was reported so far, but for the sessions and the counts.
-func (r *Report) Clear() { r.Stored, r.Unfinished, r.Losses, r.kinds = 0, 0, nil, nil }
+func (r *Report) Clear() { r.Stored, r.Unfinished, r.Losses, r.kinds, r.Erased = 0, 0, nil, nil, false }
 
 // Lose adds a loss. Those after the first [maxLosses] are counted by what they are.
 func (r *Report) Lose(l transcript.Loss) {

@@ -588,3 +588,61 @@ func TestAChangeOfEqualLengthIsNotMissed(t *testing.T) {
 		t.Errorf("%d different trees, want 20", len(seen))
 	}
 }
+
+// The ref of a session goes, and no other: not one that it is a name of, nor that of another session.
+func TestOnlyTheRefOfTheSessionIsRemoved(t *testing.T) {
+	l, dir := openLedger(t), t.TempDir()
+	run(t, dir, "init", "-q", "-b", "trunk")
+	write(t, dir, map[string]string{"a": "1"})
+	run(t, dir, "add", "-A")
+	run(t, dir, "commit", "-qm", "first")
+	r := NewRecorder(l.Client, Limits{Time: time.Minute})
+	one, two := mustRecord(t, r, dir, at()), mustRecord(t, r, dir, at())
+	repo, err := Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} {
+		if had, err := repo.RemoveRef(t.Context(), one.Session); had != want || err != nil {
+			t.Errorf("removed: %v, %v", had, err)
+		}
+	}
+	alias := at().Session
+	run(t, dir, "symbolic-ref", Ref(alias), "refs/heads/trunk")
+	if had, err := repo.RemoveRef(t.Context(), alias); !had || err != nil {
+		t.Errorf("one that names a branch: %v, %v", had, err)
+	}
+	want := []string{"refs/heads/trunk", Ref(two.Session)}
+	if got := strings.Fields(run(t, dir, "for-each-ref", "--format=%(refname)")); !slices.Equal(got, want) {
+		t.Errorf("there is %v, want %v", got, want)
+	}
+}
+
+// A session that is erased while its files are read gets no ref, and has none where an earlier recording was killed.
+func TestAnErasedSessionIsNotRecorded(t *testing.T) {
+	l, dir := openLedger(t), t.TempDir()
+	run(t, dir, "init", "-q")
+	write(t, dir, map[string]string{"a": "1"})
+	s, err := l.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := turns.Ref{Session: s.ID, Turn: at().Turn}
+	r := NewRecorder(l.Client, Limits{Time: time.Minute})
+	mustRecord(t, r, dir, ref)
+	c, err := r.Capture(t.Context(), dir, yes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.As(api.Operator).Erase(t.Context(), s.ID, api.EraseSession{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // with a ref from before, and without
+		if _, err := c.Record(t.Context(), turns.Ref{Session: s.ID, Turn: at().Turn}); err == nil {
+			t.Error("it was recorded")
+		}
+		if got := run(t, dir, "for-each-ref"); got != "" {
+			t.Errorf("there is %s", got)
+		}
+	}
+}

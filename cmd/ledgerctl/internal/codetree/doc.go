@@ -13,7 +13,9 @@
 //
 //   - before the ref moves: objects that nothing names, which git gc removes;
 //   - after, before the event is stored: a commit whose message has the event; the next
-//     recording of the session stores it, under the id that the commit gives it.
+//     recording of the session stores it, under the id that the commit gives it. If the session
+//     was erased meanwhile, the recording removes the ref; what a kill leaves of it then
+//     ledgerctl erase removes, which removes the refs of the sessions that it erases.
 //
 // Begin at [Recorder.Capture] in record.go; [Lookup] reads, [AddWorktree] restores.
 package codetree

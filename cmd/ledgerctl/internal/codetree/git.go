@@ -108,6 +108,9 @@ func (r *Repository) git(ctx context.Context, stdin io.Reader, args ...string) (
 	return git(ctx, r.Top, stdin, args...)
 }
 
+// Same reports whether two folders of working files are of one repository, and have its refs.
+func (r *Repository) Same(o *Repository) bool { return r.common == o.common }
+
 // resolve returns the object that a name means, "" if there is none.
 func (r *Repository) resolve(ctx context.Context, name string) (string, error) {
 	out, err := r.git(ctx, nil, "rev-parse", "--verify", "--quiet", name)

@@ -3,6 +3,7 @@ package codetree
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 
@@ -74,6 +75,18 @@ func (l *Lookup) read(ctx context.Context, session turns.ID) (map[turns.ID]Recor
 		all[rec.Turn] = rec // the last of a turn counts
 	}
 	return all, nil
+}
+
+// Folders returns the folders in which files of a session were recorded, each once.
+func Folders(ctx context.Context, c *client.Client, session turns.ID) (out []string, err error) {
+	all, err := NewLookup(c).read(ctx, session)
+	for _, rec := range all {
+		if !slices.Contains(out, rec.Folder) {
+			out = append(out, rec.Folder)
+		}
+	}
+	slices.Sort(out)
+	return out, err
 }
 
 // PathTurn is a turn on a path, and what was recorded of it.

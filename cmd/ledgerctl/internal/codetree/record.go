@@ -135,7 +135,7 @@ func (c *Capture) Record(ctx context.Context, at turns.Ref) (*Recorded, error) {
 			return nil, err
 		}
 		if err := r.store(ctx, before); err != nil { // a crash may have come before its event
-			return nil, err
+			return nil, c.removeErased(ctx, at.Session, err)
 		}
 		if before.Turn == rec.Turn && before.Tree == rec.Tree && before.Head == rec.Head {
 			return before, nil
@@ -145,7 +145,20 @@ func (c *Capture) Record(ctx context.Context, at turns.Ref) (*Recorded, error) {
 		return nil, err
 	}
 	r.step("moved")
-	return &rec, r.store(ctx, &rec)
+	if err := r.store(ctx, &rec); err != nil {
+		return &rec, c.removeErased(ctx, at.Session, err)
+	}
+	return &rec, nil
+}
+
+// removeErased removes the ref of a session that was erased meanwhile, as err says; with any other err it does nothing. It returns err.
+func (c *Capture) removeErased(ctx context.Context, session turns.ID, err error) error {
+	var refused *api.Error
+	if errors.As(err, &refused) && refused.Code == api.Erased {
+		_, removing := c.repo.RemoveRef(ctx, session)
+		err = errors.Join(err, removing)
+	}
+	return err
 }
 
 func (r *Recorder) folderOf(top string) *folder {
@@ -201,18 +214,39 @@ func (r *Repository) commit(ctx context.Context, rec *Recorded, tip string) erro
 	}
 	id := r.id(commit)
 	none := strings.Repeat("0", len(id))
-	// A git that is killed while it moves a ref leaves its lock: it gets the time that it takes.
-	safe, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	move := []string{"update-ref", "--no-deref", Ref(rec.Session), id, cmp.Or(tip, none)}
-	if _, err = r.git(safe, nil, move...); err != nil && r.removeOldLock(rec.Session) {
-		_, err = r.git(safe, nil, move...)
-	}
-	if err != nil {
+	if err := r.updateRef(ctx, rec.Session, Ref(rec.Session), id, cmp.Or(tip, none)); err != nil {
 		return err
 	}
 	rec.Commit = id
 	return nil
+}
+
+// updateRef runs git update-ref for the ref of a session. A git that is killed while it moves a ref leaves its lock: it gets the
+// time that it takes.
+func (r *Repository) updateRef(ctx context.Context, session turns.ID, args ...string) error {
+	safe, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	args = append([]string{"update-ref", "--no-deref"}, args...)
+	_, err := r.git(safe, nil, args...)
+	if err != nil && r.removeOldLock(session) {
+		_, err = r.git(safe, nil, args...)
+	}
+	return err
+}
+
+// HasRef reports whether the repository has a ref that keeps files of a session.
+func (r *Repository) HasRef(ctx context.Context, session turns.ID) (bool, error) {
+	id, err := r.resolve(ctx, Ref(session))
+	return id != "", err
+}
+
+// RemoveRef removes the ref that keeps the files of a session, and no other. had reports whether there was one. The objects stay
+// until git gc --prune=now, or the next gc after git's own grace time, removes them.
+func (r *Repository) RemoveRef(ctx context.Context, session turns.ID) (had bool, err error) {
+	if had, err = r.HasRef(ctx, session); err != nil || !had {
+		return false, err
+	}
+	return true, r.updateRef(ctx, session, "-d", Ref(session))
 }
 
 // lockAge is how old the lock of a session's ref is when no git can be at work under it.

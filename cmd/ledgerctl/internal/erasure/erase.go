@@ -46,12 +46,31 @@ func Erase(ctx context.Context, e *cli.Env, args []string, o Erasing) error {
 			return err
 		}
 	}
-	pending := 0
+	pending, m := 0, newMachine(e, c)
 	for _, id := range list {
-		r, err := erased(ctx, c, id, o)
+		here, err := m.find(ctx, id)
 		if err != nil {
 			return err
 		}
+		if !o.DryRun {
+			if err := m.write(here); err != nil { // the erasure matters more
+				e.Say("where refs of %s are can't be written down, for a command again after a kill: %v", id, err)
+			}
+		}
+		r, err := c.Erase(ctx, id, o.request())
+		if err != nil {
+			return err
+		}
+		own := m.clean(ctx, here, o.DryRun, o.Wait)
+		if !r.Done && !o.DryRun {
+			if r, err = erased(ctx, c, id, o); err != nil {
+				return err
+			}
+		}
+		for _, s := range own {
+			r.Done = r.Done && s.State != api.StorePending
+		}
+		r.Stores = append(r.Stores, own...)
 		if !r.Done {
 			pending++
 		}
@@ -145,9 +164,13 @@ func toErase(ctx context.Context, e *cli.Env, c *client.Client, args []string, o
 // erased erases a session, and waits until every store says so, for a while.
 func erased(ctx context.Context, c *client.Client, id turns.ID, o Erasing) (r *api.Receipt, err error) {
 	return pollUntilDone(ctx, o.Wait, func() (r *api.Receipt, done bool, err error) { // a receipt looks at all that the session has
-		r, err = c.Erase(ctx, id, api.EraseSession{Ground: o.Ground, DryRun: o.DryRun, WithEvents: o.WithEvents})
-		return r, err != nil || r.Done || o.DryRun, err
+		r, err = c.Erase(ctx, id, o.request())
+		return r, err != nil || r.Done, err
 	})
+}
+
+func (o Erasing) request() api.EraseSession {
+	return api.EraseSession{Ground: o.Ground, DryRun: o.DryRun, WithEvents: o.WithEvents}
 }
 
 // pollUntilDone calls ask until it is done, for a while. What is left when the command ends goes by itself.
@@ -183,6 +206,6 @@ func printReceipt(e *cli.Env, r *api.Receipt) {
 		fmt.Fprintf(e.Out, "  %-8s %-16s %6s  %s\n", s.State, s.Store, count, s.Note)
 	}
 	if !r.DryRun {
-		fmt.Fprintf(e.Out, "on this machine: agents' own transcripts stay, and recorded files (git update-ref -d refs/nexus/%s, then git gc --prune=now)\n", r.Session)
+		fmt.Fprintln(e.Out, "agents' own transcripts stay")
 	}
 }

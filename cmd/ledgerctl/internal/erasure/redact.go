@@ -29,7 +29,7 @@ type Redacting struct {
 	DryRun     bool
 	Yes        bool     // nobody is asked
 	Parts      []int    // of the turn
-	Spans      []string // N:FROM-TO
+	Spans      []string // N:FROM-TO, and @DIGEST
 	Wait       time.Duration
 }
 
@@ -94,12 +94,13 @@ func (o Redacting) request(in io.Reader) (req api.RedactTurn, err error) {
 		part, rest, _ := strings.Cut(s, ":")
 		from, to, _ := strings.Cut(rest, "-")
 		var span api.RedactSpan
+		to, span.Digest, _ = strings.Cut(to, "@")
 		var errs [3]error
 		span.Part, errs[0] = strconv.Atoi(part)
 		span.From, errs[1] = strconv.Atoi(from)
 		span.To, errs[2] = strconv.Atoi(to)
 		if errs != [3]error{} {
-			return req, fault.Usage(fmt.Errorf("--span %.40q is not PART:FROM-TO", s))
+			return req, fault.Usage(fmt.Errorf("--span %.40q is not PART:FROM-TO or PART:FROM-TO@DIGEST", s))
 		}
 		req.Spans = append(req.Spans, span)
 	}
@@ -218,6 +219,9 @@ func redact(ctx context.Context, e *cli.Env, c *client.Client, list []target, re
 			e.Say("session %s: %v", t.session, err)
 			failed = errors.Join(failed, err)
 			continue
+		}
+		if fault.HasCode(err, api.Conflict) && len(req.Spans) > 0 {
+			return fault.WithHint(err, "ledgerctl show TURN --part N is the text as it is now; its bytes by sha256sum: --span N:FROM-TO@DIGEST")
 		}
 		if err != nil {
 			return err

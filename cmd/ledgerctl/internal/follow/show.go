@@ -98,6 +98,13 @@ func printFiles(e *cli.Env, s *watch.Status) {
 	if open > 0 {
 		e.Tell("%s may grow: a last turn without its whole answer waits for it, for an hour after the last write", prose.Plural(uint64(open), "file"))
 	}
+	erased := 0
+	for _, x := range s.Sources {
+		erased += x.Erased
+	}
+	if erased > 0 {
+		e.Tell("%s not read any more: what they hold was erased", prose.Plural(uint64(erased), "file"))
+	}
 	for _, f := range s.Failed {
 		e.Tell("%s %s: %s", terminal.Bad.Render("failed:"), prose.Printable(f.File), prose.Printable(f.Why))
 	}

@@ -3,7 +3,6 @@ package follow
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,7 +47,7 @@ func flagsOf(command []string) (from []string, state string) {
 
 // NoteImported notes for the watch what an import stored. The state of a watch is a cache:
 // without it files are offered to the ledger again, so an error is no failure of the import.
-func NoteImported(e *cli.Env, ofService []string, files map[string]fs.FileInfo) {
+func NoteImported(e *cli.Env, ofService []string, files map[string]watch.Imported) {
 	var cfg watch.Config
 	if len(files) == 0 || Prepare(e, &cfg, nil, ofService) != nil {
 		return

@@ -17,6 +17,7 @@ import (
 	"nexus/cmd/internal/repository"
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/internal/transcripts/transcriptfile"
+	"nexus/cmd/internal/watch"
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/follow"
@@ -78,7 +79,7 @@ func Run(ctx context.Context, e *cli.Env, args []string, o *Options) error {
 	}
 	all := importreport.Report{Terminal: e.Terminal, Unit: o.Unit, Each: o.Losses, Refresh: o.Refresh, Files: len(files)}
 	var stopped error
-	before, stored := statFiles(files), make(map[string]fs.FileInfo)
+	before, stored := statFiles(files), make(map[string]watch.Imported)
 	for i, x := range o.Files(ctx, files) {
 		f, r, err := files[i], x.Report, x.Err
 		if f.Special {
@@ -103,10 +104,14 @@ func Run(ctx context.Context, e *cli.Env, args []string, o *Options) error {
 		case err != nil:
 			err = all.Fail(f.Name, r, err, fault.Plainly(nil, err))
 		default:
-			if st := before[f.Name]; st != nil {
-				stored[f.Name] = st
+			none := false // of the file is here any more: then the state of the watch does not name it
+			if r.Erased {
+				none, err = transcripts.NoneReadable(ctx, o.Client, r.Sessions)
 			}
-			err = all.Add(r, o.Final || o.IsSettled(f.Name))
+			if st := before[f.Name]; st != nil && !none && err == nil {
+				stored[f.Name] = watch.Imported{Before: st, Sessions: r.Sessions}
+			}
+			err = cmp.Or(err, all.Add(r, o.Final || o.IsSettled(f.Name)))
 		}
 		if err != nil {
 			return err
