@@ -68,7 +68,7 @@ func TestAWatchReadsAndNamesNoErasedTranscript(t *testing.T) {
 			l, home := openLedger(t), t.TempDir()
 			paths := watched(t, home, agent, "claude")
 			state := filepath.Join(home, "state")
-			r := watchHome(t, l, home, nil)
+			r := watchHome(t, l, home, func(c *Config) { c.Log = t.Logf })
 			r.untilRead(paths...)
 			sessions := r.at(paths[0]).Sessions
 			if len(sessions) != 1 || len(r.at(paths[1]).Sessions) != 1 {
@@ -81,7 +81,7 @@ func TestAWatchReadsAndNamesNoErasedTranscript(t *testing.T) {
 			if agent == "gemini" { // its last line is that of the end
 				cut--
 			}
-			appendTo(t, paths[0], strings.Join(more[cut:], ""))
+			appendTo(t, paths[0], strings.ReplaceAll(strings.Join(more[cut:], ""), `"end"`, `"end again"`))
 			r.until("the entry is dropped", func() bool { return len(r.at(paths[0]).Sessions) == 0 && r.at(paths[0]).Size == 0 })
 			_, lines := transcriptFile(t, "claude", 2, 3)
 			_, had := transcriptFile(t, "claude", 2, 2)

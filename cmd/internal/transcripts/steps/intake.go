@@ -81,7 +81,13 @@ func ownExport(session turns.ID) transcript.Loss {
 // Resume takes a step that an earlier intake did, before those of [Intake.Step], and stores
 // nothing. The earlier intake may have stored other turns than the steps name, which Step
 // then answers with an error.
-func (in *Intake) Resume(ctx context.Context, st transcript.Step) error {
+func (in *Intake) Resume(ctx context.Context, st transcript.Step) (err error) {
+	defer func() {
+		if coded(err, api.Erased) { // what it says can't be compared with the ledger any more
+			in.noteErased(st)
+			err = nil
+		}
+	}()
 	if err := in.findJoint(ctx, st); err != nil {
 		return err
 	}
@@ -93,8 +99,7 @@ func (in *Intake) Resume(ctx context.Context, st transcript.Step) error {
 		}
 		st = own
 	}
-	st, _, err := in.rename(ctx, in.BoundTime(st))
-	if err != nil {
+	if st, _, err = in.rename(ctx, in.BoundTime(st)); err != nil {
 		return err
 	}
 	in.noteLast(st)
@@ -175,9 +180,8 @@ func (in *Intake) Step(ctx context.Context, st transcript.Step) (err error) {
 			err = nil
 		} else if api.HasCode(err, api.Erased) { // for ever: whoever reads the file goes on
 			rep.Lose(transcript.Loss{Kind: "skipped", Reason: "its session was erased", Record: st.ID().String()})
-			rep.Erased, err = true, nil
-			in.last = turns.Ref{} // nothing is kept beside a turn of it
-			in.noteRefused(st)
+			in.noteErased(st)
+			err = nil
 		}
 	}()
 	if err := in.findJoint(ctx, st); err != nil {
@@ -246,8 +250,9 @@ func (in *Intake) Step(ctx context.Context, st transcript.Step) (err error) {
 	return nil
 }
 
-// noteRefused notes that a fork was not made.
-func (in *Intake) noteRefused(st transcript.Step) {
+// noteErased notes that the session of a step was erased. A fork that would begin there was not made.
+func (in *Intake) noteErased(st transcript.Step) {
+	in.Report.Erased, in.last = true, turns.Ref{} // nothing is kept beside a turn of it
 	id := turns.ID{}
 	switch {
 	case st.Fork != nil:
