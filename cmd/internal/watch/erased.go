@@ -61,14 +61,24 @@ func (w *Watcher) isErased(path string, info fs.FileInfo) bool {
 	return false
 }
 
-// dropErased drops the entry of a file if the ledger can read none of its sessions any more, and reports whether
-// it did.
-func (w *Watcher) dropErased(ctx context.Context, f *file, sessions []turns.ID, info fs.FileInfo) (bool, error) {
-	none, err := transcripts.NoneReadable(ctx, w.client, sessions)
+// errOrphaned is why nothing of a file is in the ledger that begins as a fork of a session that was erased: it repeats what was.
+var errOrphaned = errors.New("the session that it was forked from was erased; it repeats what was, so it is not stored")
+
+// checkErased does with a file, of which the ledger refused records since something was erased, what is to be done: if the ledger can
+// read none of its sessions, its entry is dropped; if it begins as a fork of one, it has failed. done says that it was one of these.
+func (w *Watcher) checkErased(ctx context.Context, f *file, st FileState, r *transcripts.Report, info fs.FileInfo) (done bool, err error) {
+	if !r.Erased && !r.Orphaned {
+		return false, nil
+	}
+	none, err := transcripts.NoneReadable(ctx, w.client, r.Sessions)
 	if err != nil || !none {
 		return false, err
 	}
 	f.live, f.keep = nil, nil
+	if !r.Erased {
+		st.note(info)
+		return true, w.fail(ctx, f, st, errOrphaned)
+	}
 	inode, _ := identity(info)
 	w.mu.Lock()
 	w.state.drop(f.path, inode)

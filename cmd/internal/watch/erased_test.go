@@ -291,3 +291,48 @@ func TestNothingIsKeptBesideAnErasedTurn(t *testing.T) {
 		t.Errorf("kept %d times after the erasure", kept-before)
 	}
 }
+
+// A transcript that begins as a fork of an erased session repeats what was erased. It is not stored, and the status says why: it is
+// another transcript, which nobody erased.
+func TestAForkOfAnErasedSessionHasFailed(t *testing.T) {
+	l, home := openLedger(t), t.TempDir()
+	parent := watched(t, home, "claude")[0]
+	id := strings.TrimSuffix(filepath.Base(parent), ".jsonl")
+	erasedIn(t, l, once(t, l, home).Files[parent].session())
+	const fork = "b7a61de1-7e35-5021-bd7b-0f2823809de5"
+	_, lines := transcriptFile(t, "claude", 1, 3)
+	for i, line := range lines {
+		from := ""
+		if i < 8 {
+			_, uuid, _ := strings.Cut(line, `"uuid":"`)
+			uuid, _, _ = strings.Cut(uuid, `"`)
+			from = `,"forkedFrom":{"sessionId":"` + id + `","messageUuid":"` + uuid + `"}`
+		}
+		lines[i] = strings.Replace(line, `"sessionId":"`+id+`"`, `"sessionId":"`+fork+`"`+from, 1)
+	}
+	path := filepath.Join(filepath.Dir(parent), fork+".jsonl")
+	appendTo(t, path, strings.Join(lines, ""))
+	cfg := configOf(l, home)
+	cfg.Once = true
+	for range 2 { // the second one tries it again
+		w, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if st := w.state.Files[path]; st == nil || st.Failed != errOrphaned.Error() || st.Stored != 0 {
+			t.Errorf("the fork: %+v", st)
+		}
+	}
+	n := 0
+	for _, err := range l.client.Sessions(t.Context()) {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("there are %d sessions", n)
+	}
+}

@@ -157,10 +157,8 @@ func (w *Watcher) whole(ctx context.Context, f *file, st FileState, in *os.File,
 		return errChanged
 	}
 	w.step("imported")
-	if r.Erased {
-		if dropped, err := w.dropErased(ctx, f, r.Sessions, info); dropped || err != nil {
-			return err
-		}
+	if done, err := w.checkErased(ctx, f, st, r, info); done || err != nil {
+		return err
 	}
 	st.note(info)
 	if st.Rewritten && r.KeptFirst > 0 {
@@ -306,10 +304,8 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 		l.titles = maps.Clone(t)
 	}
 	w.step("titled")
-	if l.intake.Report.Erased {
-		if dropped, err := w.dropErased(ctx, f, l.intake.Report.Sessions, info); dropped || err != nil {
-			return err
-		}
+	if done, err := w.checkErased(ctx, f, *st, l.intake.Report, info); done || err != nil {
+		return err
 	}
 	st.note(info)
 	if n := l.intake.Report.KeptFirst; st.Rewritten && n > 0 {

@@ -252,13 +252,18 @@ func (in *Intake) Step(ctx context.Context, st transcript.Step) (err error) {
 
 // noteErased notes that the session of a step was erased. A fork that would begin there was not made.
 func (in *Intake) noteErased(st transcript.Step) {
-	in.Report.Erased, in.last = true, turns.Ref{} // nothing is kept beside a turn of it
+	in.last = turns.Ref{} // nothing is kept beside a turn of it
 	id := turns.ID{}
 	switch {
+	case in.isRefused(st):
+		in.Report.Orphaned = true
+		return
 	case st.Fork != nil:
-		id = st.Fork.ID
+		id, in.Report.Orphaned = st.Fork.ID, true
 	case st.Append != nil:
-		id = st.Append.Branch
+		id, in.Report.Erased = st.Append.Branch, true
+	default:
+		in.Report.Erased = true
 	}
 	if id.IsZero() {
 		return

@@ -31,8 +31,9 @@ type Report struct {
 	// may be stored.
 	Unacknowledged bool `json:"-"`
 
-	// Erased is set where a record was refused, as its session was erased.
-	Erased bool `json:"-"`
+	// Erased is set where a record was refused, as its session was erased; Orphaned where a fork was not made, as what it
+	// continues was.
+	Erased, Orphaned bool `json:"-"`
 
 	kinds   map[lossKind]int  // by kind and reason: the index in Losses of what stands for several
 	records []record          // what Turns, Split, Forks and Compactions count
@@ -86,7 +87,8 @@ func (r *Report) AddCounts(o *Report) {
 	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
 	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
 	r.Older, r.Renewed, r.Same = r.Older+o.Older, r.Renewed+o.Renewed, r.Same+o.Same
-	r.records, r.Unacknowledged, r.Erased = append(r.records, o.records...), r.Unacknowledged || o.Unacknowledged, r.Erased || o.Erased
+	r.records, r.Unacknowledged = append(r.records, o.records...), r.Unacknowledged || o.Unacknowledged
+	r.Erased, r.Orphaned = r.Erased || o.Erased, r.Orphaned || o.Orphaned
 }
 
 // Fields of reports that records count.
@@ -123,7 +125,9 @@ func (r *Report) CountOpened(s *api.Session, err error) {
 }
 
 // Clear takes away what was reported so far, but for the sessions and the counts.
-func (r *Report) Clear() { r.Stored, r.Unfinished, r.Losses, r.kinds, r.Erased = 0, 0, nil, nil, false }
+func (r *Report) Clear() {
+	r.Stored, r.Unfinished, r.Losses, r.kinds, r.Erased, r.Orphaned = 0, 0, nil, nil, false, false
+}
 
 // Lose adds a loss. Those after the first [maxLosses] are counted by what they are.
 func (r *Report) Lose(l transcript.Loss) {

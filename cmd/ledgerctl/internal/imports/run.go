@@ -105,7 +105,7 @@ func Run(ctx context.Context, e *cli.Env, args []string, o *Options) error {
 			err = all.Fail(f.Name, r, err, fault.Plainly(nil, err))
 		default:
 			none := false // of the file is here any more: then the state of the watch does not name it
-			if r.Erased {
+			if r.Erased || r.Orphaned {
 				none, err = transcripts.NoneReadable(ctx, o.Client, r.Sessions)
 			}
 			if st := before[f.Name]; st != nil && !none && err == nil {
