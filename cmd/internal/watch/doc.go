@@ -17,5 +17,8 @@
 // first Offset bytes are others was rewritten, and is read again from its beginning. A
 // file that is gone deletes nothing.
 //
+// A file whose sessions were all erased is not read any more, and the state names neither
+// (erased.go, with the crash states of who asks for it).
+//
 // Begin at [Watcher.Run] in watch.go; what is done with one file is in file.go.
 package watch
