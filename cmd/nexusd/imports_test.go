@@ -133,8 +133,15 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/internal/contextview":      {"cmd/ledgerctl/internal/fault", "cmd/ledgerctl/internal/names", "cmd/internal/prose", "cmd/ledgerctl/internal/terminal", "cmd/ledgerctl/internal/turnview", "compactor/policy", "ledger/api", "turns", "cmd/ledgerctl/internal/cli"},
 	"cmd/internal/kinds":                      {"turns", "ledger/api"},
 	"cmd/internal/highlight":                  {},
-	"cmd/internal/explorer":                   {"cmd/internal/explorer/login", "cmd/internal/highlight", "cmd/internal/web", "cmd/internal/page", "cmd/internal/prose", "cmd/internal/kinds", "cmd/internal/cost", "ledger/api", "ledger/api/client", "turns", "turns/tokens"},
+	"cmd/internal/explorer":                   {"cmd/internal/explorer/acts", "cmd/internal/explorer/compare", "cmd/internal/explorer/costs", "cmd/internal/explorer/live", "cmd/internal/explorer/login", "cmd/internal/explorer/views", "cmd/internal/explorer/visit", "cmd/internal/highlight", "cmd/internal/web", "cmd/internal/page", "ledger/api", "ledger/api/client", "turns", "turns/tokens"},
 	"cmd/internal/explorer/login":             {},
+	"cmd/internal/explorer/visit":             {"cmd/internal/explorer/login", "cmd/internal/highlight", "cmd/internal/kinds", "cmd/internal/page", "cmd/internal/prose", "ledger/api", "ledger/api/client", "turns", "turns/tokens"},
+	"cmd/internal/explorer/live":              {"cmd/internal/explorer/login", "cmd/internal/explorer/visit", "ledger/api", "turns"},
+	"cmd/internal/explorer/costs":             {"cmd/internal/cost", "cmd/internal/explorer/visit", "cmd/internal/page", "ledger/api", "turns", "turns/tokens"},
+	"cmd/internal/explorer/views":             {"cmd/internal/cost", "cmd/internal/explorer/costs", "cmd/internal/explorer/visit", "cmd/internal/highlight", "cmd/internal/kinds", "cmd/internal/page", "cmd/internal/prose", "ledger/api", "turns"},
+	"cmd/internal/explorer/compare":           {"cmd/internal/explorer/costs", "cmd/internal/explorer/views", "cmd/internal/explorer/visit", "cmd/internal/page", "cmd/internal/prose", "ledger/api", "turns"},
+	"cmd/internal/explorer/acts":              {"cmd/internal/explorer/views", "cmd/internal/explorer/visit", "cmd/internal/page", "cmd/internal/prose", "ledger/api", "ledger/api/client", "turns"},
+	"cmd/internal/explorer/explorertest":      {"cmd/internal/daemon", "cmd/internal/daemon/config", "ledger/api", "ledger/api/client", "turns"},
 	"cmd/internal/agents":                     {"turns/transcript", "turns/transcript/gemini"},
 	"cmd/internal/handover":                   {"cmd/internal/engine/erasure/mark", "turns", "turns/render", "turns/transcript", "turns/transcript/formats", "cmd/internal/agents"},
 	"cmd/ledgerctl/internal/picker":           {},
@@ -221,7 +228,7 @@ var only = map[string][]string{
 	"github.com/blevesearch":              {"projections/search"},
 	"github.com/fsnotify/fsnotify":        {"cmd/internal/watch"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
-	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "cmd/ledgerctl/internal/history", "cmd/ledgerctl/internal/completion", "cmd/ledgerctl/internal/eventview", "cmd/ledgerctl/internal/services", "cmd/ledgerctl/internal/hooks", "cmd/ledgerctl/internal/follow", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/explorer", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go", "docs/examples/go/core", "cmd/internal/daemon/mend", "cmd/internal/daemon/storage"},
+	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "cmd/ledgerctl/internal/history", "cmd/ledgerctl/internal/completion", "cmd/ledgerctl/internal/eventview", "cmd/ledgerctl/internal/services", "cmd/ledgerctl/internal/hooks", "cmd/ledgerctl/internal/follow", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/explorer/live", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go", "docs/examples/go/core", "cmd/internal/daemon/mend", "cmd/internal/daemon/storage"},
 	"github.com/prometheus/client_golang": {"cmd/internal/daemon", "cmd/internal/engine", "cmd/internal/engine/metrics", "cmd/internal/files", "cmd/internal/daemon/outage", "cmd/internal/daemon/storage"},
 	"github.com/modelcontextprotocol":     {"ledger/api/mcp"},
 	"github.com/google/jsonschema-go":     {"ledger/api/mcp"},
@@ -231,7 +238,7 @@ var only = map[string][]string{
 	"encoding/json":                       {"docs/examples/go", "docs/examples/go/core", "docs/examples/go/verify", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
 	"golang.org/x/mod":                    {"ledger/tlog"},
 	"math/rand":                           {},
-	"net/http":                            {"cmd/internal/responses/wire", "cmd/internal/responses/stream", "cmd/internal/responses/place", "cmd/internal/responses/run", "cmd/internal/responses/socket", "cmd/internal/responses", "cmd/internal/daemon", "cmd/internal/explorer", "cmd/internal/web", "cmd/internal/provider", "cmd/internal/provider/providertest", "cmd/ledgerctl/internal/doctor", "docs/examples/go", "ledger/api/mcp"},
+	"net/http":                            {"cmd/internal/responses/wire", "cmd/internal/responses/stream", "cmd/internal/responses/place", "cmd/internal/responses/run", "cmd/internal/responses/socket", "cmd/internal/responses", "cmd/internal/daemon", "cmd/internal/explorer", "cmd/internal/explorer/visit", "cmd/internal/explorer/live", "cmd/internal/explorer/views", "cmd/internal/explorer/acts", "cmd/internal/explorer/explorertest", "cmd/internal/web", "cmd/internal/provider", "cmd/internal/provider/providertest", "cmd/ledgerctl/internal/doctor", "docs/examples/go", "ledger/api/mcp"},
 }
 
 // pure packages touch no network, disk or clock.

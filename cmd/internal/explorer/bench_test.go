@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/explorer/explorertest"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -45,7 +46,7 @@ func drain(b *testing.B, a *http.Response) int {
 // pages of a ledger with a short session and few sessions, and of the same ledger with a long
 // session and many.
 func BenchmarkExplorer(b *testing.B) {
-	d, c := start(b, config.Config{})
+	d, c := explorertest.Start(b, config.Config{})
 	ctx := context.Background()
 	sessions := 0
 	for _, size := range []struct{ turns, sessions int }{{100, 100}, {*long, *many}} {
@@ -69,7 +70,7 @@ func BenchmarkExplorer(b *testing.B) {
 			middle = t.ID.String()
 			break
 		}
-		look, id := loggedIn(b, d, c.As(api.Operator), api.OpenPages{}), s.ID.String()
+		look, id := explorertest.LoggedIn(b, d, c.As(api.Operator), api.OpenPages{}), s.ID.String()
 		for _, page := range []struct{ name, path string }{
 			{"sessions", "/ui/"}, {"session", "/ui/s/" + id}, {"session-middle", fmt.Sprintf("/ui/s/%s?from=%d", id, size.turns/2)}, {"session-last", "/ui/s/" + id + "?from=last"},
 			{"turn-middle", "/ui/s/" + id + "/t/" + middle}, {"context-middle", "/ui/s/" + id + "/x/" + middle}, {"search", "/ui/search?q=thing"}, {"cost", "/ui/cost"}, {"health", "/ui/health"}, {"checkpoints", "/ui/checkpoints"}, {"compaction-preview", "/ui/s/" + id + "/compact"},
@@ -79,7 +80,7 @@ func BenchmarkExplorer(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					began := time.Now()
-					a, err := look.Get(look.base + page.path)
+					a, err := look.Get(look.Base + page.path)
 					if err != nil || a.StatusCode != http.StatusOK {
 						b.Fatal(a, err)
 					}

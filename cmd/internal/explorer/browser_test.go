@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/explorer/explorertest"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -39,11 +40,11 @@ func TestExplorerInABrowser(t *testing.T) {
 	if err != nil {
 		t.Skip("SKIPPED: no chromium here: ", err)
 	}
-	_, c := start(t, config.Config{Checkpoint: config.CheckpointTable{Every: "1s", Out: []string{t.TempDir(), "/nowhere"}}})
-	x := tell(t, c)
+	_, c := explorertest.Start(t, config.Config{Checkpoint: config.CheckpointTable{Every: "1s", Out: []string{t.TempDir(), "/nowhere"}}})
+	x := explorertest.Tell(t, c)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := c.SaveMemory(ctx, api.SaveMemory{Kind: "semantic", Text: "The export is in UTF-16; `store.py` reads it.", Session: x.session}); err != nil {
+	if _, err := c.SaveMemory(ctx, api.SaveMemory{Kind: "semantic", Text: "The export is in UTF-16; `store.py` reads it.", Session: x.Session}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.AppendEvent(ctx, api.AppendEvent{Channel: "mail", Kind: "received", Body: turns.Raw(`{"subject":"slow again"}`)}); err != nil {
@@ -53,19 +54,19 @@ func TestExplorerInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	add(t, c, bad.ID, strings.Join(hostile, "\n\n"), strings.Join(hostile, "\n\n")+"\n\n| a | b |\n|-|-|\n| "+strings.Repeat("w", 300)+" | 2 |\n")
+	explorertest.Add(t, c, bad.ID, strings.Join(explorertest.Hostile, "\n\n"), strings.Join(explorertest.Hostile, "\n\n")+"\n\n| a | b |\n|-|-|\n| "+strings.Repeat("w", 300)+" | 2 |\n")
 	const leak = "7351-9920 opens the door"
 	leaks, err := c.Create(ctx, api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	add(t, c, leaks.ID, "Keep it: "+leak+".", "I keep it.")
+	explorertest.Add(t, c, leaks.ID, "Keep it: "+leak+".", "I keep it.")
 	coded, err := c.Create(ctx, api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		add(t, c, coded.ID, "Show me each.", inEachLanguage)
+		explorertest.Add(t, c, coded.ID, "Show me each.", inEachLanguage)
 	}
 	gone, err := c.Create(ctx, api.CreateSession{})
 	if err != nil {
@@ -79,19 +80,19 @@ func TestExplorerInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 30 {
-		add(t, c, grows.ID, fmt.Sprint("question ", i), "an answer")
+		explorertest.Add(t, c, grows.ID, fmt.Sprint("question ", i), "an answer")
 	}
 	link, err := c.As(api.Operator).OpenPages(ctx, api.OpenPages{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := "/ui/s/" + x.session.String()
+	s := "/ui/s/" + x.Session.String()
 	paths := map[string]string{
-		"sessions": "/ui/", "session": s, "turn": s + "/t/" + x.edit.String(), "call": s + "/t/" + x.call.String(), "context": s + "/x/" + x.last.String(), "compaction": s + "/c/" + x.compaction.String(),
-		"compact": s + "/compact", "search": "/ui/search?q=export", "nothing": "/ui/search?q=zzzz", "compare": "/ui/diff/" + x.session.String() + "/" + x.fork.String(), "cost": "/ui/cost", "memory": "/ui/memory",
-		"events": "/ui/events?channel=mail&of=main", "health": "/ui/health", "keys": "/ui/keys", "hostile": "/ui/s/" + bad.ID.String(),
-		"takeout": s + "/t/" + x.first.String() + "/takeout", "vanished": "/ui/vanished", "checkpoints": "/ui/checkpoints", "prove": s + "/t/" + x.call.String() + "/prove", "everywhere": "/ui/takeout",
-		"takeout-parts": s + "/t/" + x.call.String() + "/takeout", "takeout-text": s + "/takeout", "takeout-span": s + "/t/" + x.first.String() + "/takeout", "code": "/ui/s/" + coded.ID.String(), "everywhere-text": "/ui/takeout",
+		"sessions": "/ui/", "session": s, "turn": s + "/t/" + x.Edit.String(), "call": s + "/t/" + x.Call.String(), "context": s + "/x/" + x.Last.String(), "compaction": s + "/c/" + x.Compaction.String(),
+		"compact": s + "/compact", "search": "/ui/search?q=export", "nothing": "/ui/search?q=zzzz", "compare": "/ui/diff/" + x.Session.String() + "/" + x.Fork.String(), "cost": "/ui/cost", "memory": "/ui/memory",
+		"events": "/ui/events?channel=mail&of=main", "health": "/ui/health", "keys": "/ui/keys", "explorertest.Hostile": "/ui/s/" + bad.ID.String(),
+		"takeout": s + "/t/" + x.First.String() + "/takeout", "vanished": "/ui/vanished", "checkpoints": "/ui/checkpoints", "prove": s + "/t/" + x.Call.String() + "/prove", "everywhere": "/ui/takeout",
+		"takeout-parts": s + "/t/" + x.Call.String() + "/takeout", "takeout-text": s + "/takeout", "takeout-span": s + "/t/" + x.First.String() + "/takeout", "code": "/ui/s/" + coded.ID.String(), "everywhere-text": "/ui/takeout",
 	}
 	previews := map[string]string{"takeout-parts": "", "takeout-text": "my real export", "takeout-span": "my real export", "everywhere-text": "it is so"}
 	fork := paths["turn"]

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"nexus/cmd/internal/explorer/visit"
 	pages "nexus/cmd/internal/page"
 	"nexus/turns"
 )
@@ -72,13 +73,13 @@ type erasureRow struct {
 const erasuresShown = 100
 
 // checkpoints shows the newest checkpoint, where it is published, and the list of erasures.
-func (v *visit) checkpoints() error {
-	if err := v.mayProve(); err != nil {
+func (e *Explorer) checkpoints(v *visit.Visit) error {
+	if err := v.MayProve(); err != nil {
 		return err
 	}
 	p := &checkpointsPage{}
-	if v.Checkpoints != nil {
-		c, err := v.Checkpoints(v.r.Context())
+	if e.Checkpoints != nil {
+		c, err := e.Checkpoints(v.R.Context())
 		if err != nil {
 			return err
 		}
@@ -87,13 +88,13 @@ func (v *visit) checkpoints() error {
 	if c := p.Checkpoints; c != nil {
 		p.Behind = c.Last - min(c.Last, c.Size)
 		if !c.When.IsZero() {
-			p.Ago = ago(v.Now(), c.When)
+			p.Ago = visit.Ago(v.Now(), c.When)
 		}
 		p.Stopped = pages.Line(c.Stopped, 1000)
 		p.OK = c.Stopped == "" && !slices.ContainsFunc(c.Folders, func(f CheckpointFolder) bool { return f.Failed != "" })
 		slices.SortStableFunc(c.Erasures, func(a, b Erasure) int { return b.Time.Compare(a.Time) })
 		for _, e := range c.Erasures {
-			if e.Tenant != v.who.Tenant {
+			if e.Tenant != v.Who.Tenant {
 				p.Others++
 				continue
 			}
@@ -102,6 +103,6 @@ func (v *visit) checkpoints() error {
 			}
 		}
 	}
-	v.page("checkpoints", "Checkpoints", "health", p)
+	v.Render("checkpoints", "Checkpoints", "health", p)
 	return nil
 }

@@ -2,18 +2,19 @@ package explorer
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"nexus/cmd/internal/explorer/acts"
+	"nexus/cmd/internal/explorer/compare"
+	"nexus/cmd/internal/explorer/costs"
+	"nexus/cmd/internal/explorer/live"
 	"nexus/cmd/internal/explorer/login"
+	"nexus/cmd/internal/explorer/views"
+	"nexus/cmd/internal/explorer/visit"
 	"nexus/cmd/internal/highlight"
 	"nexus/cmd/internal/web"
 	"nexus/ledger/api"
@@ -55,16 +56,12 @@ type Gone struct {
 // decided here, by their cookie. Safe for concurrent use.
 type Explorer struct {
 	Config
-	desk     *login.Desk
-	views    *views
+	site     *visit.Site
+	live     *live.Streams
+	costs    *costs.Costs
 	handler  http.Handler
-	live     *live
-	costs    costs
-	sums     sums
-	large    sync.Map // tenant and agent: there are more than [orderedMost] sessions
 	requests atomic.Uint64
-	base     context.Context // of what goes on behind pages, until Close
-	stop     context.CancelFunc
+	stop     context.CancelFunc // of what goes on behind pages
 }
 
 // New returns an explorer that nobody is logged in at.
@@ -72,9 +69,9 @@ func New(c Config) *Explorer {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	e := &Explorer{Config: c, desk: login.NewDesk(c.Now), views: newViews()}
-	e.live = newLive(c.Client.Conn())
-	e.base, e.stop = context.WithCancel(context.Background())
+	base, stop := context.WithCancel(context.Background())
+	e := &Explorer{Config: c, live: live.New(c.Client.Conn()), costs: costs.New(base), stop: stop}
+	e.site = &visit.Site{Client: c.Client, Version: c.Version, Models: c.Models, Now: c.Now, Logger: c.Logger, Desk: login.NewDesk(c.Now), Looks: visit.NewLooks()}
 	e.handler = e.routes()
 	return e
 }
@@ -83,12 +80,12 @@ func New(c Config) *Explorer {
 func (e *Explorer) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.handler.ServeHTTP(w, r) }
 
 // Close ends the streams of pages that follow the ledger, and what goes on behind pages.
-func (e *Explorer) Close() { e.stop(); e.live.close() }
+func (e *Explorer) Close() { e.stop(); e.live.Close() }
 
 // InUse reports whether a page follows the ledger or a code waits to be redeemed. ever counts the
 // requests of those who are logged in.
 func (e *Explorer) InUse() (open bool, ever uint64) {
-	return e.live.count() > 0 || e.desk.Waits(), e.requests.Load()
+	return e.live.Count() > 0 || e.site.Desk.Waits(), e.requests.Load()
 }
 
 // Open returns a link to the explorer at a URL that logs who in, once.
@@ -102,7 +99,7 @@ func (e *Explorer) Open(url string, who login.Who, r api.OpenPages) (*api.Opened
 	case !r.Session.IsZero():
 		to += "s/" + r.Session.String()
 	}
-	code, till := e.desk.Code(who, to)
+	code, till := e.site.Desk.Code(who, to)
 	return &api.OpenedPages{URL: url + "/ui/login?code=" + code, Expires: api.Time(till)}, nil
 }
 
@@ -110,70 +107,25 @@ func (e *Explorer) Open(url string, who login.Who, r api.OpenPages) (*api.Opened
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
-// visit is one request of somebody who is logged in.
-type visit struct {
-	*Explorer
-	w   http.ResponseWriter
-	r   *http.Request
-	who login.Who
-	c   *client.Client // reads as who
-	// colours is what the page may spend on those of code.
-	colours *highlight.Page
-}
-
-// patience bounds a request of a page.
-const patience = 25 * time.Second
-
-// maxForm bounds what a form sends, in bytes.
-const maxForm = 64 << 10
-
-// routes is the table of pages.
+// routes is the table of pages: those of the rooms, and the explorer's own.
 func (e *Explorer) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /ui/a/{file}", http.HandlerFunc(e.views.asset))
+	mux.HandleFunc("GET /ui/a/{file}", e.site.Looks.Asset)
 	mux.HandleFunc("GET /ui/login", e.askLogin)
 	mux.HandleFunc("POST /ui/login", e.login)
-	for pattern, f := range map[string]func(*visit) error{
-		"GET /ui/{$}":                          (*visit).sessions,
-		"GET /ui/s/{session}":                  (*visit).session,
-		"GET /ui/s/{session}/t/{turn}":         (*visit).turn,
-		"GET /ui/s/{session}/t/{turn}/b/{n}":   (*visit).block,
-		"GET /ui/s/{session}/t/{turn}/i/{n}":   (*visit).picture,
-		"GET /ui/s/{session}/x/{turn}":         (*visit).context,
-		"GET /ui/s/{session}/c/{turn}":         (*visit).compaction,
-		"GET /ui/s/{session}/export":           (*visit).export,
-		"GET /ui/s/{session}/compact":          (*visit).compactPreview,
-		"GET /ui/s/{session}/takeout":          (*visit).takeOut,
-		"GET /ui/s/{session}/t/{turn}/takeout": (*visit).takeOut,
-		"GET /ui/s/{session}/t/{turn}/prove":   (*visit).prove,
-		"GET /ui/s/{session}/t/{turn}/proof":   (*visit).proof,
-		"POST /ui/do/takeout":                  (*visit).doTakeOut,
-		"GET /ui/takeout":                      (*visit).takeOutEverywhere,
-		"POST /ui/do/takeout-everywhere":       (*visit).doTakeOutEverywhere,
-		"GET /ui/search":                       (*visit).search,
-		"GET /ui/diff/{a}/{b}":                 (*visit).compare,
-		"GET /ui/diff":                         (*visit).compare,
-		"GET /ui/cost":                         (*visit).cost,
-		"GET /ui/memory":                       (*visit).memory,
-		"GET /ui/events":                       (*visit).events,
-		"GET /ui/health":                       (*visit).health,
-		"GET /ui/checkpoints":                  (*visit).checkpoints,
-		"GET /ui/vanished":                     (*visit).vanished,
-		"GET /ui/keys":                         (*visit).keys,
-		"GET /ui/live":                         (*visit).follow,
-		"POST /ui/do/fork":                     acts((*act).fork),
-		"POST /ui/do/rewind":                   acts((*act).rewind),
-		"POST /ui/do/compact":                  acts((*act).compact),
-		"POST /ui/do/label":                    acts((*act).label),
-		"POST /ui/do/close":                    acts((*act).close),
-		"POST /ui/do/describe":                 acts((*act).describe),
-		"POST /ui/do/hide":                     acts((*act).hide),
-		"POST /ui/do/note":                     acts((*act).note),
-		"POST /ui/do/theme":                    (*visit).doTheme,
-		"POST /ui/do/logout":                   (*visit).doLogout,
-		"/ui/":                                 func(*visit) error { return api.Errorf(api.NotFound, nil, "there is no such page") },
-	} {
-		mux.Handle(pattern, e.known(f))
+	own := visit.Pages{
+		"GET /ui/health":      e.health,
+		"GET /ui/checkpoints": e.checkpoints,
+		"GET /ui/vanished":    e.vanished,
+		"GET /ui/keys":        e.keys,
+		"POST /ui/do/theme":   e.doTheme,
+		"POST /ui/do/logout":  e.doLogout,
+		"/ui/":                func(*visit.Visit) error { return api.Errorf(api.NotFound, nil, "there is no such page") },
+	}
+	for _, room := range []visit.Pages{views.New(e.costs, e.Vanished != nil).Pages(), compare.New(e.costs).Pages(), e.costs.Pages(), acts.Pages(), e.live.Pages(), own} {
+		for pattern, f := range room {
+			mux.Handle(pattern, e.known(f, pattern != live.Pattern))
+		}
 	}
 	return secured(http.NewCrossOriginProtection().Handler(mux))
 }
@@ -201,44 +153,27 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// known lets f serve those who are logged in. Others get the page that says how.
-func (e *Explorer) known(f func(*visit) error) http.Handler {
+// known lets f serve those who are logged in, for a bounded time or until they go. Others get the page
+// that says how.
+func (e *Explorer) known(f func(*visit.Visit) error, bounded bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, ok := e.whoIs(r)
+		who, ok := e.site.WhoIs(r)
 		if !ok {
-			e.show(w, r, "login", page{Title: "Not logged in", Data: loginPage{}, Status: http.StatusUnauthorized})
+			e.site.Show(w, r, "login", visit.Page{Title: "Not logged in", Data: loginPage{}, Status: http.StatusUnauthorized})
 			return
 		}
 		e.requests.Add(1)
-		if r.URL.Path != "/ui/live" {
-			ctx, cancel := context.WithTimeout(r.Context(), patience)
+		if bounded {
+			ctx, cancel := context.WithTimeout(r.Context(), visit.Patience)
 			defer cancel()
 			r = r.WithContext(ctx)
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		v := &visit{Explorer: e, w: w, r: r, who: who, c: e.Client.For(who.Tenant, who.Agent).Within(patience), colours: highlight.NewPage()}
+		r.Body = http.MaxBytesReader(w, r.Body, visit.MaxForm)
+		v := &visit.Visit{Site: e.site, W: w, R: r, Who: who, C: e.Client.For(who.Tenant, who.Agent).Within(visit.Patience), Colours: highlight.NewPage()}
 		if err := f(v); err != nil {
-			v.fail(err)
+			v.Fail(err)
 		}
 	})
-}
-
-// cookieName has the port in it: cookies are of a host, and there may be several ledgers.
-func cookieName(r *http.Request) string {
-	_, port, _ := net.SplitHostPort(r.Host)
-	name := "nexus-ui-" + port
-	if r.TLS != nil {
-		name = "__Host-" + name
-	}
-	return name
-}
-
-func (e *Explorer) whoIs(r *http.Request) (login.Who, bool) {
-	c, err := r.Cookie(cookieName(r))
-	if err != nil {
-		return login.Who{}, false
-	}
-	return e.desk.Who(c.Value)
 }
 
 // Caller returns who sent a request for a page, by its cookie: for [web.Guard].
@@ -246,129 +181,10 @@ func (e *Explorer) Caller(r *http.Request) (web.Caller, bool) {
 	if !strings.HasPrefix(r.URL.Path, "/ui/") {
 		return web.Caller{}, false
 	}
-	who, ok := e.whoIs(r)
+	who, ok := e.site.WhoIs(r)
 	scope := web.Write
 	if who.ReadOnly {
 		scope = web.Read
 	}
 	return web.Caller{Name: "explorer", Tenant: who.Tenant, Agent: who.Agent, Scope: scope}, ok
-}
-
-type loginPage struct {
-	Code string
-	Used bool   // the code counts no more
-	As   string // whom the code logs in
-	Was  string // whom it logs out: this browser is logged in as another one
-}
-
-// askLogin shows a button that redeems a code: a browser that loads links before a person
-// follows them redeems none.
-func (e *Explorer) askLogin(w http.ResponseWriter, r *http.Request) {
-	code := r.URL.Query().Get("code")
-	was, in := e.whoIs(r)
-	if in && code == "" {
-		http.Redirect(w, r, "/ui/", http.StatusSeeOther)
-		return
-	}
-	p := page{Title: "Log in", Data: loginPage{}}
-	if code != "" {
-		who, ok := e.desk.Waiting(code)
-		l := loginPage{Code: code, Used: !ok, As: named(who)}
-		if !ok {
-			l.Code, p.Status = "", http.StatusUnauthorized
-		}
-		if in && ok && named(was) != l.As {
-			l.Was = named(was)
-		}
-		p.Data = l
-	}
-	e.show(w, r, "login", p)
-}
-
-// named says as whom somebody looks, and what they may do: a link of a stranger must not pass for
-// one's own.
-func named(w login.Who) string {
-	who := "agent " + w.Agent
-	if w.Agent == api.Operator {
-		who = "the operator, who reads all agents,"
-	}
-	who += " of tenant " + w.Tenant
-	if w.By != "" {
-		who = "user " + w.By + ", as " + who
-	}
-	if w.ReadOnly {
-		return who + "; it reads only"
-	}
-	return who
-}
-
-func (e *Explorer) login(w http.ResponseWriter, r *http.Request) {
-	secret, to, ok := e.desk.Redeem(r.URL.Query().Get("code")) // in the URL: the guard reads no body of a stranger
-	if !ok {
-		e.show(w, r, "login", page{Title: "Log in", Data: loginPage{Used: true}, Status: http.StatusUnauthorized})
-		return
-	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: secret, Path: "/", MaxAge: 7 * 24 * 3600, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
-	http.Redirect(w, r, to, http.StatusSeeOther)
-}
-
-// fail shows an error.
-func (v *visit) fail(err error) {
-	if v.r.Context().Err() != nil && !errors.Is(v.r.Context().Err(), context.DeadlineExceeded) {
-		return // nobody waits any more
-	}
-	said := api.FromError(err)
-	status := said.Status()
-	if status >= 500 {
-		v.Logger.Warn("a page can't be shown", "path", v.r.Pattern, "code", said.Code)
-	}
-	v.show(v.w, v.r, "error", page{Title: "Error", Agent: v.who.Agent, Tenant: v.who.Tenant, Status: status, Data: struct{ Code, Text string }{string(said.Code), said.Message}})
-}
-
-// id reads an id of the path.
-func (v *visit) id(name string) (turns.ID, error) {
-	id, err := turns.ParseID(strings.ToUpper(v.r.PathValue(name)))
-	if err != nil {
-		return id, api.Errorf(api.NotFound, nil, "the address names no %s", name)
-	}
-	return id, nil
-}
-
-// place reads the session and the turn of the path.
-func (v *visit) place() (s *api.Session, turn turns.ID, err error) {
-	id, err := v.id("session")
-	if err != nil {
-		return nil, turn, err
-	}
-	if v.r.PathValue("turn") != "" {
-		if turn, err = v.id("turn"); err != nil {
-			return nil, turn, err
-		}
-	}
-	s, err = v.c.GetSession(v.r.Context(), id, api.GetSession{About: api.About{About: true}})
-	return s, turn, err
-}
-
-// number reads a number of the query; def if it is not there or is none.
-func (v *visit) number(name string, def uint64) uint64 {
-	n, err := strconv.ParseUint(v.r.URL.Query().Get(name), 10, 64)
-	if err != nil {
-		return def
-	}
-	return n
-}
-
-// writer returns a client that acts as the agent of a session, if the visitor may.
-func (v *visit) writer(agent string) (*client.Client, error) {
-	if !v.who.MayChange(agent) {
-		return nil, api.Errorf(api.Denied, nil, "%s", mayNot(v.who))
-	}
-	return v.Client.For(v.who.Tenant, agent).Within(patience), nil
-}
-
-func mayNot(w login.Who) string {
-	if w.ReadOnly {
-		return "this login may change nothing; ledgerctl open without --read-only gives one that may"
-	}
-	return fmt.Sprintf("agent %s may not change this session", w.Agent)
 }

@@ -1,0 +1,56 @@
+package costs_test
+
+import (
+	"strings"
+	"testing"
+
+	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/explorer/explorertest"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Each call has its own price: by its model, by its size, and by what it writes to the cache. So
+// what a session costs is the sum of its turns, on every page, as ledgerctl cost has it; the totals of
+// the session give another figure, and none where no model is set for all of it.
+func TestTheCostOfASessionIsThatOfItsCalls(t *testing.T) {
+	d, c := explorertest.Start(t, config.Config{})
+	s, err := c.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []turns.ID
+	for _, x := range []struct {
+		model string
+		usage turns.Usage
+		meta  string
+	}{ // above 200,000 tokens of input this model costs twice as much
+		{"claude-sonnet-4-5", turns.Usage{InputTokens: 100_000, OutputTokens: 1000}, "{}"},
+		{"claude-sonnet-4-5", turns.Usage{InputTokens: 100_000, OutputTokens: 1000}, "{}"},
+		{"claude-opus-4-5", turns.Usage{InputTokens: 100_000, CacheCreation: 100_000, OutputTokens: 2000}, `{"usage":{"cache_creation_1h_input_tokens":100000}}`},
+	} {
+		m := explorertest.Say(turns.Assistant, "Yes.")
+		a, err := c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{explorertest.Say(turns.User, "Is it?")}, Response: &m, Model: x.model, Usage: &x.usage, Meta: turns.Raw(x.meta)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, a.ID)
+	}
+	b := explorertest.LoggedIn(t, d, c, api.OpenPages{})
+	session := "/ui/s/" + s.ID.String()
+	for range 2 { // what was added up is kept
+		b.Has("/ui/", "≈ $1.68")
+		b.Has(session, "≈ $1.68", "≈ $0.32", "≈ $1.05")
+	}
+	b.Has("/ui/cost?by=session", "≈ $1.68", "The dearest calls", session+"/t/"+ids[2].String(), "<b>missed</b>")
+	b.Has("/ui/cost?by=month", "≈ $1.68")
+	b.Has(session+"/t/"+ids[2].String(), "≈ $1.05")
+	explorertest.Add(t, c, s.ID, "And?", "So.") // 0.00345: the sum is that of the session as it is now
+	for n := 0; ; n++ {
+		if _, _, page := b.Ask("GET", session, ""); strings.Contains(page, "≈ $1.68") && strings.Contains(page, "&lt; $0.01") {
+			break
+		} else if n == 50 {
+			t.Fatal("the new turn has no cost")
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package views_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/explorer/explorertest"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// A picture of a transcript is served if its bytes are one, and as nothing else.
+func TestPicturesAreServedForWhatTheyAre(t *testing.T) {
+	d, c := explorertest.Start(t, config.Config{})
+	s, err := c.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gif := []byte("GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;")
+	part := func(mime string, data []byte) turns.Part {
+		return turns.Part{Type: turns.Blob, Modality: "image", MimeType: mime, Data: data}
+	}
+	svg := []byte(`<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>`)
+	a, err := c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{{Role: turns.User, Parts: []turns.Part{part("image/gif", gif), part("image/png", svg), part("image/svg+xml", svg), part("image/png", []byte("broken"))}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := explorertest.LoggedIn(t, d, c, api.OpenPages{})
+	base := "/ui/s/" + s.ID.String() + "/t/" + a.ID.String()
+	b.Page(base)
+	status, h, body := b.Ask(http.MethodGet, base+"/i/a0", "")
+	if status != 200 || h.Get("Content-Type") != "image/gif" || !strings.Contains(h.Get("Content-Security-Policy"), "sandbox") || body != string(gif) {
+		t.Errorf("%d, %s", status, h.Get("Content-Type"))
+	}
+	for _, n := range []string{"a1", "a2", "a3"} {
+		if status, _, _ := b.Ask(http.MethodGet, base+"/i/"+n, ""); status != http.StatusNotFound {
+			t.Errorf("%s: %d", n, status)
+		}
+	}
+}
