@@ -153,7 +153,7 @@ func New(c Config) *Engine {
 	e.Search = search.New(c.Search, e.Store, e.Limits, e.Reader, e.Memories, budget)
 	e.Covered = covered.New(e.Store, e.Limits, e.Loader, e.Reader, e.Search)
 	e.Contexts = contexts.New(e.Store, e.Limits, e.Loader, e.Reader, e.Memories, e.Covered, e.Compactions, budget)
-	e.History = history.New(e.Store, e.Limits, e.Reader)
+	e.History = history.New(e.Store, e.Limits, e.Reader, budget)
 	e.Transfer = transfer.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Sessions, budget)
 	e.Audit = audit.New(e.Store, e.Limits, e.Loader, e.Reader)
 	e.Proofs = proofs.New(c.Checkpoints, e.Store, e.Limits, e.Reader)

@@ -24,6 +24,25 @@ const (
 	titleTurns = 8
 )
 
+// aboutKey names what a list shows of a session beside its settings. It follows from the session's chain up
+// to its tail, of which a redaction is a part too.
+type aboutKey struct {
+	session turns.ID
+	tail    uint64 // position
+}
+
+// about is what was read of a session for a list, without an error. It has text of the session, so it
+// goes when a key is destroyed, as all caches do.
+type about struct {
+	time  *api.Time
+	bound turns.TimeBound
+	text  string // see [History.firstUserText]
+	read  bool   // text was: of a session with a title it is not
+}
+
+// aboutBytes is about how many bytes of memory an about takes without its text.
+const aboutBytes = 256
+
 // fillAbout fills in a title and the time of the newest turn, which tell
 // conversations apart. It leaves out what it can't read.
 func (hs *History) fillAbout(ctx context.Context, s *ledger.Session, out *api.Session) {
@@ -35,20 +54,37 @@ func (hs *History) fillAbout(ctx context.Context, s *ledger.Session, out *api.Se
 	if t, ok := meta.Title.Text(); ok && !said {
 		out.Title = oneLine(t)
 	}
+	epoch := hs.abouts.Epoch() // before a key is read
 	head, err := hs.reader.HeadNode(s)
 	if err != nil || head.Ref.IsZero() {
 		return
 	}
-	out.HeadTime, out.HeadTimeBound = hs.lastTurnTime(ctx, head)
+	key := aboutKey{s.ID, s.Tail.Seq}
+	a, kept := hs.abouts.Get(key)
+	var unread error
+	if !kept {
+		a.time, a.bound, unread = hs.lastTurnTime(ctx, head)
+	}
+	out.HeadTime, out.HeadTimeBound = a.time, a.bound
 	if out.Title == "" {
-		out.Title = hs.firstUserText(ctx, s, head)
+		if !a.read {
+			kept, a.read = false, true
+			a.text, err = hs.firstUserText(ctx, s, head)
+			unread = cmp.Or(unread, err)
+		}
+		out.Title = a.text
+	}
+	if !kept && unread == nil {
+		hs.abouts.PutIn(epoch, key, a, aboutBytes+len(a.text))
 	}
 }
 
 // lastTurnTime returns the time that the newest normal turn at or above a node
-// claims, or else when it was recorded, and whether an importer bounded what it claims.
-func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api.Time, bound turns.TimeBound) {
-	_ = hs.reader.PathNodes(ctx, head, 1, head.Depth, func(n lineage.Node) (bool, error) {
+// claims, or else when it was recorded, and whether an importer bounded what it claims. With an error
+// the time is what could be read.
+func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api.Time, bound turns.TimeBound, _ error) {
+	var unread error
+	err := hs.reader.PathNodes(ctx, head, 1, head.Depth, func(n lineage.Node) (bool, error) {
 		if n.Kind == turns.KindCompaction {
 			return true, nil
 		}
@@ -61,7 +97,7 @@ func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api
 			ns = ev.Recorded
 		} else {
 			var b turns.TurnBody
-			if err := hs.content.Open(ev, &b); err == nil { // else it can't be read, and the time stands
+			if unread = hs.content.Open(ev, &b); unread == nil { // else it can't be read, and the time stands
 				bound = turns.TimeBoundOf(b.Meta)
 			}
 		}
@@ -69,27 +105,32 @@ func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api
 		at = &v
 		return false, nil
 	})
-	return at, bound
+	return at, bound, cmp.Or(err, unread)
 }
 
 // firstUserText returns the first text of a user in the session's own turns. If a
 // fork has none there, it searches the inherited turns. Where no user said anything, as to a
-// subagent, it returns the task that another agent gave, else the first text of the model.
-func (hs *History) firstUserText(ctx context.Context, s *ledger.Session, head lineage.Node) string {
+// subagent, it returns the task that another agent gave, else the first text of the model. With an
+// error the text is what could be read.
+func (hs *History) firstUserText(ctx context.Context, s *ledger.Session, head lineage.Node) (string, error) {
+	var unread error
 	if f := s.ForkOf; f != nil && head.Ref.Session == s.ID {
-		if at, err := hs.reader.Projections.Turn(f.At); err == nil {
-			if text, _ := hs.firstTextsFrom(ctx, head, at.Depth+1); text != "" {
-				return text
+		at, err := hs.reader.Projections.Turn(f.At)
+		if unread = err; err == nil {
+			var text string
+			if text, _, unread = hs.firstTextsFrom(ctx, head, at.Depth+1); text != "" {
+				return text, unread
 			}
 		}
 	}
-	return cmp.Or(hs.firstTextsFrom(ctx, head, 1))
+	first, answer, err := hs.firstTextsFrom(ctx, head, 1)
+	return cmp.Or(first, answer), cmp.Or(unread, err)
 }
 
 // firstTextsFrom returns the first text that a person wrote in a few turns from depth lo on,
 // and the first task of an agent or text of the model.
-func (hs *History) firstTextsFrom(ctx context.Context, head lineage.Node, lo uint64) (first, answer string) {
-	_ = hs.reader.PathTurns(ctx, head, lo, min(lo+titleTurns-1, head.Depth), func(_ rows.Turn, ev *turns.Event) (bool, error) {
+func (hs *History) firstTextsFrom(ctx context.Context, head lineage.Node, lo uint64) (first, answer string, _ error) {
+	err := hs.reader.PathTurns(ctx, head, lo, min(lo+titleTurns-1, head.Depth), func(_ rows.Turn, ev *turns.Event) (bool, error) {
 		if ev.Kind != turns.KindTurn {
 			return true, nil
 		}
@@ -108,7 +149,7 @@ func (hs *History) firstTextsFrom(ctx context.Context, head lineage.Node, lo uin
 		}
 		return true, nil
 	})
-	return first, answer
+	return first, answer, err
 }
 
 // firstRequest returns the beginning of the first text of a turn that a person wrote, ""

@@ -1,14 +1,17 @@
 package history_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/enginetest"
 	"nexus/cmd/internal/engine/history"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/seal"
 )
 
 // A list shows the title of a session and the time of its newest turn.
@@ -80,5 +83,65 @@ func TestAboutShowsTitleAndTime(t *testing.T) {
 	check("a title that is none", s, "mend the roof", "2025-04-29")
 	if got := enginetest.Must(e.Reader.Get(t.Context(), enginetest.Alice, s, api.Read{}))(t); got.Title != "" || got.HeadTime != nil {
 		t.Errorf("not asked for, and told: %q, %v", got.Title, got.HeadTime)
+	}
+}
+
+// askedKeys counts the keys that are asked for; broken ones can't be read.
+type askedKeys struct {
+	content.Keys
+	asked  int
+	broken bool
+}
+
+func (k *askedKeys) Content(id turns.ID) (seal.Content, error) {
+	if k.asked++; k.broken {
+		return seal.Content{}, errors.New("a broken disk")
+	}
+	return k.Keys.Content(id)
+}
+
+// A list opens the bodies of a session once: a title and a time stay until the chain goes on, and go with
+// the key. What could not be read is read again.
+func TestAListReadsATitleOnce(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	keys := &askedKeys{Keys: e.Store.Keys}
+	e.Store.Keys = keys
+	s := enginetest.Create(t, e, 50_000, "nexus").ID
+	first := enginetest.Add(t, e, s, enginetest.Say("mend the roof", "done"))
+	titles := func() (n int) { return e.Caches.Sizes()["titles"] }
+	listed := func() string {
+		t.Helper()
+		list := enginetest.Must(e.History.List(t.Context(), enginetest.Operator, api.ListSessions{About: api.About{About: true}}))(t).Sessions
+		if len(list) != 1 || list[0].HeadTime == nil {
+			t.Fatalf("%+v", list)
+		}
+		return list[0].Title
+	}
+	keys.broken = true
+	if got := listed(); got != "" || titles() != 0 {
+		t.Errorf("what can't be read is kept: %q, %d bytes", got, titles())
+	}
+	keys.broken = false
+	if got := listed(); got != "mend the roof" || titles() == 0 {
+		t.Errorf("%q, %d bytes", got, titles())
+	}
+	asked := keys.asked
+	for range 3 {
+		if got := listed(); got != "mend the roof" || keys.asked != asked {
+			t.Errorf("%q: %d keys were asked for", got, keys.asked-asked)
+		}
+	}
+	redact := api.RedactTurn{ID: api.NewID(), Turn: first.ID}
+	enginetest.Must(e.Erasure.Redact(t.Context(), enginetest.Operator, s, redact, enginetest.JSON(redact)))(t)
+	if got := listed(); strings.Contains(got, "roof") {
+		t.Errorf("what was taken out is listed: %q", got)
+	}
+	enginetest.Add(t, e, s, enginetest.Say("mend the door", "done"))
+	if got := listed(); got != "[redacted]" && got != "mend the door" {
+		t.Errorf("the next turn: %q", got)
+	}
+	enginetest.Must(e.Erasure.Erase(t.Context(), enginetest.Operator, s, api.EraseSession{}))(t)
+	if got := listed(); got != "" || titles() != 0 {
+		t.Errorf("an erased session: %q, %d bytes", got, titles())
 	}
 }

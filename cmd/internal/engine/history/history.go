@@ -1,6 +1,7 @@
 package history
 
 import (
+	"nexus/cmd/internal/engine/cache"
 	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/reader"
@@ -12,9 +13,10 @@ type History struct {
 	content *content.Store
 	page    *page.Limits
 	reader  *reader.Reader
+	abouts  *cache.Cache[aboutKey, about]
 }
 
-// New returns the history of what r reads.
-func New(cs *content.Store, limits *page.Limits, r *reader.Reader) *History {
-	return &History{content: cs, page: limits, reader: r}
+// New returns the history of what r reads. What lists show is kept within budget.
+func New(cs *content.Store, limits *page.Limits, r *reader.Reader, budget *cache.Budget) *History {
+	return &History{content: cs, page: limits, reader: r, abouts: cache.New[aboutKey, about](budget, "titles")}
 }
