@@ -117,11 +117,9 @@ type sessionPage struct {
 	Parts     []sessionRow
 	Masked    int
 	Unread    string
-	// CostFailed is when the cost may be added up again, which failed; "": it did not.
-	CostFailed string
-	Begins     uint64 // the turn of its parent that a fork begins behind; 0: it is none
-	OwnTitle   string // that a person gave it
-	Tags       string // with commas
+	Begins    uint64 // the turn of its parent that a fork begins behind; 0: it is none
+	OwnTitle  string // that a person gave it
+	Tags      string // with commas
 }
 
 // markRow is a compaction in a list.

@@ -36,14 +36,16 @@ type sessionRow struct {
 	Budget   uint64
 	Pressure float64
 	Cost     string
-	When     time.Time // of the newest turn
-	Ago      string    // the same, or its bound, in a few characters
-	Said     string    // the same in full
-	Live     bool
-	Error    string
-	Fork     *api.ForkedFrom
-	Part     turns.ID // the session that it is a sub-agent of
-	Depth    int      // in the list, below the session that it belongs to
+	// CostFailed is when the cost may be added up again, which failed; "": it did not.
+	CostFailed string
+	When       time.Time // of the newest turn
+	Ago        string    // the same, or its bound, in a few characters
+	Said       string    // the same in full
+	Live       bool
+	Error      string
+	Fork       *api.ForkedFrom
+	Part       turns.ID // the session that it is a sub-agent of
+	Depth      int      // in the list, below the session that it belongs to
 }
 
 // sessionFilter is what a list is narrowed to; its fields are those of the URL.
@@ -141,6 +143,9 @@ func (v *visitor) addCosts(rows []sessionRow, of []*api.Session) {
 	v.costs.AddUp(v.Visit, of)
 	for i, s := range of {
 		rows[i].Cost = v.costs.Money(s)
+		if again := v.costs.Failed(s); !again.IsZero() {
+			rows[i].CostFailed = again.Local().Format("15:04:05")
+		}
 	}
 }
 
