@@ -15,8 +15,12 @@ import (
 	"nexus/turns"
 )
 
-// contextRows is how many pieces of a context a page lists.
-const contextRows = 120
+const (
+	// contextRows is how many pieces of a context a page lists.
+	contextRows = 120
+	// contextTurns is of how many turns a page builds a context: that takes some 15 MiB of memory.
+	contextTurns = 1000
+)
 
 type contextPage struct {
 	Head
@@ -44,6 +48,7 @@ type contextPage struct {
 	Built    *built
 	Price    string
 	Usage    *turns.Usage
+	TooMany  uint64 // turns that no compaction covers, of a context that no page builds; 0: it was built
 }
 
 // gauge is a bar of the kinds of content of a context.
@@ -58,7 +63,6 @@ type gauge struct {
 type segment struct {
 	Kind kinds.Look
 	X, W string
-	Text string
 }
 
 type legendRow struct {
@@ -94,6 +98,7 @@ type built struct {
 	Budget   uint64   // 0: the policy's
 	Names    []string // of policies
 	Err      string
+	Unasked  int // pieces of a context that is built only if somebody asks; 0: it was built
 }
 
 // builtRow is a half turn that the two contexts show in different ways. A status is "" where a
@@ -106,8 +111,12 @@ type builtRow struct {
 	turn             turns.ID
 }
 
-// builtRows is how many differences a page lists.
-const builtRows = 40
+const (
+	// builtRows is how many differences a page lists.
+	builtRows = 40
+	// builtMost is the largest context, in pieces, that is built anew unasked.
+	builtMost = 400
+)
 
 // builtNow makes the context anew that a call was given: that of its turn without what the call
 // answered. A compaction answered nothing: its summary is part of it.
@@ -130,6 +139,10 @@ func (v *visitor) builtNow(s *api.Session, t *api.Turn, was *api.Context, old []
 	if window > 0 && b.Budget == 0 {
 		r.Budget = was.Budget
 	}
+	if len(old) > builtMost && !v.R.URL.Query().Has("policy") {
+		b.Unasked = len(old)
+		return b
+	}
 	cx, err := v.C.Context(v.R.Context(), s.ID, r)
 	if err != nil {
 		b.Err = api.FromError(err).Message
@@ -146,55 +159,55 @@ func (v *visitor) builtNow(s *api.Session, t *api.Turn, was *api.Context, old []
 	}
 	cx.Reported = 0
 	b.Used, b.Bar = cx.Tokens+cx.Overhead, gaugeOf(cx)
+	b.compare(s, old, piecesOf(cx))
+	b.Preamble = !bytes.Equal(cx.System, was.System) || !equalRaw(cx.Tools, was.Tools)
+	b.Same = len(b.Rows) == 0 && !b.Preamble
+	return b
+}
+
+// compare lists where two contexts of a session show a half turn in different ways.
+func (b *built) compare(s *api.Session, old, now []contextPiece) {
+	same := 0 // what both begin with is not looked at once more
+	for same < min(len(old), len(now)) && old[same].Turn == now[same].Turn && old[same].Half == now[same].Half && old[same].Status == now[same].Status && equalRaw(old[same].messages, now[same].messages) {
+		same++
+	}
 	type place struct {
 		turn turns.ID
 		half string
 	}
-	rows := make(map[place]*builtRow)
-	var order []place
-	row := func(x *contextPiece) *builtRow {
-		k := place{x.Turn, x.Half}
-		if rows[k] == nil {
-			r := &builtRow{Half: x.Half, turn: x.Turn}
-			if !x.Turn.IsZero() {
-				r.URL, r.Depth = visit.TurnURL(s.ID, x.Turn), prose.Short(x.Turn)
-			}
-			rows[k], order = r, append(order, k)
-		}
-		return rows[k]
+	type shown struct {
+		status   string
+		tokens   uint64
+		messages []turns.Raw
 	}
-	texts := make(map[place][2][]byte)
-	for side, list := range [][]contextPiece{old, piecesOf(cx)} {
+	places := make(map[place]*[2]shown)
+	var order []place
+	for side, list := range [][]contextPiece{old[same:], now[same:]} {
 		for i := range list {
 			x := &list[i]
-			r := row(x)
-			if side == 0 {
-				r.Was, r.WasTokens = x.Status, r.WasTokens+x.Tokens
-			} else {
-				r.Is, r.IsTokens = x.Status, r.IsTokens+x.Tokens
-			}
 			k := place{x.Turn, x.Half}
-			both := texts[k]
-			for _, m := range x.messages {
-				both[side] = append(both[side], m...)
+			if places[k] == nil {
+				places[k], order = new([2]shown), append(order, k)
 			}
-			texts[k] = both
+			p := &places[k][side]
+			p.status, p.tokens, p.messages = x.Status, p.tokens+x.Tokens, append(p.messages[:len(p.messages):len(p.messages)], x.messages...)
 		}
 	}
 	for _, k := range order {
-		r := rows[k]
-		if r.Was == r.Is && bytes.Equal(texts[k][0], texts[k][1]) {
+		was, is := &places[k][0], &places[k][1]
+		if was.status == is.status && equalRaw(was.messages, is.messages) {
 			continue
 		}
 		if len(b.Rows) == builtRows {
 			b.More++
 			continue
 		}
-		b.Rows = append(b.Rows, *r)
+		r := builtRow{Half: k.half, turn: k.turn, Was: was.status, WasTokens: was.tokens, Is: is.status, IsTokens: is.tokens}
+		if !k.turn.IsZero() {
+			r.URL, r.Depth = visit.TurnURL(s.ID, k.turn), prose.Short(k.turn)
+		}
+		b.Rows = append(b.Rows, r)
 	}
-	b.Preamble = !bytes.Equal(cx.System, was.System) || !equalRaw(cx.Tools, was.Tools)
-	b.Same = len(b.Rows) == 0 && !b.Preamble
-	return b
 }
 
 // since is what changed from the context of the call before, and what that did to its cache.
@@ -220,8 +233,8 @@ type contextPiece struct {
 	messages []turns.Raw
 }
 
-func piecesOf(cx *api.Context) (out []contextPiece) {
-	next := 0
+func piecesOf(cx *api.Context) []contextPiece {
+	out, next := make([]contextPiece, 0, len(cx.Sources)), 0
 	for _, s := range cx.Sources {
 		n := int(min(s.Messages, uint64(len(cx.Messages)-next)))
 		out = append(out, contextPiece{s, cx.Messages[next : next+n]})
@@ -239,6 +252,14 @@ func (v *visitor) context() error {
 	t, err := v.C.Turn(v.R.Context(), s.ID, id)
 	if err != nil {
 		return err
+	}
+	n, err := v.uncovered(s, t)
+	if err != nil {
+		return err
+	}
+	if n > contextTurns {
+		v.Render("context", fmt.Sprintf("Context of turn %d", t.Depth), "sessions", &contextPage{Head: HeadOf(v.Visit, s), Turn: t, Back: visit.TurnURL(s.ID, id), TooMany: n})
+		return nil
 	}
 	cx, err := v.contextBefore(s, id)
 	if err != nil {
@@ -263,12 +284,6 @@ func (v *visitor) context() error {
 	p.Bar = gaugeOf(cx)
 	p.Uncount = cx.Reported - min(cx.Reported, cx.Tokens+cx.Overhead)
 	p.Built = v.builtNow(s, t, cx, all, window)
-	depths := v.depths(s, t.Depth, all)
-	for i := range p.Built.Rows {
-		if r := &p.Built.Rows[i]; depths[r.turn] > 0 {
-			r.Depth = fmt.Sprint(depths[r.turn])
-		}
-	}
 	p.All = len(all)
 	from := int(min(v.Number("p", uint64(max(0, len(all)-contextRows))), uint64(max(0, len(all)-1))))
 	to := min(from+contextRows, len(all))
@@ -279,6 +294,12 @@ func (v *visitor) context() error {
 	}
 	if to < len(all) {
 		p.Next = fmt.Sprintf("%s?p=%d", base, to)
+	}
+	depths := v.depths(s, all[from:to])
+	for i := range p.Built.Rows {
+		if r := &p.Built.Rows[i]; depths[r.turn] > 0 {
+			r.Depth = fmt.Sprint(depths[r.turn])
+		}
 	}
 	for i := from; i < to; i++ {
 		x := &all[i]
@@ -301,6 +322,28 @@ func (v *visitor) context() error {
 	return nil
 }
 
+// uncovered returns how many turns a model would have read for a turn, of a session that has more than a page
+// builds a context of: those behind what the newest compaction before it covers. 0: of a shorter session.
+func (v *visitor) uncovered(s *api.Session, t *api.Turn) (uint64, error) {
+	if t.Depth <= contextTurns {
+		return 0, nil
+	}
+	for k, err := range v.C.Compactions(v.R.Context(), s.ID) {
+		if err != nil {
+			return 0, err
+		}
+		if k.Depth > t.Depth || k.Compaction == nil || k.Compaction.Through == nil {
+			continue
+		}
+		through, err := v.C.Turn(v.R.Context(), s.ID, *k.Compaction.Through)
+		if err != nil {
+			return 0, err
+		}
+		return t.Depth - min(t.Depth, through.Depth), nil
+	}
+	return t.Depth, nil
+}
+
 // windowOf returns the window of the model that a context is for, and bounds the context by it; 0: the
 // context keeps its bound. That of a recipe is what the call was made with. Else it is of the session:
 // what it states, or that of its model, which a transcript seldom names, or a guess. The turns of
@@ -319,24 +362,26 @@ func (v *visitor) contextBefore(s *api.Session, id turns.ID) (*api.Context, erro
 	return v.C.Context(v.R.Context(), s.ID, api.GetContext{At: id, Recorded: true, Before: true, Explain: true})
 }
 
-// depths are the depths of the turns of a context that are near its end.
-func (v *visitor) depths(s *api.Session, depth uint64, all []contextPiece) map[turns.ID]uint64 {
+// depths are the depths of turns of a context, which are near each other on the path: of as many as one page of
+// turns has.
+func (v *visitor) depths(s *api.Session, rows []contextPiece) map[turns.ID]uint64 {
 	out := make(map[turns.ID]uint64)
-	n := uint64(1)
-	seen := make(map[turns.ID]bool)
-	for _, x := range all {
-		if !seen[x.Turn] {
-			seen[x.Turn] = true
-			n++
-		}
+	i := slices.IndexFunc(rows, func(x contextPiece) bool { return !x.Turn.IsZero() && x.Half != "memory" && x.Status != "summary" })
+	if i < 0 {
+		return out
 	}
-	from := depth - min(depth-1, min(n+20, 2000))
-	for t, err := range v.C.Turns(v.R.Context(), s.ID, api.ListTurns{From: from, Page: api.Page{Limit: 1000}}) {
-		if err != nil || t.Depth > depth {
-			break
-		}
+	first, err := v.C.Turn(v.R.Context(), s.ID, rows[i].Turn)
+	if err != nil {
+		return out
+	}
+	list, err := v.C.TurnPage(v.R.Context(), s.ID, api.ListTurns{From: first.Depth, Page: api.Page{Limit: contextRows + 20}})
+	if err != nil {
+		return out
+	}
+	for _, t := range list.Turns {
 		out[t.ID] = t.Depth
 	}
+	out[first.ID] = first.Depth
 	return out
 }
 
@@ -354,6 +399,11 @@ func gaugeOf(cx *api.Context) *gauge {
 		turns  map[turns.ID]bool
 	}
 	begin := uint64(0)
+	type bar struct {
+		kind kinds.Kind
+		x, w float64
+	}
+	var bars []bar
 	for _, s := range kinds.Spans(cx) {
 		x, w := width*float64(begin)/float64(full), width*float64(s.Tokens)/float64(full)
 		begin += s.Tokens
@@ -363,14 +413,14 @@ func gaugeOf(cx *api.Context) *gauge {
 		}
 		sum.tokens += s.Tokens
 		sum.turns[s.Turn] = true
-		if n := len(g.Segments); n > 0 && g.Segments[n-1].Kind == s.Kind.Look() && w < 4 { // they would not be seen apart
-			last := &g.Segments[n-1]
-			var lastX float64
-			fmt.Sscanf(last.X, "%f", &lastX)
-			last.W = fmt.Sprintf("%.2f", x+w-lastX)
+		if n := len(bars); n > 0 && bars[n-1].kind == s.Kind && w < 4 { // they would not be seen apart
+			bars[n-1].w = x + w - bars[n-1].x
 			continue
 		}
-		g.Segments = append(g.Segments, segment{Kind: s.Kind.Look(), X: fmt.Sprintf("%.2f", x), W: fmt.Sprintf("%.2f", max(w, 0.5))})
+		bars = append(bars, bar{s.Kind, x, max(w, 0.5)})
+	}
+	for _, b := range bars {
+		g.Segments = append(g.Segments, segment{Kind: b.kind.Look(), X: fmt.Sprintf("%.2f", b.x), W: fmt.Sprintf("%.2f", b.w)})
 	}
 	for i, sum := range sums {
 		if sum.turns != nil {

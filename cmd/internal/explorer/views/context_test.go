@@ -23,3 +23,31 @@ func TestAContextIsMeasuredByItsModel(t *testing.T) {
 	id := saidWhen(t, c, time.Now(), "")
 	b.Has("/ui/s/"+id.String(), "182k, a guess")
 }
+
+// A page builds no context of more than 1,000 turns, and what a policy would make of a large one only if somebody asks.
+func TestAPageBuildsNoContextThatIsTooLarge(t *testing.T) {
+	d, c := explorertest.Start(t, config.Config{})
+	s, err := c.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := make(map[int]string)
+	for i := range 1010 {
+		at[i+1] = explorertest.Add(t, c, s.ID, "Where is it?", "There.").ID.String()
+	}
+	b := explorertest.LoggedIn(t, d, c, api.OpenPages{})
+	page := func(depth int) string { return "/ui/s/" + s.ID.String() + "/x/" + at[depth] }
+	b.Has(page(150), "makes the same of what is stored", `>150</a>`, `>91</a>`)
+	b.Has(page(300), "Pieces 480–599 of 599", "A context of 599 pieces is built when you ask for it", `>300</a>`, `>241</a>`)
+	b.Has(page(300)+"?policy=balanced", "makes the same of what is stored")
+	b.Has(page(300)+"?p=0", "Pieces 1–120 of 599", `>1</a>`, `>60</a>`)
+	if got := b.Has(page(1005), "1,005</b> turns stand before the call that no compaction covers", `/ui/s/`+s.ID.String()+`?from=1005#t1005`); strings.Contains(got, "Pieces") {
+		t.Error("a context that is too large is shown")
+	}
+	made, err := c.Compact(t.Context(), s.ID, api.RunCompaction{AtOnce: true, Budget: 20_000})
+	if err != nil || made.Compaction == nil {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	last := explorertest.Add(t, c, s.ID, "And now?", "Here.").ID.String()
+	b.Has("/ui/s/"+s.ID.String()+"/x/"+last, "Pieces ", "summary")
+}
