@@ -21,6 +21,7 @@ func Pages() visit.Pages {
 		"GET /ui/s/{session}/t/{turn}/takeout": takeOut,
 		"GET /ui/s/{session}/t/{turn}/prove":   prove,
 		"GET /ui/s/{session}/t/{turn}/proof":   proof,
+		"POST /ui/do/prove":                    doProve,
 		"POST /ui/do/takeout":                  doTakeOut,
 		"GET /ui/takeout":                      takeOutEverywhere,
 		"POST /ui/do/takeout-everywhere":       doTakeOutEverywhere,

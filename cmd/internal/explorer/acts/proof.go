@@ -105,6 +105,9 @@ type provePage struct {
 	turn  turns.ID
 }
 
+// TurnID is the turn that the page is of.
+func (p *provePage) TurnID() turns.ID { return p.turn }
+
 // proofFile is a proof that can be saved.
 type proofFile struct{ URL, Name string }
 
@@ -151,6 +154,8 @@ func proofName(turn turns.ID, show string, part int) string {
 		name += "-whole"
 	case api.DisclosePart:
 		name += "-part-" + strconv.Itoa(part)
+	case api.DiscloseSession:
+		name += "-key"
 	}
 	return name + ".proof"
 }
@@ -182,10 +187,74 @@ func proof(v *visit.Visit) error {
 	if q.Has("event") {
 		name, text = name+".event", p.Event
 	}
+	send(v, name, text)
+	return nil
+}
+
+// send has the browser save a file, and run nothing of it.
+func send(v *visit.Visit, name, text string) {
 	h := v.W.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	_, _ = v.W.Write([]byte(text)) // nobody reads any more
+}
+
+// keyPage says what the key of a session opens, and has the files that give it away.
+type keyPage struct {
+	views.Head
+	Depth uint64
+	Turn  turns.ID
+	Of    turns.ID // the session that has the turn
+	All   uint64   // turns of that one
+	State string   // its
+	Name  string   // of the proof
+}
+
+// doProve says what the proof of a turn opens that has the key of its session; a form that is sure gets one of its two files.
+func doProve(v *visit.Visit) error {
+	if !v.Who.MayExport() {
+		return api.Errorf(api.Denied, nil, "the file has the key of the session: only the operator gives it away, with a login that may change")
+	}
+	if err := v.Parse(); err != nil {
+		return err
+	}
+	f := v.R.PostForm
+	session, err := turns.ParseID(f.Get("session"))
+	if err != nil {
+		return api.Errorf(api.Malformed, nil, "the form names no session")
+	}
+	turn, err := turns.ParseID(f.Get("turn"))
+	if err != nil {
+		return api.Errorf(api.Malformed, nil, "the form names no turn")
+	}
+	p, err := v.C.Proof(v.R.Context(), session, api.GetProof{Turn: turn, Disclose: api.DiscloseSession}) // that it can't be given is said before
+	if err != nil {
+		return err
+	}
+	name := proofName(turn, api.DiscloseSession, 0)
+	switch f.Get("sure") {
+	case "proof":
+		send(v, name, p.Proof)
+		return nil
+	case "event":
+		send(v, name+".event", p.Event)
+		return nil
+	}
+	s, err := v.C.GetSession(v.R.Context(), session, api.GetSession{About: api.About{About: true}})
+	if err != nil {
+		return err
+	}
+	t, err := v.C.Turn(v.R.Context(), session, turn)
+	if err != nil {
+		return err
+	}
+	of := s
+	if t.Session != s.ID {
+		if of, err = v.C.Session(v.R.Context(), t.Session); err != nil {
+			return err
+		}
+	}
+	v.Render("disclose", "The key of a session", "sessions", &keyPage{Head: views.HeadOf(v, s), Depth: t.Depth, Turn: turn, Of: of.ID, All: of.Turns, State: of.State, Name: name})
 	return nil
 }

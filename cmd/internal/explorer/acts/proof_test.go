@@ -82,7 +82,7 @@ func TestTheProofOfATurnIsTwoFiles(t *testing.T) {
 	}
 }
 
-// The parts of a turn are listed some at a time; a explorertest.Hostile one stays text.
+// The parts of a turn are listed some at a time; a hostile one stays text.
 func TestThePartsOfATurnAreListed(t *testing.T) {
 	d, c := explorertest.Start(t, config.Config{})
 	s, err := c.Create(t.Context(), api.CreateSession{})

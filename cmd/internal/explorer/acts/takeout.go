@@ -23,16 +23,23 @@ type takeOutPage struct {
 	Parts  partList
 	What   string // is to be taken out, as the form says: text, span, parts, turn, session
 	Text   string
-	Chosen []int  // numbers of parts
-	As     string // the part as the preview of a span read it: see [takeOutPage.spans]
-	Gone   bool   // the part has nothing of the text any more
+	Chosen []int // numbers of parts
+	// As is what the preview read: the part that a span is taken out of, see [takeOutPage.spans], or the
+	// sessions that are erased.
+	As   string
+	Gone bool // the part has nothing of the text any more
 
 	Redacted *api.Redacted // a preview where it is a dry run
 	Found    []foundEvent
-	More     int // events that are not listed
-	Count    int // markers
-	Erased   *api.Receipt
-	Stores   []api.ErasedStore
+	More     int               // events that are not listed
+	Count    int               // markers
+	Stores   []api.ErasedStore // of all sessions together
+
+	// Of the form that erases the session: what is erased with it.
+	Erased                *api.Receipt
+	Agents, Forks, Events bool
+	Ground                string
+	Family                []relative
 }
 
 // foundEvent is an event in a list of those that have what is to be taken out.
@@ -168,10 +175,9 @@ func doTakeOut(v *visit.Visit) error {
 			}
 		}
 	case "session":
-		if p.Erased, err = c.Erase(v.R.Context(), session, api.EraseSession{DryRun: r.DryRun, Ground: r.Ground}); err != nil {
+		if err := p.erase(v, c); err != nil {
 			return err
 		}
-		p.Stores = p.Erased.Stores
 		v.Render("takeout", "Take out for ever", "sessions", p)
 		return nil
 	default:

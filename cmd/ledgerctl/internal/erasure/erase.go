@@ -11,7 +11,6 @@ import (
 	"nexus/cmd/internal/transcripts/sessionmeta"
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/fault"
-	"nexus/cmd/ledgerctl/internal/sessions"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -141,20 +140,15 @@ func toErase(ctx context.Context, e *cli.Env, c *client.Client, args []string, o
 	}
 	var from []func(*api.Session) turns.ID
 	if !o.Alone {
-		from = append(from, sessions.Spawner)
+		from = append(from, client.Spawner)
 	}
 	if o.WithForks {
-		from = append(from, func(s *api.Session) (id turns.ID) {
-			if s.ForkedFrom != nil {
-				id = s.ForkedFrom.Session
-			}
-			return id
-		})
+		from = append(from, client.Origin)
 	}
 	if len(out) == 0 || len(from) == 0 {
 		return out, nil
 	}
-	more, err := sessions.Descendants(ctx, c, out, from...)
+	more, err := c.Descendants(ctx, out, from...)
 	for i := range more {
 		add(&more[i])
 	}

@@ -2,7 +2,6 @@ package sessions
 
 import (
 	"context"
-	"slices"
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/cli"
@@ -80,40 +79,5 @@ func SetHidden(ctx context.Context, c *client.Client, id turns.ID, hidden bool, 
 
 // subAgents returns the sessions that a session started, and those that they started.
 func subAgents(ctx context.Context, c *client.Client, id turns.ID) ([]api.Session, error) {
-	return Descendants(ctx, c, []turns.ID{id}, Spawner)
-}
-
-// Spawner is the session that started s.
-func Spawner(s *api.Session) (id turns.ID) {
-	if s.SpawnedBy != nil {
-		id = s.SpawnedBy.Session
-	}
-	return id
-}
-
-// Descendants returns the sessions that come from some, and those that come from them; each of from says whom one comes from.
-func Descendants(ctx context.Context, c *client.Client, of []turns.ID, from ...func(*api.Session) turns.ID) (out []api.Session, err error) {
-	children := make(map[turns.ID][]api.Session)
-	for s, err := range c.ListSessions(ctx, api.ListSessions{Hidden: true, Superseded: true}) {
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range from {
-			if id := f(&s); !id.IsZero() {
-				children[id] = append(children[id], s)
-			}
-		}
-	}
-	seen := make(map[turns.ID]bool)
-	for _, id := range of {
-		seen[id] = true
-	}
-	for next := slices.Clone(of); len(next) > 0; next = next[1:] {
-		for _, s := range children[next[0]] {
-			if !seen[s.ID] {
-				seen[s.ID], out, next = true, append(out, s), append(next, s.ID)
-			}
-		}
-	}
-	return out, nil
+	return c.Descendants(ctx, []turns.ID{id}, client.Spawner)
 }
