@@ -1,17 +1,19 @@
 // Looks at the explorer in chromium: each page at two widths and in both themes, by keys, without script, and while the
-// ledger grows. Reports what is wrong as JSON. Usage: node browser.mjs NODE_MODULES CHROMIUM JSON
-// with JSON = {link, session, turn, live, paths: {name: path}, previews: {name: text}, leak, pictures}: a page with a preview is
-// the answer to its form, with a text, or with its first choice if the text is empty.
+// ledger grows. Reports what is wrong as JSON; exits with 77 where chromium does not start. Usage: node browser.mjs NODE_MODULES CHROMIUM JSON
+// with JSON = {link, session, turn, live, paths: {name: path}, previews: {name: {form, text, check}}, leak, pictures, brief, shots}: a page with a
+// preview is the answer to its form, with a text, or with the first choice of a name. brief: the pages alone, light at
+// 1280 px. shots: [{name, path, width, colorScheme, at}]: nothing but these pictures; at is the id of what stands at the top.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 const [modules, executablePath, spec] = process.argv.slice(2);
-const { link, session, turn, live, paths, previews, leak, pictures } = JSON.parse(spec);
+const { link, session, turn, live, paths, previews, leak, pictures, brief, shots } = JSON.parse(spec);
 const require = createRequire(modules + '/');
 const { chromium } = require('playwright-core');
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 const base = new URL(link).origin;
 const wrong = [];
-const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
+const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] }).catch((e) => { console.error(String(e)); process.exit(77); });
+const end = async () => { await browser.close(); console.log(JSON.stringify(wrong)); process.exit(); };
 const check = (ok, where, what) => { if (!ok) wrong.push({ where, what }); };
 
 // Nobody is logged in by loading the link, and Enter on its page is enough.
@@ -32,21 +34,32 @@ const open = async (options, where) => {
   return [page, () => context.close()];
 };
 
+for (const { name, path, width, colorScheme, at } of shots ?? []) {
+  const [page, close] = await open({ viewport: { width, height: 900 }, colorScheme }, name);
+  const reply = await page.goto(base + path);
+  check(reply.status() === 200, name, 'status ' + reply.status());
+  if (at) await page.evaluate((id) => { const x = document.getElementById(id); scrollTo(0, x.getBoundingClientRect().top - document.querySelector('header.top').offsetHeight - 8); }, at);
+  await page.screenshot({ path: `${pictures}/${name}.png` });
+  await close();
+}
+if (shots) await end();
+
 // reach goes to a page, and returns its reply.
 const reach = async (page, name) => {
   const reply = await page.goto(base + paths[name]);
-  if (previews[name] === undefined) return reply;
-  const form = page.locator(previews[name] ? 'form:has(textarea[name=text])' : 'form:has(input[name=part])').first();
-  if (previews[name]) await form.locator('textarea').fill(previews[name]);
-  else await form.locator('input[name=part]').first().check();
+  const preview = previews[name];
+  if (!preview) return reply;
+  const form = page.locator(preview.form).first();
+  if (preview.text) await form.locator('textarea').fill(preview.text);
+  if (preview.check) await form.locator(`input[name=${preview.check}]`).first().check();
   const [answer] = await Promise.all([page.waitForResponse((r) => r.request().method() === 'POST'), form.locator('button').click()]);
   await page.waitForLoadState();
   return answer;
 };
 
 for (const name of Object.keys(paths)) {
-  for (const width of [390, 1280]) {
-    for (const colorScheme of ['light', 'dark']) {
+  for (const width of brief ? [1280] : [390, 1280]) {
+    for (const colorScheme of brief ? ['light'] : ['light', 'dark']) {
       const where = `${name}, ${width} px, ${colorScheme}`;
       const viewport = { width, height: 900 };
       const [page, close] = await open({ viewport, colorScheme }, where);
@@ -64,7 +77,7 @@ for (const name of Object.keys(paths)) {
       check(!small.length, where, 'lower than 24 px: ' + small[0]);
       await close();
       // With axe in it, which the page's policy would refuse; each width and theme once.
-      if ((width === 390) !== (colorScheme === 'light')) continue;
+      if (!brief && (width === 390) !== (colorScheme === 'light')) continue;
       const tested = await browser.newContext({ storageState, viewport, colorScheme, bypassCSP: true });
       const view = await tested.newPage();
       await reach(view, name);
@@ -76,6 +89,8 @@ for (const name of Object.keys(paths)) {
     }
   }
 }
+
+if (brief) await end();
 
 // part does a part; what throws in it is one more thing that is wrong.
 const part = async (where, f) => { try { await f(where); } catch (e) { check(false, where, String(e).slice(0, 300)); } };
@@ -220,5 +235,4 @@ await part('live', async (where) => {
   await tabs[1].waitForURL(/from=last/, { timeout: 5000 }).catch(() => check(false, where, 'n does not lead to what is new'));
   await context.close();
 });
-await browser.close();
-console.log(JSON.stringify(wrong));
+await end();
