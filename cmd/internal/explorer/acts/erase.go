@@ -93,6 +93,9 @@ func (p *takeOutPage) findFamily(v *visit.Visit) error {
 	sum := sha256.New()
 	for i := range list {
 		s := &list[i]
+		if about, err := v.C.GetSession(v.R.Context(), s.ID, api.GetSession{About: api.About{About: true}}); err == nil { // else it has its id
+			s = about
+		}
 		what := "sub-agent"
 		if s.ForkedFrom != nil {
 			what = "fork"

@@ -61,7 +61,7 @@ func TestASessionIsErasedWithWhatComesFromIt(t *testing.T) {
 	}
 	form := url.Values{"session": {x.Session.String()}, "what": {"session"}, "forks": {"1"}, "agents": {"1"}, "events": {"1"}}
 	preview := post(form, http.StatusOK)
-	for _, want := range []string{"in 2 sessions that come from it", "fork <a href=\"/ui/s/" + x.Fork.String(), "sub-agent <a href=\"/ui/s/" + x.Other.String(), "external events", "no way back", "would be done"} {
+	for _, want := range []string{"in 2 sessions that come from it", "fork <a href=\"/ui/s/" + x.Fork.String(), "sub-agent <a href=\"/ui/s/" + x.Other.String() + `">Find it.<`, "external events", "no way back", "would be done"} {
 		if !strings.Contains(preview, want) {
 			t.Errorf("the preview has no %q: %s", want, preview)
 		}
