@@ -97,11 +97,28 @@ func newReading(c *client.Client, scope Scope) *reading {
 // and the extractions of its memories. Unlike [Read] it reads nothing of other sessions, so a turn
 // that is in two of them counts in each. It is a lower bound where turns can't be read.
 func OfSession(ctx context.Context, c *client.Client, s *api.Session, models tokens.Models) (Amount, error) {
-	r, sum := newReading(c, Scope{Sessions: []turns.ID{s.ID}, Now: time.Now()}), NewSum(Options{Models: models})
-	err := r.session(ctx, s, func(c Call) bool { sum.Add(c); return true })
+	sum := NewSum(Options{Models: models})
+	found, calls := ReadOne(ctx, c, s)
+	for call, err := range calls {
+		if err != nil {
+			return sum.Total(), err
+		}
+		sum.Add(call)
+	}
 	a := sum.Total()
-	a.WithoutUsage += r.found.Unread
-	return a, err
+	a.WithoutUsage += found.Unread
+	return a, nil
+}
+
+// ReadOne reads the calls that [OfSession] adds up. found is complete when the calls are read.
+func ReadOne(ctx context.Context, c *client.Client, s *api.Session) (found *Found, calls iter.Seq2[Call, error]) {
+	r := newReading(c, Scope{Sessions: []turns.ID{s.ID}, Now: time.Now()})
+	r.found.Sessions[s.ID] = s
+	return r.found, func(yield func(Call, error) bool) {
+		if err := r.session(ctx, s, func(c Call) bool { return yield(c, nil) }); err != nil && !errors.Is(err, errStopped) {
+			yield(Call{}, err)
+		}
+	}
 }
 
 // OfTurn is what the calls of one turn used and cost.

@@ -268,6 +268,38 @@ func (s *Sum) Add(c Call) {
 type Dear struct {
 	Call
 	Amount
+	Split Split
+}
+
+// Split is what the tokens of a call cost by their kind, in picodollars; the kinds are those of
+// [Tokens], and their sum is the price of the call. It is zero where the source recorded the cost,
+// or the model has no price.
+type Split struct{ Input, CacheRead, CacheWrite, Output uint64 }
+
+// splitOf returns the split of a call whose amount is a.
+func (s *Sum) splitOf(c *Call, a *Amount) (out Split) {
+	if a.priced == 0 {
+		return out
+	}
+	m, ok := s.priced(c)
+	if !ok {
+		return out
+	}
+	price, t := m.PriceOf(*c.Usage), a.Tokens
+	out.Input = price.Picos(turns.Usage{InputTokens: t.Input}, 0)
+	out.CacheRead = price.Picos(turns.Usage{InputTokens: t.CacheRead, CacheRead: t.CacheRead}, 0)
+	out.CacheWrite = price.Picos(turns.Usage{InputTokens: t.CacheWrite, CacheCreation: t.CacheWrite}, t.CacheHour)
+	out.Output = price.Picos(turns.Usage{OutputTokens: t.Output}, 0)
+	return out
+}
+
+// priced returns the model that a call is priced by.
+func (s *Sum) priced(c *Call) (tokens.Model, bool) {
+	m, ok := s.opt.Models.Priced(c.Model)
+	if !ok && c.Asked != "" { // the name that a configuration gives the model
+		m, ok = s.opt.Models.Priced(c.Asked)
+	}
+	return m, ok
 }
 
 // keepDearest keeps the call if it is one of the dearest.
@@ -276,7 +308,7 @@ func (s *Sum) keepDearest(c *Call, a *Amount) {
 		return
 	}
 	at := sort.Search(len(s.dearest), func(i int) bool { return s.dearest[i].Picos() < a.Picos() })
-	s.dearest = slices.Insert(s.dearest, at, Dear{*c, *a})
+	s.dearest = slices.Insert(s.dearest, at, Dear{*c, *a, s.splitOf(c, a)})
 	s.dearest = s.dearest[:min(len(s.dearest), s.opt.Dearest)]
 }
 
@@ -397,10 +429,7 @@ func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
 	case c.Usage == nil:
 		a.WithoutUsage = a.Calls
 	default:
-		m, ok := s.opt.Models.Priced(c.Model)
-		if !ok && c.Asked != "" { // the name that a configuration gives the model
-			m, ok = s.opt.Models.Priced(c.Asked)
-		}
+		m, ok := s.priced(c)
 		if !ok {
 			a.Unpriced = a.Tokens.All()
 			s.unpriced[c.Model] = plus(s.unpriced[c.Model], a.Unpriced)

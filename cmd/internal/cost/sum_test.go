@@ -48,6 +48,25 @@ func TestTheDearestCallsAreKept(t *testing.T) {
 	}
 }
 
+// The parts of a dear call are what it costs; where its source recorded the cost, they are not known.
+func TestADearCallIsSplit(t *testing.T) {
+	s := NewSum(Options{Models: table(), Dearest: 2})
+	hour := call("a", &turns.Usage{InputTokens: 1000, CacheRead: 600, CacheCreation: 300, OutputTokens: 50})
+	hour.Details.CacheHour = 200
+	recorded := call("b", &turns.Usage{InputTokens: 10, OutputTokens: 20})
+	recorded.Recorded, recorded.HasRecorded = 7, true
+	s.Add(hour)
+	s.Add(recorded)
+	d := s.Dearest()
+	x := d[0].Split
+	if x.Input == 0 || x.CacheRead == 0 || x.CacheWrite == 0 || x.Output == 0 || x.Input+x.CacheRead+x.CacheWrite+x.Output != d[0].Picos() {
+		t.Errorf("%+v is not all of %d", x, d[0].Picos())
+	}
+	if d[1].Split != (Split{}) {
+		t.Errorf("a recorded cost is split: %+v", d[1].Split)
+	}
+}
+
 func TestEachResponseOfAProviderCountsOnce(t *testing.T) {
 	u := &turns.Usage{InputTokens: 1000, CacheRead: 600, CacheCreation: 300, OutputTokens: 50}
 	once := total(call("a", u))

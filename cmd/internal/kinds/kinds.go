@@ -69,6 +69,17 @@ func Of(status string) Kind {
 	return Notice // a notice in place of what is missing, dropped or erased
 }
 
+// NameOf is a status of [api.Source] for people: as legends name its kind, and how a part was shortened.
+func NameOf(status string) string {
+	switch k := Of(status); k {
+	case Verbatim:
+		return k.Look().Name
+	case Shortened:
+		return k.Look().Name + ": " + status
+	}
+	return status
+}
+
 // Span is what a context shows of one turn in one kind.
 type Span struct {
 	Kind   Kind

@@ -105,7 +105,7 @@ func (a *act) fork() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "/ui/s/" + made.ID.String() + "?from=last", nil
+	return "/ui/s/" + made.ID.String() + "?from=last&forked=1#made", nil
 }
 
 func (a *act) rewind() (string, error) {

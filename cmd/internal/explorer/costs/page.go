@@ -19,7 +19,10 @@ const costRows = 60
 
 type costPage struct {
 	By      string
+	Keys    []string // that it may go by
 	Since   string
+	ID      turns.ID // of the session whose calls these are; zero: those of all
+	Title   string   // of that session
 	Rows    []costRow
 	Rest    *costRow
 	Total   costRow
@@ -53,7 +56,19 @@ type dearCall struct {
 	Model     string
 	costRow
 	Missed bool // nothing of a large input came from the cache, and much was written to it
+	Split  split
 }
+
+// split is what the kinds of tokens of a call cost, for people; "" where it is not known, or nothing.
+type split struct{ Input, Read, Write, Output string }
+
+func splitOf(x cost.Split) split {
+	part := func(picos uint64) string { return strings.TrimPrefix(visit.Dollars(float64(picos)/1e12, false), "≈ ") }
+	return split{part(x.Input), part(x.CacheRead), part(x.CacheWrite), part(x.Output)}
+}
+
+// URLOf is the page of what the calls of a session cost.
+func URLOf(session turns.ID) string { return visit.Link("/ui/cost", "session", session.String()) }
 
 // missed is the least input, in tokens, of a call whose cache is worth a word.
 const missed = 20_000
@@ -64,7 +79,7 @@ func dearCallOf(d *cost.Dear, found *cost.Found) dearCall {
 		url += "/t/" + d.Turn.String()
 	}
 	in := d.Amount.Tokens.Input + d.Amount.Tokens.CacheRead + d.Amount.Tokens.CacheWrite
-	return dearCall{Name: name, URL: url, Depth: d.Depth, Model: pages.Line(d.Model, 60), costRow: costRowOf("", &d.Amount),
+	return dearCall{Name: name, URL: url, Depth: d.Depth, Model: pages.Line(d.Model, 60), costRow: costRowOf("", &d.Amount), Split: splitOf(d.Split),
 		Missed: in >= missed && d.Amount.Tokens.CacheRead < in/10}
 }
 
@@ -94,8 +109,17 @@ func (c *Costs) Pages() visit.Pages {
 func (c *Costs) page(v *visit.Visit) error {
 	q := v.R.URL.Query()
 	p := &costPage{By: q.Get("by"), Since: q.Get("since")}
-	if !slices.Contains(costKeys, cost.Key(p.By)) {
-		p.By = string(costKeys[0])
+	sums, of, err := c.scope(v, p)
+	if err != nil {
+		return err
+	}
+	for _, k := range costKeys {
+		if of == nil || k != cost.BySession && k != cost.ByProject {
+			p.Keys = append(p.Keys, string(k))
+		}
+	}
+	if !slices.Contains(p.Keys, p.By) {
+		p.By = p.Keys[0]
 	}
 	var since time.Time
 	if days, ok := map[string]int{"day": 1, "week": 7, "month": 31, "quarter": 92}[p.Since]; ok {
@@ -103,7 +127,7 @@ func (c *Costs) page(v *visit.Visit) error {
 	} else {
 		p.Since = ""
 	}
-	done, running, failed := c.sums.get(v.R.Context(), sumScope{v.Who.Tenant, v.Who.Agent, p.Since}, c.addAll(v, since))
+	done, running, failed := sums.get(v.R.Context(), sumScope{v.Who.Tenant, v.Who.Agent, p.Since, p.ID}, c.addAll(v, since, of))
 	if running != nil {
 		p.Reading, p.SoFar = true, running.calls.Load()
 	}
@@ -139,7 +163,10 @@ func (c *Costs) page(v *visit.Visit) error {
 		}
 		name, url := nameOfGroup(&rows[i].Group, found)
 		r := costRowOf(name, &rows[i].Amount)
-		r.URL, r.Width = url, fmt.Sprintf("%.1f", 100*float64(r.picos)/float64(most))
+		if r.URL = url; !rows[i].Session.IsZero() {
+			r.URL = URLOf(rows[i].Session)
+		}
+		r.Width = fmt.Sprintf("%.1f", 100*float64(r.picos)/float64(most))
 		p.Rows = append(p.Rows, r)
 	}
 	for _, d := range done.sums[costKeys[0]].Dearest() {
@@ -153,6 +180,24 @@ func (c *Costs) page(v *visit.Visit) error {
 	}
 	v.Render("cost", "Cost", "cost", p)
 	return nil
+}
+
+// scope reads the session that a page is narrowed to, nil if it is not, and returns where its sums are kept.
+func (c *Costs) scope(v *visit.Visit, p *costPage) (*sums, *api.Session, error) {
+	text := v.R.URL.Query().Get("session")
+	if text == "" {
+		return &c.sums, nil, nil
+	}
+	id, err := turns.ParseID(strings.ToUpper(text))
+	if err != nil {
+		return nil, nil, api.Errorf(api.NotFound, nil, "the address names no session")
+	}
+	s, err := v.C.GetSession(v.R.Context(), id, api.GetSession{About: api.About{About: true}})
+	if err != nil {
+		return nil, nil, err
+	}
+	p.ID, p.Title = id, pages.Title(s, 80)
+	return &c.one, s, nil
 }
 
 func sourceOf(s tokens.Source) string { return pages.Line(fmt.Sprintf("%+v", s), 120) }

@@ -26,6 +26,7 @@ const (
 type Costs struct {
 	sessions sessions
 	sums     sums
+	one      sums            // of single sessions: they wait for no reading of all, and push none out
 	base     context.Context // of what goes on behind pages
 }
 

@@ -44,6 +44,27 @@ func TestTheCostOfASessionIsThatOfItsCalls(t *testing.T) {
 	}
 	b.Has("/ui/cost?by=session", "≈ $1.68", "The dearest calls", session+"/t/"+ids[2].String(), "<b>missed</b>")
 	b.Has("/ui/cost?by=month", "≈ $1.68")
+	// The figure of a session leads to its calls, the dearest first, each with what its kinds of tokens cost.
+	one := "/ui/cost?session=" + s.ID.String()
+	b.Has(session, `href="`+one+`"`)
+	b.Has("/ui/cost?by=session", `href="`+one+`"`)
+	other, err := c.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := explorertest.Add(t, c, other.ID, "Elsewhere?", "Elsewhere.")
+	page := b.Has(one, "≈ $1.68", "<b>missed</b>", "$1.00", "$0.05", "$0.30", "$0.02", `href="`+session+`"`)
+	if a, z := strings.Index(page, "/t/"+ids[2].String()), strings.Index(page, "/t/"+ids[0].String()); a < 0 || z < a {
+		t.Errorf("the dearest call does not come first: %d, %d", a, z)
+	}
+	if strings.Contains(page, away.ID.String()) {
+		t.Error("a call of another session is among them")
+	}
+	for path, want := range map[string]int{"/ui/cost?session=x": 404, "/ui/cost?session=" + api.NewID().String(): 404} {
+		if status, _, _ := b.Ask("GET", path, ""); status != want {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
 	b.Has(session+"/t/"+ids[2].String(), "≈ $1.05")
 	explorertest.Add(t, c, s.ID, "And?", "So.") // 0.00345: the sum is that of the session as it is now
 	for n := 0; ; n++ {

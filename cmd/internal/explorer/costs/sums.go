@@ -2,6 +2,7 @@ package costs
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"nexus/cmd/internal/cost"
 	"nexus/cmd/internal/explorer/visit"
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 const (
@@ -31,8 +33,8 @@ const (
 // costKeys are what the page of costs adds calls up by. One reading does it for each.
 var costKeys = []cost.Key{cost.ByDay, cost.ByWeek, cost.ByMonth, cost.ByModel, cost.ByProject, cost.BySession, cost.ByKind}
 
-// dearest is how many of the dearest calls a page lists.
-const dearest = 10
+// dearest is how many of the dearest calls a page lists, dearestOfOne how many of one session.
+const dearest, dearestOfOne = 10, 40
 
 // sums keeps what all calls cost. Their prices follow from each call, so all turns are read, which
 // takes a large ledger longer than a page may: a page never waits for it, and shows the sums of
@@ -43,8 +45,11 @@ type sums struct {
 	turn sync.Mutex // one reads at a time
 }
 
-// sumScope is whose calls are read, and since when.
-type sumScope struct{ tenant, agent, since string }
+// sumScope is whose calls are read, since when, and of which session; zero: of all.
+type sumScope struct {
+	tenant, agent, since string
+	session              turns.ID
+}
 
 // reading is what is known of a scope.
 type reading struct {
@@ -154,8 +159,8 @@ func (k *sums) drop(keep sumScope) {
 	}
 }
 
-// addAll reads the calls since a time, and adds them up by each key.
-func (c *Costs) addAll(v *visit.Visit, since time.Time) func(*added) {
+// addAll reads the calls since a time, and adds them up by each key; of one session if it is not nil.
+func (c *Costs) addAll(v *visit.Visit, since time.Time, of *api.Session) func(*added) {
 	return func(a *added) {
 		ctx, cancel := context.WithTimeout(c.base, sumTime)
 		defer cancel()
@@ -163,11 +168,19 @@ func (c *Costs) addAll(v *visit.Visit, since time.Time) func(*added) {
 		for i, by := range costKeys {
 			o := cost.Options{By: []cost.Key{by}, Models: v.Models, Zone: time.Local, Since: since}
 			if i == 0 { // the dearest calls are those of all
-				o.Dearest = dearest
+				if o.Dearest = dearest; of != nil {
+					o.Dearest = dearestOfOne
+				}
 			}
 			a.sums[by] = cost.NewSum(o)
 		}
-		found, calls := cost.Read(ctx, v.C, cost.Scope{Since: since, Now: v.Now()})
+		var found *cost.Found
+		var calls iter.Seq2[cost.Call, error]
+		if of != nil {
+			found, calls = cost.ReadOne(ctx, v.C, of)
+		} else {
+			found, calls = cost.Read(ctx, v.C, cost.Scope{Since: since, Now: v.Now()})
+		}
 		for call, err := range calls {
 			if err != nil {
 				if a.err = err; c.base.Err() == nil && ctx.Err() != nil {

@@ -150,13 +150,28 @@ await part('phone', async (where) => {
     const wrong = await page.evaluate(() => {
       const box = (x) => x.getBoundingClientRect();
       const seen = (x) => box(x).width > 0 && box(x).left >= 0;
-      const low = [...document.querySelectorAll('main input[type=checkbox], main input[type=radio], main table:not(.costs) a, main .nearby a, main .crumbs a, main .windowbar a, main .pages a, main .meta a, .sources a, .lost a, .depth, .brand')].filter((x) => seen(x) && box(x).height < 24);
+      const low = [...document.querySelectorAll('main input[type=checkbox], main input[type=radio], main table a, main .stats a, main .facts2 a, main .forked a, main .noted a, main .plain a, main summary, main .nearby a, main .crumbs a, main .windowbar a, main .pages a, main .meta a, .sources a, .lost a, .depth, .brand')].filter((x) => seen(x) && box(x).height < 24);
       const small = [...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter((x) => seen(x) && parseFloat(getComputedStyle(x).fontSize) < 16);
       const find = document.querySelector('.find input');
-      return [...low.map((x) => 'lower than 24 px: ' + x.outerHTML.slice(0, 90)), ...small.map((x) => 'less than 16 px: ' + x.outerHTML.slice(0, 90)), ...[...document.querySelectorAll('.turn')].filter((x) => !x.querySelector('.depth') || box(x.querySelector('.depth')).width < 24).map((x) => 'no number to tap: ' + x.id), ...(document.documentElement.scrollWidth > innerWidth ? ['wider than the window'] : []), ...(find && find.placeholder.length > 12 ? ['the words in the search are cut'] : [])];
+      return [...low.map((x) => 'lower than 24 px: ' + x.outerHTML.slice(0, 90)), ...small.map((x) => 'less than 16 px: ' + x.outerHTML.slice(0, 90)), ...[...document.querySelectorAll('.turn')].filter((x) => !x.querySelector('.depth') || box(x.querySelector('.depth')).width < 24).map((x) => 'no number to tap: ' + x.id), ...(document.documentElement.scrollWidth > innerWidth ? ['wider than the window'] : []), ...[...document.querySelectorAll('table.cards')].filter((x) => x.scrollWidth > x.parentElement.clientWidth || [...x.querySelectorAll('td')].some((d) => box(d).right > innerWidth + 1)).map(() => 'a table is cut'), ...(find && find.placeholder.length > 12 ? ['the words in the search are cut'] : [])];
     });
     if (wrong.length) check(false, `${where}, ${name}`, wrong[0]);
   }
+  // The header lets nothing shine through.
+  check(await page.evaluate(() => !/rgba|transparent|\//.test(getComputedStyle(document.querySelector('header.top')).backgroundColor)), where, 'the header is not opaque');
+  // The filters are folded, and one tap opens them.
+  await page.goto(base + '/ui/');
+  const title = page.locator('.narrowed input[name=title]');
+  check(!(await title.isVisible()), where, 'the filters stand before the first session');
+  await page.locator('.narrowed summary').tap();
+  check(await title.isVisible(), where, 'the filters do not open');
+  await page.goto(base + '/ui/?state=open');
+  check(await title.isVisible(), where, 'a filter that is set is not shown');
+  // A number that is typed is the turn.
+  await page.goto(base + session);
+  await page.locator('input[name=turn]').tap();
+  await page.keyboard.type('12');
+  await Promise.all([page.waitForURL(/#t12$/), page.keyboard.press('Enter')]);
   await page.goto(base + session);
   await Promise.all([page.waitForURL(/\/t\//), page.locator('.turn.step .depth').first().tap()]);
   await page.goto(base + session);

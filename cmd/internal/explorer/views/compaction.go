@@ -130,7 +130,7 @@ func (v *visitor) compaction() error {
 	if k.Covered > 0 || p.Elided > 0 {
 		v.lost(s, id, p)
 	}
-	v.Render("compaction", fmt.Sprintf("Compaction %d", t.Depth), "sessions", p)
+	v.Render("compaction", fmt.Sprintf("Compaction at turn %d", t.Depth), "sessions", p)
 	return nil
 }
 

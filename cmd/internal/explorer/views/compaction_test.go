@@ -22,7 +22,7 @@ func TestTheSignOfACompactionLeadsToIt(t *testing.T) {
 	if n := strings.Count(page, `href="`+k+`"`); n < 4 { // in the tree, in the list, and twice where it is
 		t.Errorf("%d links lead to the compaction", n)
 	}
-	b.Has(k, `<a href="#lost">what was lost`, `<section id="lost">`)
+	b.Has(k, "Compaction at turn 17</h1>", `class="num">turn `, `<a href="#lost">what was lost`, `<section id="lost">`)
 }
 
 // The page of a compaction lists some of the facts that were lost, and counts all of them.

@@ -51,3 +51,14 @@ func TestAPageBuildsNoContextThatIsTooLarge(t *testing.T) {
 	last := explorertest.Add(t, c, s.ID, "And now?", "Here.").ID.String()
 	b.Has("/ui/s/"+s.ID.String()+"/x/"+last, "Pieces ", "summary")
 }
+
+// A piece of a context has the words of the legend.
+func TestAPieceOfAContextIsNamedAsInTheLegend(t *testing.T) {
+	d, c := explorertest.Start(t, config.Config{})
+	x := explorertest.Tell(t, c)
+	b := explorertest.LoggedIn(t, d, c, api.OpenPages{})
+	page := b.Has("/ui/s/"+x.Session.String()+"/x/"+x.Last.String(), "<span>kept word for word</span></td>", "<td>messages sent</td>")
+	if strings.Contains(page, "<span>verbatim</span>") || strings.Contains(page, "<th>half</th>") {
+		t.Error("a piece has another word than the legend")
+	}
+}

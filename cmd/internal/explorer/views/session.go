@@ -119,7 +119,45 @@ type sessionPage struct {
 	Unread    string
 	Begins    uint64 // the turn of its parent that a fork begins behind; 0: it is none
 	OwnTitle  string // that a person gave it
+	CostURL   string
+	Short     bool   // a further page: without what the first says of the session
+	Counted   string // what the turns are, where some are none of its own
+	Made      *made  // it is a fork that was made just now
 	Tags      string // with commas
+}
+
+// made is what is to be known of a new fork.
+type made struct {
+	From  turns.ID // the session that it is a fork of
+	Depth uint64   // of the last turn that it has from there; 0: not known
+	Calls uint64   // of that turn: their results are not in the fork
+}
+
+// madeOf says what a session is that was forked just now, and ends on a page of rows; nil: it is none.
+func (p *sessionPage) madeOf() *made {
+	if p.Fork == nil {
+		return nil
+	}
+	m := &made{From: p.Fork.Session, Depth: p.Begins}
+	if n := len(p.Rows); n > 0 && p.To == p.Session.Depth {
+		for _, b := range p.Rows[n-1].Entry.Answer {
+			if b.Kind == "call" && b.Result == nil {
+				m.Calls++
+			}
+		}
+	}
+	return m
+}
+
+// counted says what the turns of a path are, where they are not the session's own turns alone; "": they are, or it is not known.
+func (p *sessionPage) counted() string {
+	switch {
+	case p.Begins > 0:
+		return prose.Grouped(p.Begins) + " of them from before the fork"
+	case p.Compact > 0 && p.Turns+p.Compact == p.Session.Depth:
+		return fmt.Sprintf("%s and %s", prose.Plural(p.Turns, "turn"), prose.Plural(p.Compact, "compaction"))
+	}
+	return ""
 }
 
 // markRow is a compaction in a list.
@@ -195,6 +233,10 @@ func (v *visitor) session() error {
 		if tree.Sessions[i].ID == s.ID {
 			p.Begins = tree.Sessions[i].ForkDepth
 		}
+	}
+	p.CostURL, p.Counted = costs.URLOf(s.ID), p.counted()
+	if p.Short = from > 1 && v.R.URL.Query().Get("from") != "last"; v.R.URL.Query().Has("forked") {
+		p.Made = p.madeOf()
 	}
 	p.Lanes = draw(tree, s.ID, p.From, p.To)
 	if p.Parts, err = v.parts(s); err != nil {

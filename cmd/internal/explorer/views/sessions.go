@@ -69,6 +69,7 @@ type sessionsPage struct {
 	Vanished bool   // transcripts that vanished can be listed
 	MayErase bool
 	Intro    bool // says what the page is for
+	Priced   bool // a session has a cost
 }
 
 func (v *visitor) sessions() error {
@@ -112,6 +113,7 @@ func (v *visitor) sessions() error {
 		p.Next = "/ui/?" + q.Encode()
 	}
 	v.addCosts(p.Rows, page.shown)
+	p.Priced = slices.ContainsFunc(p.Rows, func(r sessionRow) bool { return r.Cost != "" })
 	p.Rows = nested(p.Rows)
 	for a := range agents {
 		p.Agents = append(p.Agents, a)

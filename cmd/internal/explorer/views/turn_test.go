@@ -40,3 +40,17 @@ func TestPicturesAreServedForWhatTheyAre(t *testing.T) {
 		}
 	}
 }
+
+// What a turn used and cost stands above what it says, and to rewind takes a second step.
+func TestAPageOfATurnBeginsWithItsPrice(t *testing.T) {
+	d, c := explorertest.Start(t, config.Config{})
+	x := explorertest.Tell(t, c)
+	b := explorertest.LoggedIn(t, d, c.As(api.Operator), api.OpenPages{})
+	page := b.Has("/ui/s/"+x.Session.String()+"/t/"+x.Call.String(), "of these, read from the cache</dt><dd>1,200 <small>60 %", "<summary>Rewind to here…</summary>")
+	content := strings.Index(page, "make test")
+	for _, what := range []string{"<dt>cost</dt>", "<dt>tokens in</dt>", "<dt>tokens out</dt>", "by list prices"} {
+		if at := strings.Index(page, what); at < 0 || at > content {
+			t.Errorf("%s stands at %d, the content at %d", what, at, content)
+		}
+	}
+}

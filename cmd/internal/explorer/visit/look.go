@@ -81,6 +81,8 @@ func (v *Looks) functions() template.FuncMap {
 		"md":         pages.Markdown,
 		"line":       pages.Line,
 		"text":       pages.Text,
+		"status":     kinds.NameOf,
+		"half":       halfOf,
 		"kinds":      func() []kinds.Look { return kinds.All[:] },
 		"stamp":      func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"when":       func(t time.Time) string { return t.Local().Format("2006-01-02 15:04") },
@@ -98,6 +100,17 @@ func (v *Looks) functions() template.FuncMap {
 			return cutText{Text: Clip(p.Text, n), More: uint64(max(0, len(p.Text)-len(Clip(p.Text, n)))) + p.Left}
 		},
 	}
+}
+
+// halfOf is what of a turn a piece of a context is of, for people.
+func halfOf(half string) string {
+	switch half {
+	case "messages":
+		return "messages sent"
+	case "response":
+		return "response received"
+	}
+	return half
 }
 
 // cutText is the beginning of a text, and how many bytes come after it.
