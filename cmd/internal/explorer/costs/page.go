@@ -63,7 +63,9 @@ type dearCall struct {
 type split struct{ Input, Read, Write, Output string }
 
 func splitOf(x cost.Split) split {
-	part := func(picos uint64) string { return strings.TrimPrefix(visit.Dollars(float64(picos)/1e12, false), "≈ ") }
+	part := func(picos uint64) string {
+		return strings.TrimPrefix(visit.Dollars(float64(picos)/1e12, false), "≈ ")
+	}
 	return split{part(x.Input), part(x.CacheRead), part(x.CacheWrite), part(x.Output)}
 }
 
