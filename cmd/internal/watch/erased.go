@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"nexus/cmd/internal/transcripts"
+	"nexus/cmd/internal/transcripts/tally"
 	"nexus/turns"
 )
 
@@ -66,7 +67,7 @@ var errOrphaned = errors.New("the session that it was forked from was erased; it
 
 // checkErased does with a file, of which the ledger refused records since something was erased, what is to be done: if the ledger can
 // read none of its sessions, its entry is dropped; if it begins as a fork of one, it has failed. done says that it was one of these.
-func (w *Watcher) checkErased(ctx context.Context, f *file, st FileState, r *transcripts.Report, info fs.FileInfo) (done bool, err error) {
+func (w *Watcher) checkErased(ctx context.Context, f *file, st FileState, r *tally.Report, info fs.FileInfo) (done bool, err error) {
 	if !r.Erased && !r.Orphaned {
 		return false, nil
 	}

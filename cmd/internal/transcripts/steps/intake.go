@@ -83,7 +83,7 @@ func ownExport(session turns.ID) transcript.Loss {
 // then answers with an error.
 func (in *Intake) Resume(ctx context.Context, st transcript.Step) (err error) {
 	defer func() {
-		if coded(err, api.Erased) { // what it says can't be compared with the ledger any more
+		if api.HasCode(err, api.Erased) { // what it says can't be compared with the ledger any more
 			in.noteErased(st)
 			err = nil
 		}
