@@ -218,7 +218,7 @@ func testLookups(t *testing.T, ctx context.Context, log ledger.Log) {
 			if err != nil {
 				t.Errorf("want %d: %v", seq, err)
 			}
-			want := ledger.Record{Seq: seq, Subject: subject, Payload: []byte(payload), Hash: turns.HashEvent([]byte(payload)), Stored: r.Stored}
+			want := ledger.Record{Seq: seq, Subject: subject, Payload: []byte(payload), Hash: turns.HashEvent([]byte(payload)), Stored: r.Stored, Hashed: r.Hashed}
 			if d := cmp.Diff(want, r); d != "" {
 				t.Errorf("record (-want +got):\n%s", d)
 			}
