@@ -189,7 +189,7 @@ func TestATextIsTakenOutOfOnePartByAForm(t *testing.T) {
 		return url.Values{"session": {f.ID.String()}, "turn": {a.ID.String()}, "what": {"span"}, "part": {part}, "text": {text}}
 	}
 	page, sure := post(http.StatusOK, of("1", "7351"))
-	if !strings.Contains(page, "The text stands 2 times in part 1 of turn 1") || !strings.Contains(page, "no way back") || !strings.Contains(page, "of session <a href=\"/ui/s/"+s.ID.String()) || sure.Get("sure") != "1" || sure.Get("part") != "1" || len(sure.Get("as")) != 32 {
+	if !strings.Contains(page, "The text stands 2 times in part 1 of turn 1") || !strings.Contains(page, "no way back") || !strings.Contains(page, "of session <a href=\"/ui/s/"+s.ID.String()) || sure.Get("sure") != "1" || sure.Get("part") != "1" || len(sure.Get("as")) != 64 {
 		t.Errorf("the preview: %s", page)
 	}
 	b.Has(turn, "The door is 7351, not 7352; 7351!")
