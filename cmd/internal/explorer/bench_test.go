@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 var (
 	long = flag.Int("long", 10_000, "turns of the long session of BenchmarkExplorer")
 	many = flag.Int("many", 1_000, "sessions that BenchmarkExplorer ends with")
+	each = flag.Int("compact-each", 500, "turns after which the sessions of BenchmarkExplorer are compacted, as those of agents are; 0: never")
 )
 
 // fill appends n turns, many at a time in their order.
@@ -28,6 +30,23 @@ func fill(b *testing.B, c *client.Client, s turns.ID, n int) {
 		m := turns.TextMessage(turns.Assistant, fmt.Sprintf("Answer %d: it is in **file-%d.go**, below `func main`.", i, i))
 		if _, err := c.Append(context.Background(), s, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, fmt.Sprint("Where is thing ", i, "?"))}, Response: &m}); err != nil {
 			b.Fatal(err)
+		}
+		if *each > 0 && i%*each == *each-1 {
+			if _, err := c.Compact(context.Background(), s, api.RunCompaction{AtOnce: true}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// settle waits until the process allocates nothing any more: what a page before reads behind itself (the cost of a
+// session) is not of the page that is measured next.
+func settle() {
+	var before, now runtime.MemStats
+	for runtime.ReadMemStats(&before); ; before = now {
+		time.Sleep(time.Second)
+		if runtime.ReadMemStats(&now); now.TotalAlloc-before.TotalAlloc < 1<<20 {
+			return
 		}
 	}
 }
@@ -77,6 +96,7 @@ func BenchmarkExplorer(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("turns=%d,sessions=%d/%s", size.turns, size.sessions, page.name), func(b *testing.B) {
 				bytes, first := 0, time.Duration(0)
+				settle()
 				b.ReportAllocs()
 				for b.Loop() {
 					began := time.Now()
