@@ -61,15 +61,15 @@ func (c *pass) next(b byte) bool {
 	return true
 }
 
-// put writes a byte.
-func (c *pass) put(b byte) {
+// write writes a byte.
+func (c *pass) write(b byte) {
 	if c.writes {
 		c.out = append(c.out, b)
 	}
 }
 
-// take passes over n bytes, and writes them.
-func (c *pass) take(n int) {
+// advance passes over n bytes, and writes them.
+func (c *pass) advance(n int) {
 	if c.writes {
 		c.out = append(c.out, c.in[:n]...)
 	}
@@ -104,7 +104,7 @@ func (c *pass) word(w string) bool {
 	if len(c.in) < len(w) || string(c.in[:len(w)]) != w {
 		return false
 	}
-	c.take(len(w))
+	c.advance(len(w))
 	return true
 }
 
@@ -139,7 +139,7 @@ func (c *pass) number() bool {
 			return false
 		}
 	}
-	c.take(n)
+	c.advance(n)
 	return true
 }
 
@@ -156,7 +156,7 @@ func (c *pass) str() bool {
 			if !utf8.Valid(c.in[:n]) {
 				return false
 			}
-			c.take(n)
+			c.advance(n)
 			return true
 		}
 		size := escape(c.in[n:], c.writes)
@@ -206,19 +206,19 @@ func escape(b []byte, shortest bool) int {
 }
 
 func (c *pass) array(depth int) bool {
-	c.take(1)
+	c.advance(1)
 	for first := true; !c.next(']'); first = false {
 		if !first {
 			if !c.next(',') {
 				return false
 			}
-			c.put(',')
+			c.write(',')
 		}
 		if !c.value(depth + 1) {
 			return false
 		}
 	}
-	c.put(']')
+	c.write(']')
 	return true
 }
 
@@ -229,7 +229,7 @@ type member struct {
 }
 
 func (c *pass) object(depth int) bool {
-	c.take(1)
+	c.advance(1)
 	var few [12]member
 	members, sorted := few[:0], true
 	begin := len(c.out)
@@ -238,7 +238,7 @@ func (c *pass) object(depth int) bool {
 			if !c.next(',') {
 				return false
 			}
-			c.put(',')
+			c.write(',')
 		}
 		m := member{from: len(c.out)}
 		c.space()
@@ -255,7 +255,7 @@ func (c *pass) object(depth int) bool {
 		if !c.next(':') {
 			return false
 		}
-		c.put(':')
+		c.write(':')
 		if !c.value(depth + 1) {
 			return false
 		}
@@ -268,7 +268,7 @@ func (c *pass) object(depth int) bool {
 	if !sorted && !c.sort(members, begin) {
 		return false
 	}
-	c.put('}')
+	c.write('}')
 	return true
 }
 

@@ -21,7 +21,6 @@ import (
 
 	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/transcripts/sessionmeta"
-	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/quickstart"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -342,7 +341,7 @@ func (d *docs) newest() (memory, event string, err error) {
 		break
 	}
 	for ev, err := range c.Events(d.t.Context(), api.ListEvents{Channel: "mail", Order: "desc"}) {
-		if err != nil && !fault.HasCode(err, api.NotFound) {
+		if err != nil && !api.HasCode(err, api.NotFound) {
 			return "", "", err
 		}
 		event = ev.ID.String()

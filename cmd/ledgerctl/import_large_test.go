@@ -13,7 +13,6 @@ import (
 
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/ledgerctl/internal/export"
-	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/local"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -90,7 +89,7 @@ func TestImportOfALargeResult(t *testing.T) {
 			for _, p := range []string{"balanced", "nexus", "gsv", "spec-008", "autobyteus", "wolffish"} {
 				cx, err := c.Context(ctx, session, api.GetContext{Policy: &api.Policy{Name: p}})
 				if err != nil {
-					if !fault.HasCode(err, api.Unprocessable) {
+					if !api.HasCode(err, api.Unprocessable) {
 						t.Errorf("%s: %v", p, err)
 					}
 					t.Logf("%s: %v", p, err)

@@ -29,7 +29,7 @@ func openCmd(e *env) *cobra.Command {
 			return err
 		}
 		link, err := c.OpenPages(cmd.Context(), r)
-		if fault.HasCode(err, api.Unsupported) {
+		if api.HasCode(err, api.Unsupported) {
 			return fault.WithHint(err, "nexusd serves the pages at the address of --http; --http off has none")
 		}
 		if err != nil {

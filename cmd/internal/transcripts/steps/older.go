@@ -32,9 +32,9 @@ func olderBranch(session, compaction turns.ID) turns.ID {
 	return turns.DeriveID(session.Time(), "older copy from", session.String(), compaction.String())
 }
 
-// beside returns the session that takes a turn or compaction of a session, which may be that
+// sessionFor returns the session that takes a turn or compaction of a session, which may be that
 // of an older copy. What the session itself has stays there.
-func (w *Writer) beside(ctx context.Context, session, turn turns.ID) (turns.ID, error) {
+func (w *Writer) sessionFor(ctx context.Context, session, turn turns.ID) (turns.ID, error) {
 	to, ok := w.older[session]
 	if !ok || turn.IsZero() {
 		return session, nil

@@ -54,7 +54,7 @@ func (w *Writer) place(ctx context.Context, a *transcript.Append, rep *tally.Rep
 // appendBeside does an append in the session of an older copy, if that is what the file is.
 func (w *Writer) appendBeside(ctx context.Context, a *transcript.Append, rep *tally.Report) (dup bool, err error) {
 	b := *a
-	if b.Session, err = w.beside(ctx, a.Session, a.ID); err != nil {
+	if b.Session, err = w.sessionFor(ctx, a.Session, a.ID); err != nil {
 		return false, err
 	}
 	dup, err = w.append(ctx, &b, rep)
@@ -83,7 +83,7 @@ func (w *Writer) fork(ctx context.Context, f *transcript.Fork, rep *tally.Report
 		return true, nil
 	}
 	at := turns.Ref{Session: w.placed.of(f.At.Turn, f.At.Session), Turn: f.At.Turn}
-	if at.Session, err = w.beside(ctx, at.Session, at.Turn); err != nil {
+	if at.Session, err = w.sessionFor(ctx, at.Session, at.Turn); err != nil {
 		return false, err
 	}
 	if l.Had != nil {

@@ -32,7 +32,7 @@ func (w *Writer) compaction(ctx context.Context, k *transcript.Compaction, rep *
 	if k.Parent.IsZero() {
 		to, err = w.olderPlace(ctx, to, k.ID, k.Time, true, false, rep)
 	} else {
-		to, err = w.beside(ctx, to, k.ID)
+		to, err = w.sessionFor(ctx, to, k.ID)
 	}
 	if err != nil {
 		return false, err

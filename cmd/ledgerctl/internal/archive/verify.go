@@ -6,7 +6,6 @@ import (
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/cli"
-	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
 )
 
@@ -15,7 +14,7 @@ func Verify(e *cli.Env, names []string) error {
 	var damaged, others []error
 	for _, name := range names {
 		a, err := Check(name)
-		if err != nil && !fault.HasCode(err, api.Corrupt) {
+		if err != nil && !api.HasCode(err, api.Corrupt) {
 			others = append(others, err)
 			continue
 		}

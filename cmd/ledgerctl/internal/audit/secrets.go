@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
@@ -50,7 +49,7 @@ func FindSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client,
 	for _, id := range ids {
 		if trees[id] == nil {
 			tree, err := c.Tree(ctx, id)
-			if fault.HasCode(err, api.Erased) {
+			if api.HasCode(err, api.Erased) {
 				continue
 			}
 			if err != nil {
@@ -60,7 +59,7 @@ func FindSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client,
 				trees[tree.Sessions[i].ID] = &tree.Sessions[i]
 			}
 		}
-		if err := ofSession(ctx, term, c, id, &count); fault.HasCode(err, api.Erased) {
+		if err := ofSession(ctx, term, c, id, &count); api.HasCode(err, api.Erased) {
 			continue
 		} else if err != nil {
 			return nil, err
@@ -72,7 +71,7 @@ func FindSecrets(ctx context.Context, term *terminal.Terminal, c *client.Client,
 		count.branches += s.BranchCount - min(s.BranchCount, uint64(len(s.Branches)))
 		for i := range s.Branches {
 			err := branchSecrets(ctx, term, c, s, &s.Branches[i], &count)
-			if fault.HasCode(err, api.Erased) {
+			if api.HasCode(err, api.Erased) {
 				break
 			}
 			if err != nil {

@@ -230,7 +230,7 @@ func read(ctx context.Context, term *terminal.Terminal, find names.Finder, w whe
 	}
 	c, s, err := find.Session(ctx, w.Name)
 	for _, code := range []api.Code{api.Unavailable, api.Denied} {
-		if fault.HasCode(err, code) {
+		if api.HasCode(err, code) {
 			return nil, api.Errorf(code, nil, "there is no file %s; to look for a session: %v", w.Name, err)
 		}
 	}

@@ -96,7 +96,7 @@ func (conn *Connection) dial() (*nats.Conn, error) {
 	server, creds, trusted := conn.Server, conn.Creds, conn.TLSCA
 	if conn.NATSContext != "" {
 		c, err := client.FindNATSContext(conn.NATSContext)
-		if fault.HasCode(err, api.NotFound) {
+		if api.HasCode(err, api.NotFound) {
 			return nil, fault.WithHint(err, "nats context ls lists what there is; ledgerctl nats-context prints the command that makes one")
 		}
 		if err != nil {

@@ -185,9 +185,9 @@ func (d *Doctor) whoAmI(ctx context.Context) {
 		case err == nil:
 			allowed++
 			d.Add("user", OK, fmt.Sprintf("may act as agent %s of tenant %s", agent, e.Tenant), "")
-		case fault.HasCode(err, api.Denied) && agent == api.Operator:
+		case api.HasCode(err, api.Denied) && agent == api.Operator:
 			d.Add("user", OK, fault.Plainly(nil, err)+": an agent's user", "")
-		case fault.HasCode(err, api.Denied):
+		case api.HasCode(err, api.Denied):
 			d.Add("user", Warn, fault.Plainly(nil, err), "--agent names an agent that this user may act as, --creds another user")
 		default:
 			down = err

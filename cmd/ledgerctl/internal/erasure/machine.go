@@ -19,7 +19,6 @@ import (
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/codetree"
 	"nexus/cmd/ledgerctl/internal/connect"
-	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/follow"
 	"nexus/cmd/ledgerctl/internal/services"
 	"nexus/ledger/api"
@@ -133,7 +132,7 @@ func (m *machine) folders(ctx context.Context, s *api.Session) (out, recorded []
 	project := turns.ProjectOf(s.Meta)
 	out = append([]string{turns.WorkContextOf(s.Meta).Cwd, project.Root}, project.Dirs...)
 	recorded, err = codetree.Folders(ctx, m.client.As(s.Agent), s.ID)
-	if fault.HasCode(err, api.Erased) || fault.HasCode(err, api.Corrupt) { // its records can't be read; the meta says where it worked
+	if api.HasCode(err, api.Erased) || api.HasCode(err, api.Corrupt) { // its records can't be read; the meta says where it worked
 		err = nil
 	}
 	return out, recorded, err

@@ -174,7 +174,7 @@ func toRedact(ctx context.Context, e *cli.Env, c *client.Client, args []string, 
 				out = append(out, target{session: s.ID})
 				continue
 			}
-			if o.TextFrom != "" && fault.HasCode(err, api.NotFound) {
+			if o.TextFrom != "" && api.HasCode(err, api.NotFound) {
 				return nil, err
 			}
 		}
@@ -212,7 +212,7 @@ func redact(ctx context.Context, e *cli.Env, c *client.Client, list []target, re
 			texts[req.Text] = true
 		}
 		r, err := c.Redact(ctx, t.session, req)
-		if fault.HasCode(err, api.Erased) && o.Everywhere { // meanwhile
+		if api.HasCode(err, api.Erased) && o.Everywhere { // meanwhile
 			continue
 		}
 		if err != nil && o.Everywhere { // the others are not to wait for it
@@ -220,7 +220,7 @@ func redact(ctx context.Context, e *cli.Env, c *client.Client, list []target, re
 			failed = errors.Join(failed, err)
 			continue
 		}
-		if fault.HasCode(err, api.Conflict) && len(req.Spans) > 0 {
+		if api.HasCode(err, api.Conflict) && len(req.Spans) > 0 {
 			return fault.WithHint(err, "ledgerctl show TURN --part N is the text as it is now; its bytes by sha256sum: --span N:FROM-TO@DIGEST")
 		}
 		if err != nil {

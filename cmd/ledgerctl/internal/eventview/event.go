@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"nexus/cmd/internal/prose"
-	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/names"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -63,7 +62,7 @@ func ShowAnswered(ctx context.Context, term *terminal.Terminal, p names.Place, t
 	}
 	fmt.Fprintf(term.Out, "\n%s\n", terminal.Title.Render("answers event"))
 	ev, err := p.Client.As(p.Session.Agent).Event(ctx, api.GetEvent{Channel: channel, ID: id})
-	if fault.HasCode(err, api.NotFound) {
+	if api.HasCode(err, api.NotFound) {
 		term.Tell("event %s of channel %s is not stored here", id, prose.Printable(channel))
 		return nil
 	}

@@ -1,7 +1,6 @@
 package eventview
 
 import (
-	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/ledger/api"
 )
 
@@ -12,7 +11,7 @@ import (
 func Follow(first, next func() error, wait func() bool) error {
 	for read := first; ; {
 		switch err := read(); {
-		case err == nil || fault.HasCode(err, api.NotFound):
+		case err == nil || api.HasCode(err, api.NotFound):
 			read = next
 		case !isTransient(err):
 			return err
@@ -25,5 +24,5 @@ func Follow(first, next func() error, wait func() bool) error {
 
 // isTransient reports whether an error is of a daemon that may answer later.
 func isTransient(err error) bool {
-	return fault.HasCode(err, api.Unavailable) || fault.HasCode(err, api.Busy) || fault.HasCode(err, api.Indeterminate)
+	return api.HasCode(err, api.Unavailable) || api.HasCode(err, api.Busy) || api.HasCode(err, api.Indeterminate)
 }

@@ -148,7 +148,7 @@ func find(ctx context.Context, e *cli.Env, c *client.Client, channel, name strin
 		r.After = strconv.FormatUint(n-1, 10)
 	}
 	for ev, err := range c.Events(ctx, r) {
-		if fault.HasCode(err, api.Malformed) {
+		if api.HasCode(err, api.Malformed) {
 			break // no event has the number before
 		}
 		if err != nil {

@@ -54,7 +54,7 @@ func lostFacts(ctx context.Context, term *terminal.Terminal, p names.Place, r ap
 	for r.PerKind, r.Limit = limit, 1000; ; {
 		l, err := p.Client.LostFacts(ctx, p.Session.ID, r)
 		if err != nil {
-			if fault.HasCode(err, api.Unprocessable) {
+			if api.HasCode(err, api.Unprocessable) {
 				err = fault.WithHint(err, "ledgerctl tree "+prose.Short(p.Session.ID)+" shows its compactions")
 			}
 			return nil, nil, err

@@ -32,10 +32,10 @@ func Run(ctx context.Context, e *cli.Env, name string, r api.ExpandCompaction, a
 	default:
 		err = Print(ctx, e.Terminal, p, r)
 	}
-	if fault.HasCode(err, api.NotFound) && r.Call != "" {
+	if api.HasCode(err, api.NotFound) && r.Call != "" {
 		err = fault.WithHint(err, "ledgerctl show TURN --json has the ids of its calls")
 	}
-	if fault.HasCode(err, api.Unprocessable) {
+	if api.HasCode(err, api.Unprocessable) {
 		err = fault.WithHint(err, "ledgerctl tree "+prose.Short(p.Session.ID)+" shows its compactions")
 	}
 	return err

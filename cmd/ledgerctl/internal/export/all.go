@@ -88,7 +88,7 @@ func (x *allExport) chain(ctx context.Context, what, name string, hash turns.Has
 
 // ends reports whether an error is that of the whole export.
 func (x *allExport) ends(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || fault.HasCode(err, api.Unavailable) || fault.HasCode(err, api.Denied) || errors.Is(err, fs.ErrPermission)
+	return ctx.Err() != nil || api.HasCode(err, api.Unavailable) || api.HasCode(err, api.Denied) || errors.Is(err, fs.ErrPermission)
 }
 
 // fail lists what could not be exported. What was erased or redacted is no failure.

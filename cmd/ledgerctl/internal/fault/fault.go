@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"nexus/cmd/internal/transcripts/transcriptfile"
-	"nexus/ledger/api"
 )
 
 // verbsHint is what to type after a verb that there is not.
@@ -48,12 +47,6 @@ func (x ExitError) Error() string { return "a check failed" }
 
 // Exit returns the error that ends a command with a status, and says nothing.
 func Exit(status int) error { return ExitError{status} }
-
-// HasCode reports whether err is an answer with this code.
-func HasCode(err error, c api.Code) bool {
-	var x *api.Error
-	return errors.As(err, &x) && x.Code == c
-}
 
 // ErrBothForms is the error of a picture that is asked for as JSON too.
 var ErrBothForms = errors.New("--svg prints a picture; leave --json and --format out")

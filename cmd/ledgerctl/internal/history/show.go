@@ -5,7 +5,6 @@ import (
 
 	"nexus/cmd/ledgerctl/internal/cli"
 	"nexus/cmd/ledgerctl/internal/eventview"
-	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/turnview"
 	"nexus/ledger/api"
 )
@@ -17,7 +16,7 @@ func Show(ctx context.Context, e *cli.Env, name string, part *int) error {
 		return err
 	}
 	t, err := p.Client.Turn(ctx, p.Session.ID, p.Turn)
-	if (fault.HasCode(err, api.Corrupt) || fault.HasCode(err, api.Erased)) && part == nil {
+	if (api.HasCode(err, api.Corrupt) || api.HasCode(err, api.Erased)) && part == nil {
 		return turnview.ShowHeader(ctx, e.Terminal, p, err)
 	}
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"nexus/cmd/internal/transcripts"
 	"nexus/cmd/internal/transcripts/transcriptfile"
 	"nexus/cmd/ledgerctl/internal/cli"
-	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/importreport"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/ledger/api"
@@ -32,7 +31,7 @@ func preview(ctx context.Context, e *cli.Env, im *transcripts.Importer, files []
 		switch err := im.Preview(ctx, f.Name, &p); {
 		case f.Searched && errors.As(err, &unknown):
 			skipped = append(skipped, f.Name)
-		case ctx.Err() != nil, err != nil && fault.HasCode(err, api.Unavailable):
+		case ctx.Err() != nil, err != nil && api.HasCode(err, api.Unavailable):
 			return err
 		case err != nil:
 			e.Say("%s could not be read to its end: %v", prose.Printable(f.Name), err)

@@ -92,7 +92,7 @@ func Run(ctx context.Context, e *cli.Env, args []string, o *Options) error {
 		bar.Unlock()
 		var unknown transcriptfile.UnknownFormat
 		switch {
-		case stopped != nil, ctx.Err() != nil, fault.HasCode(err, api.Unavailable) && len(files) > 1:
+		case stopped != nil, ctx.Err() != nil, api.HasCode(err, api.Unavailable) && len(files) > 1:
 			if stopped == nil {
 				stopped = cmp.Or(err, ctx.Err())
 				o.Stop()

@@ -57,7 +57,7 @@ func ReplaceDocument(ctx context.Context, e *cli.Env, file, version string) erro
 		return err
 	}
 	d, err := c.ReplaceDocument(ctx, api.MemoryDocument{Text: &text, If: version})
-	if fault.HasCode(err, api.Conflict) {
+	if api.HasCode(err, api.Conflict) {
 		return fault.WithHint(err, "ledgerctl memory document prints it and its version: take your change over to it, and replace that version")
 	}
 	if err != nil {

@@ -35,7 +35,7 @@ func (f Finder) Find(ctx context.Context, name string) (Place, error) {
 	if !strings.ContainsAny(name, "@/") {
 		c, s, err := f.Session(ctx, name)
 		byChance := IsPlace(name) && len(name) < leastTranscriptID && (s == nil || s.Label != name) // a number that ids end with
-		if !fault.HasCode(err, api.NotFound) && (!byChance || err != nil && !fault.IsUsage(err)) {
+		if !api.HasCode(err, api.NotFound) && (!byChance || err != nil && !fault.IsUsage(err)) {
 			return Place{Client: c, Session: s}, err
 		}
 		more = fault.HintIn(err)
@@ -46,7 +46,7 @@ func (f Finder) Find(ctx context.Context, name string) (Place, error) {
 			return Place{Client: c, Session: s}, nil
 		}
 	}
-	if fault.HasCode(err, api.NotFound) && !strings.ContainsAny(name, "@/") {
+	if api.HasCode(err, api.NotFound) && !strings.ContainsAny(name, "@/") {
 		err = api.Errorf(api.NotFound, nil, "no session or turn is called %q", name)
 		if more != "" {
 			err = fault.WithHint(err, more)
@@ -68,10 +68,10 @@ func (f Finder) Session(ctx context.Context, name string) (*client.Client, *api.
 	}
 	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
 		s, err := c.Session(ctx, id)
-		if fault.HasCode(err, api.Corrupt) {
+		if api.HasCode(err, api.Corrupt) {
 			s, err = f.outline(ctx, c, id, err)
 		}
-		if fault.HasCode(err, api.NotFound) {
+		if api.HasCode(err, api.NotFound) {
 			err = fault.WithHint(err, fault.SessionHint)
 		}
 		if err != nil {
@@ -135,7 +135,7 @@ const maxListed = 20
 // described returns a session, as a list shows it where its content can't be read.
 func (f Finder) described(ctx context.Context, c *client.Client, id turns.ID) (*api.Session, error) {
 	s, err := c.GetSession(ctx, id, api.GetSession{About: api.About{About: true}})
-	if err != nil && !fault.HasCode(err, api.NotFound) {
+	if err != nil && !api.HasCode(err, api.NotFound) {
 		if out, lerr := f.outline(ctx, c, id, err); lerr == nil {
 			return out, nil
 		}

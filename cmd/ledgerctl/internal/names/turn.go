@@ -187,7 +187,7 @@ func (f Finder) afterLoss(ctx context.Context, op *client.Client, id turns.ID) (
 func (f Finder) places(ctx context.Context, op *client.Client, list []api.NamedTurn) (found []Place, err error) {
 	for _, t := range list {
 		s, err := op.Session(ctx, t.Session)
-		if fault.HasCode(err, api.Corrupt) {
+		if api.HasCode(err, api.Corrupt) {
 			s, err = f.outline(ctx, op, t.Session, err)
 		}
 		if err != nil {
@@ -210,7 +210,7 @@ func (f Finder) Pair(ctx context.Context, first, second string) ([]string, error
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.Client.Resolve(ctx, second); !fault.HasCode(err, api.NotFound) {
+	if _, err := p.Client.Resolve(ctx, second); !api.HasCode(err, api.NotFound) {
 		return []string{first, second}, err
 	}
 	sess := prose.Short(p.Session.ID)
@@ -256,7 +256,7 @@ func (f Finder) TurnIn(ctx context.Context, c *client.Client, s *api.Session, na
 		return Place{Client: c, Session: s, Turn: id}, err
 	}
 	found, err := f.turnsIn(ctx, c, s, name)
-	if fault.HasCode(err, api.NotFound) {
+	if api.HasCode(err, api.NotFound) {
 		err = fault.WithHint(err, turnHint)
 	}
 	if err != nil {
@@ -283,7 +283,7 @@ func (f Finder) turnsIn(ctx context.Context, c *client.Client, s *api.Session, n
 		return found, nil
 	}
 	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{At: id, Order: "desc", Page: api.Page{Limit: 1}}) { // turn.get needs the content
-		if fault.HasCode(err, api.Corrupt) { // a turn that follows a lost one is on no path
+		if api.HasCode(err, api.Corrupt) { // a turn that follows a lost one is on no path
 			if t, terr := c.Turn(ctx, s.ID, id); terr == nil && t.AfterLoss {
 				return []Place{{c, s, id, t.Depth}}, nil
 			}

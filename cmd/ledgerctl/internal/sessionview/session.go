@@ -14,7 +14,6 @@ import (
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/contextview"
-	"nexus/cmd/ledgerctl/internal/fault"
 	"nexus/cmd/ledgerctl/internal/terminal"
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
@@ -248,7 +247,7 @@ func PrintPolicy(ctx context.Context, term *terminal.Terminal, c *client.Client,
 	var x *api.Error
 	switch {
 	case err == nil && named.Digest == p.Digest:
-	case err == nil || fault.HasCode(err, api.NotFound) || errors.As(err, &x) && x.Code == api.Malformed:
+	case err == nil || api.HasCode(err, api.NotFound) || errors.As(err, &x) && x.Code == api.Malformed:
 		term.Say("this ledger does not know its policy by the name %s: an export takes along the content of a policy, not its name. ledgerctl policy show %s shows it", prose.Printable(p.Name), p.Digest)
 		return nil
 	default:
