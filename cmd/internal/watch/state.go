@@ -84,7 +84,7 @@ func stateFile(dir string) string { return filepath.Join(dir, "state.json") }
 func ReadState(dir string) (s *State, running bool, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
 	if err == nil {
-		running = errors.Is(lock(f), ErrRunning)
+		running = isLocked(f)
 		f.Close()
 	}
 	s, err = loadState(dir)

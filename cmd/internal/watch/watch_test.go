@@ -387,6 +387,35 @@ func TestSecondWatchIsRefused(t *testing.T) {
 	}
 }
 
+// Who asks whether a watch runs keeps none from starting, and is not taken for one.
+func TestWhoAsksForAWatchIsNone(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *os.File {
+		f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	first := open()
+	defer first.Close()
+	if isLocked(first) {
+		t.Fatal("locked, and nobody has the lock")
+	}
+	if _, running, _ := ReadState(dir); running {
+		t.Error("who asks is taken for a watch")
+	}
+	time.AfterFunc(20*time.Millisecond, func() { first.Close() })
+	own := open()
+	defer own.Close()
+	if err := lock(own); err != nil {
+		t.Errorf("a watch that starts while another process asks: %v", err)
+	}
+	if _, running, _ := ReadState(dir); !running {
+		t.Error("a watch runs, and is not seen")
+	}
+}
+
 // Half a line at the end of a watch is read whole by the next.
 func TestHalfLineIsReadByTheNextWatch(t *testing.T) {
 	for i, agent := range agents.Names() {
