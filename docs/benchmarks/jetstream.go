@@ -249,7 +249,7 @@ func (b *bareStream) close() error {
 }
 
 // batchedStream is a stream of atomic batches: each agent's connection publishes what
-// its clients have ready, up to as many turns as Nexus's groups had on average.
+// its clients have ready, up to a number of turns.
 type batchedStream struct {
 	*bareStream
 	queues []chan *waiting
@@ -264,13 +264,20 @@ type waiting struct {
 }
 
 func openBatches(ctx context.Context, r *run, l load, dir string) (system, error) {
-	b, err := openStream(ctx, r, l, dir, 1, true)
+	return openBatchesOf(ctx, r, l, dir, 1, r.groupOf(l.clients))
+}
+
+func openBatchesR3(ctx context.Context, r *run, l load, dir string) (system, error) {
+	return openBatchesOf(ctx, r, l, dir, 3, l.clients)
+}
+
+func openBatchesOf(ctx context.Context, r *run, l load, dir string, replicas, size int) (system, error) {
+	b, err := openStream(ctx, r, l, dir, replicas, true)
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	s := &batchedStream{bareStream: b, stop: stop}
-	size := r.groupOf(l.clients)
 	for i := range b.conns {
 		q := make(chan *waiting, l.clients)
 		s.queues = append(s.queues, q)

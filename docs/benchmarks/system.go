@@ -45,4 +45,6 @@ var peers = []peer{
 		"four processes and their clients share the processors and the disk"},
 	{"jetstream-r3", "nexus-r3", openJetStreamR3, "the same three servers alone: a publish for each turn. Stored by two of three servers",
 		"as jetstream and nexus-r3"},
+	{"jetstream-batch-r3", "nexus-r3", openBatchesR3, "the same three servers, AllowAtomicPublish: each of the agents' connections publishes what waits as one atomic batch, which is one proposal. Stored by two of three servers",
+		"as jetstream-batch and nexus-r3"},
 }
