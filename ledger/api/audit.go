@@ -135,6 +135,8 @@ type ExportEvent struct {
 
 // ImportRecords is session.import.
 type ImportRecords struct {
+	// ID is that of the call, as every change has one. This one has the same outcome each time, so it is not stored.
+	ID      turns.ID       `json:"id,omitzero"`
 	Records []ExportRecord `json:"records"`
 }
 

@@ -4,6 +4,8 @@ import "nexus/turns"
 
 // PutBlob is blob.put: a piece of content, or pieces to put together.
 type PutBlob struct {
+	// ID is that of the call, as every change has one. This one has the same outcome each time, so it is not stored.
+	ID       turns.ID     `json:"id,omitzero"`
 	Session  turns.ID     `json:"session"`
 	Data     []byte       `json:"data,omitempty,omitzero"`   // base64
 	Pieces   []turns.Hash `json:"pieces,omitempty,omitzero"` // digests that earlier calls returned, in order

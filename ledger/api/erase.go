@@ -4,6 +4,8 @@ import "nexus/turns"
 
 // EraseSession is session.erase. Only the operator asks it.
 type EraseSession struct {
+	// ID is that of the call, as every change has one. This one has the same outcome each time, so it is not stored.
+	ID turns.ID `json:"id,omitzero"`
 	// Ground is a code, as "request-1234": letters, digits, dots, dashes and underscores, at most 64. It
 	// stays, in the list of erasures.
 	Ground string `json:"ground,omitempty,omitzero"`

@@ -1,9 +1,17 @@
 package api
 
-import "nexus/turns"
+import (
+	"strconv"
+	"strings"
+
+	"nexus/turns"
+)
 
 // GetCheckpoint is audit.checkpoint.
-type GetCheckpoint struct{}
+type GetCheckpoint struct {
+	// ID is that of the call, as every change has one. It is not stored: a call again signs what is there then.
+	ID turns.ID `json:"id,omitzero"`
+}
 
 // Checkpoint is a signed checkpoint of the log.
 type Checkpoint struct {
@@ -22,9 +30,29 @@ type CheckpointKey struct {
 	Origin string `json:"origin"`
 }
 
+// Size is how many events a tree covers. It is written as a string, as positions are, and read from a number too.
+type Size uint64
+
+// MarshalText is the number in decimal.
+func (s Size) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(s), 10), nil }
+
+// UnmarshalJSON reads a whole number from 0, or a string that holds one.
+func (s *Size) UnmarshalJSON(b []byte) error {
+	text := strings.TrimSuffix(strings.TrimPrefix(string(b), `"`), `"`)
+	n, err := strconv.ParseUint(text, 10, 64)
+	if string(b) == "null" {
+		n, err = 0, nil
+	}
+	if err != nil {
+		return &turns.FieldError{Reason: "a whole number from 0, or one in quotes, can stand here", Kind: turns.ErrMalformed}
+	}
+	*s = Size(n)
+	return nil
+}
+
 // GetConsistency is audit.consistency.
 type GetConsistency struct {
-	From uint64 `json:"from,string"`             // size of the tree that the caller knows
+	From Size   `json:"from"`                    // of the tree that the caller knows
 	Note string `json:"note,omitempty,omitzero"` // the note that says so; one of the ledger's own key over a larger tree stops its signing
 }
 

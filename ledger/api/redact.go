@@ -57,7 +57,9 @@ type RedactedEvent struct {
 
 // RedactMemories is memory.redact. Only the operator asks it.
 type RedactMemories struct {
-	Agent string `json:"agent"`
+	// ID is that of the call, as every change has one. This one has the same outcome each time, so it is not stored.
+	ID    turns.ID `json:"id,omitzero"`
+	Agent string   `json:"agent"`
 	// Text is taken out of what the agent saved: memories that have it are withdrawn, and can't be read any more; its document has markers.
 	Text   string `json:"text"`
 	Ground string `json:"ground,omitempty,omitzero"` // as that of [EraseSession]

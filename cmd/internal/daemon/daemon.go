@@ -249,6 +249,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, folder.SearchDir), Logger: d.logger, Linger: searchLinger, Rest: searchRest, Delay: searchDelay})
 	}
 	d.engine = engine.New(c)
+	d.engine.Audit.Damaged = d.storage.Doubt
 	d.opened(func(context.Context) error { return d.engine.Audit.Close() })
 	d.work()
 	d.startSearch(registry)

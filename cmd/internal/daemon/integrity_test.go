@@ -335,6 +335,39 @@ func TestTheScrubFindsWhatNobodyReads(t *testing.T) {
 	}
 }
 
+// A verification that meets a damaged record stops appends, also where no scrub runs. Each verb that changes something
+// says that the ledger is damaged.
+func TestAVerificationThatFindsDamageStopsAppends(t *testing.T) {
+	dir := t.TempDir()
+	d, c := startWith(t, config.Config{Data: dir, Scrub: "off"})
+	populate(t, c)
+	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	extend(t, c, s.ID, 2)
+	change(t, largest(t, dir, jetstream.StreamName), func(b []byte) []byte { b[len(b)/2] ^= 8; return b })
+	if v := must[*api.Verified](t)(c.As(api.Operator).Verify(t.Context())); v.OK {
+		t.Fatal("a damaged log is verified")
+	}
+	for until := time.Now().Add(time.Minute); d.ready() == nil && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+	}
+	if err := d.ready(); !errors.Is(err, turns.ErrCorrupt) {
+		t.Fatalf("ready after a minute: %v", err)
+	}
+	for verb, err := range map[string]error{
+		"turn.append":    second(c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "go on")}})),
+		"session.create": second(c.Create(t.Context(), api.CreateSession{})),
+		"session.close":  second(c.Close(t.Context(), s.ID, api.CloseSession{})),
+		"event.append":   second(c.AppendEvent(t.Context(), api.AppendEvent{Channel: "c", Kind: "k", Body: turns.Raw("{}")})),
+		"memory.save":    second(c.SaveMemory(t.Context(), api.SaveMemory{Kind: "daily", Text: "a fact"})),
+	} {
+		if api.FromError(err).Code != api.Corrupt {
+			t.Errorf("%s: %v, want corrupt", verb, err)
+		}
+	}
+	must[*api.Context](t)(c.Context(t.Context(), s.ID, api.GetContext{}))
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // Appends go on while the scrub reads, and it takes no unfinished write for damage.
 func TestTheScrubReadsBesideAppends(t *testing.T) {
 	dir := t.TempDir()

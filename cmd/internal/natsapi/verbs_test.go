@@ -3,6 +3,7 @@ package natsapi
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"slices"
 	"testing"
 
@@ -82,4 +83,18 @@ func FuzzCanonicalAgreesWithItsTwin(f *testing.F) {
 			t.Fatalf("%s: %s, %v; want %s, %v", data, got, err, want, werr)
 		}
 	})
+}
+
+// A program may send an id with every change.
+func TestEachChangeTakesAnID(t *testing.T) {
+	for _, v := range verbs {
+		if !v.changes {
+			continue
+		}
+		c := &call{data: []byte(`{"id":"01K8000003041061050R3GG281","?":0}`)}
+		_, err := v.serve(t.Context(), c)
+		if field := (*turns.FieldError)(nil); !errors.As(err, &field) || field.Field != "/?" {
+			t.Errorf("%s: %v; want nothing to be wrong but the second member", v.name, err)
+		}
+	}
 }

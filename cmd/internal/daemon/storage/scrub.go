@@ -20,10 +20,12 @@ type scrubber struct {
 	read    prometheus.Counter
 	ended   prometheus.Gauge
 	damaged atomic.Pointer[disk.DamagedError] // the first that was found; nil: none
+	doubts  chan struct{}                     // somebody read a damaged record
 }
 
 func newScrubber(registry *prometheus.Registry) *scrubber {
 	s := &scrubber{
+		doubts: make(chan struct{}, 1),
 		read: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "nexus_scrub_bytes_total", Help: "Bytes of stored records that were read again and compared with their checksums.",
 		}),
@@ -42,13 +44,41 @@ func newScrubber(registry *prometheus.Registry) *scrubber {
 	return s
 }
 
-// StartScrub begins the scrub, unless the configuration says "off".
+// StartScrub begins the scrub, unless the configuration says "off", and what [Storage.Doubt] asks for.
 func (s *Storage) StartScrub() {
-	interval, err := s.cfg.ScrubInterval()
-	if s.scrubber == nil || err != nil || interval == 0 {
+	if s.scrubber == nil {
 		return
 	}
-	s.run(func(ctx context.Context) { s.scrub(ctx, interval) })
+	s.run(s.scrubInDoubt)
+	if interval, err := s.cfg.ScrubInterval(); err == nil && interval > 0 {
+		s.run(func(ctx context.Context) { s.scrub(ctx, interval) })
+	}
+}
+
+// Doubt has the streams read through at once, because somebody read a record that is damaged. In a
+// cluster, whose files are elsewhere, it does nothing.
+func (s *Storage) Doubt() {
+	if s.scrubber == nil {
+		return
+	}
+	select {
+	case s.scrubber.doubts <- struct{}{}:
+	default: // it is asked for already
+	}
+}
+
+func (s *Storage) scrubInDoubt(ctx context.Context) {
+	for {
+		select {
+		case <-s.scrubber.doubts:
+		case <-ctx.Done():
+			return
+		}
+		const atOnce = time.Nanosecond
+		if err := s.Scrub(ctx, s.Mark.Mark(), atOnce); err != nil && ctx.Err() == nil {
+			s.logger.Error("the streams could not be read through", "err", err)
+		}
+	}
 }
 
 // scrub runs until ctx ends. Damage stops appends, is logged, and makes the daemon not

@@ -21,9 +21,11 @@ type Audit struct {
 	Signed func() (tlog.Checkpoint, bool)
 	// Inconsistent says why nothing is signed any more, nil if it is. nil: as if it were.
 	Inconsistent func() error
+	// Damaged is called where a verification meets a damaged record of the log; not nil.
+	Damaged func()
 }
 
 // New returns the audit of what r reads.
 func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader) *Audit {
-	return &Audit{content: cs, page: limits, paths: pl, reader: r}
+	return &Audit{content: cs, page: limits, paths: pl, reader: r, Damaged: func() {}}
 }

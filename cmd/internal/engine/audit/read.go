@@ -149,6 +149,7 @@ func (v *verifier) checkRecords(ctx context.Context, read func(context.Context) 
 // further.
 func (v *verifier) visit(ctx context.Context, r parsed, err error) (more bool, _ error) {
 	if errors.Is(err, ledger.ErrCorrupt) {
+		v.audit.Damaged()
 		v.problem("", api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error() + notCompared})
 		return false, nil
 	}

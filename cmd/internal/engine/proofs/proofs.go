@@ -121,11 +121,12 @@ func (p *Proofs) Consistency(ctx context.Context, c reader.Caller, req api.GetCo
 		}
 	}
 	note, newest := p.source.Newest()
-	if newest.Size < req.From { // it may have been signed and lost in a crash, or is not signed yet
+	from := uint64(req.From)
+	if newest.Size < from { // it may have been signed and lost in a crash, or is not signed yet
 		if st, err := p.reader.Log.State(ctx); err != nil {
 			return nil, err
-		} else if st.Last < req.From {
-			return nil, api.Errorf(api.Unprocessable, map[string]any{"size": st.Last}, "the ledger has %d events, not %d", st.Last, req.From)
+		} else if st.Last < from {
+			return nil, api.Errorf(api.Unprocessable, map[string]any{"size": st.Last}, "the ledger has %d events, not %d", st.Last, from)
 		}
 		var err error
 		if note, err = p.source.Sign(ctx); err != nil {
@@ -139,8 +140,8 @@ func (p *Proofs) Consistency(ctx context.Context, c reader.Caller, req api.GetCo
 	if err != nil {
 		return nil, err
 	}
-	out := &api.Consistency{Checkpoint: *d, Key: p.source.Public(), From: req.From}
-	out.Path, err = tlog.Consistency(p.reader.Projections.TreeHashes(), req.From, d.Size)
+	out := &api.Consistency{Checkpoint: *d, Key: p.source.Public(), From: from}
+	out.Path, err = tlog.Consistency(p.reader.Projections.TreeHashes(), from, d.Size)
 	return out, err
 }
 

@@ -44,8 +44,14 @@ func (wr *Writer) Admit(ctx context.Context, h ledger.History, subject string, e
 	case last.Seq > expect:
 		return nil, &ledger.ConflictError{Subject: subject, Want: expect, Got: last.Seq}
 	}
-	return nil, err
+	return nil, refusedError{err}
 }
+
+// refusedError is the refusal of an event by [Writer.Admit]. The log refuses an append with errors of
+// the same kinds, where it is damaged.
+type refusedError struct{ error }
+
+func (e refusedError) Unwrap() error { return e.error }
 
 // AppendAdmitted appends an admitted event. It is the only place where the engine
 // writes to the log. Errors: those of [ledger.Log.Append], and that of
@@ -73,7 +79,7 @@ func (wr *Writer) AppendAdmitted(ctx context.Context, a *Admitted) (seq uint64, 
 // [Writer.Admit] refused. No request is wrong, and nothing is stored. The daemon's
 // log has the reason under the id of the event.
 func (wr *Writer) InternalError(ev *turns.Event, err error) error {
-	if !ledger.IsRefusal(err) || wr.reader.AccessNow().Lost != nil { // then the log refuses, and why was said
+	if !errors.As(err, new(refusedError)) || wr.reader.AccessNow().Lost != nil { // then the log refuses, and says why
 		return err
 	}
 	if wr.Logger != nil { // the reason names ids, hashes and numbers, never content

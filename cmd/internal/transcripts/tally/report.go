@@ -12,6 +12,7 @@ type Report struct {
 	Format      string            `json:"format"`
 	Sessions    []turns.ID        `json:"sessions"`
 	Opened      int               `json:"opened,omitzero"` // of the sessions: those that this import opened
+	Import      turns.ID          `json:"import,omitzero"` // what import --undo hides them by
 	Hidden      int               `json:"hidden,omitzero"` // of them: those that were hidden, and stay so
 	Turns       int               `json:"turns"`
 	Split       int               `json:"split,omitzero"` // of the turns: several turns of the ledger hold each

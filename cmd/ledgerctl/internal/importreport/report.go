@@ -92,7 +92,9 @@ func (a *Report) Fail(name string, r *tally.Report, err error, why string) error
 	if r == nil {
 		r = &tally.Report{File: name, Sessions: []turns.ID{}, Losses: []transcript.Loss{}}
 	}
-	r.Error = why
+	if r.Error = why; r.Opened > 0 {
+		r.Import = a.Unit
+	}
 	return a.Terminal.Print(r)
 }
 
@@ -103,6 +105,9 @@ func (a *Report) Add(r *tally.Report, final bool) error {
 		a.open++
 	}
 	a.sum.Add(r)
+	if r.Opened > 0 {
+		r.Import = a.Unit
+	}
 	if a.Terminal.JSON {
 		return a.Terminal.Print(r)
 	}
