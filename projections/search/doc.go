@@ -12,6 +12,6 @@
 // gives it. The engine's room search asks it, the daemon runs it.
 //
 // Begin at [Index] in index.go; words.go splits texts, fields.go makes a document of them,
-// query.go reads a query, rank.go asks and ranks, lang.go knows languages, snippet.go finds
+// query.go reads a query, rank.go asks and ranks, best.go finds the best of many documents, lang.go knows languages, snippet.go finds
 // the words of a query in a text.
 package search

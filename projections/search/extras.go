@@ -42,26 +42,25 @@ func (q Query) extras() (out []extra) {
 	return out
 }
 
-// findExtras marks the extras that the words of a text have.
-func (m Matches) findExtras(words []Word) {
-	if len(m.wanted) == 0 {
-		return
+// findExtras marks the extras that a text has with its next word, and reports whether one is missing.
+func (m Matches) findExtras(s *finding, p place) (missing bool) {
+	word, before := s.text[p.start:p.end], ""
+	if len(m.wanted) > 0 && s.words > 0 {
+		last := s.recent[(s.words-1)%s.longest]
+		before = s.text[last.start:last.end]
 	}
-	last := ""
-	for _, w := range words {
-		for i := range m.wanted {
-			switch x := &m.wanted[i]; {
-			case m.extras[i]:
-			case w.Whole:
-				m.extras[i] = x.whole != "" && w.Term == x.whole
-			case x.whole == "":
-				m.extras[i] = w.Term == x.pair[1] && last == x.pair[0]
-			}
+	for i := range m.wanted {
+		switch x := &m.wanted[i]; {
+		case m.extras[i]:
+			continue
+		case p.whole:
+			m.extras[i] = x.whole != "" && isTerm(word, x.whole)
+		case x.whole == "":
+			m.extras[i] = isTerm(word, x.pair[1]) && isTerm(before, x.pair[0])
 		}
-		if !w.Whole {
-			last = w.Term
-		}
+		missing = missing || !m.extras[i]
 	}
+	return missing
 }
 
 // extras adds to the scores what the extras of a query are worth in each document, and

@@ -171,6 +171,11 @@ type Filter struct {
 	In []Place
 }
 
+// isZero reports whether f bounds nothing.
+func (f *Filter) isZero() bool {
+	return f.Tenant+f.Agent+f.Model+f.Tool+f.Role+f.Source+f.Cwd+f.Branch == "" && len(f.Kinds)+len(f.In) == 0 && f.From == 0 && f.To == 0 && f.Through == 0
+}
+
 // Place is turns: all of a session, or those of a segment from depth Lo to Hi.
 type Place struct {
 	Session, Segment string

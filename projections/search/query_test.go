@@ -169,7 +169,7 @@ func TestAPhraseInATextOfOneWordTakesOnePass(t *testing.T) {
 	if found.Units != 19 || len(found.Spans) > found.Units*maxSpans {
 		t.Errorf("%d units at %d places", found.Units, len(found.Spans))
 	}
-	if s := Snip(long, found.Spans); len(s.Matches) == 0 {
+	if s := Snip(long, found.Spans, nil); len(s.Matches) == 0 {
 		t.Errorf("%+v", s)
 	}
 }

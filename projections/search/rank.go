@@ -116,7 +116,7 @@ func (x opened) search(ctx context.Context, q Query, f Filter, r *Result) error 
 	if err != nil {
 		return err
 	}
-	found, total, err := x.askAll(ctx, all, f)
+	found, total, err := x.askAll(ctx, all, want, f)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (x opened) some(ctx context.Context, q Query, f Filter) (hits []Hit, total 
 	if err != nil {
 		return nil, 0, err
 	}
-	if hits, total, err = x.ask(ctx, query.NewDisjunctionQuery(any), f); err != nil {
+	if hits, total, err = x.ask(ctx, query.NewDisjunctionQuery(any), want, f); err != nil {
 		return nil, 0, err
 	}
 	_, err = x.rank(ctx, Query{}, want, hits) // of a question's words few stand in a row in its answer
@@ -199,7 +199,13 @@ func (x opened) withExtras(ctx context.Context, q Query, all []query.Query, f Fi
 // askAll is ask for documents that match all of the queries. Most queries of several words
 // and phrases have few: these are found without the library's scores, which takes it an
 // intersection of bitmaps in place of a walk over all documents with a word.
-func (x opened) askAll(ctx context.Context, all []query.Query, f Filter) (hits []Hit, total uint64, err error) {
+func (x opened) askAll(ctx context.Context, all []query.Query, want []wanted, f Filter) (hits []Hit, total uint64, err error) {
+	if many, err := x.isOfMany(ctx, want, f); err != nil || many {
+		if err != nil {
+			return nil, 0, err
+		}
+		return x.ask(ctx, query.NewConjunctionQuery(all), want, f)
+	}
 	req := bleve.NewSearchRequestOptions(query.NewConjunctionQuery(append(slices.Clone(all), f.query())), MaxHits+1, 0, false) // without scores the library ends there
 	req.Score = "none"
 	res, err := x.idx.SearchInContext(ctx, req)
@@ -207,7 +213,7 @@ func (x opened) askAll(ctx context.Context, all []query.Query, f Filter) (hits [
 		return nil, 0, err
 	}
 	if len(res.Hits) > MaxHits { // which are the best?
-		return x.ask(ctx, query.NewConjunctionQuery(all), f)
+		return x.ask(ctx, query.NewConjunctionQuery(all), want, f)
 	}
 	return hitsOf(res), uint64(len(res.Hits)), nil
 }
@@ -220,17 +226,35 @@ func hitsOf(res *bleve.SearchResult) []Hit {
 	return hits
 }
 
-// ask returns the documents that match that the library ranks best, and how many do.
-func (x opened) ask(ctx context.Context, what query.Query, f Filter) (hits []Hit, total uint64, err error) {
-	q := query.NewBooleanQuery([]query.Query{what}, nil, nil)
-	q.AddFilter(f.query())
-	req := bleve.NewSearchRequestOptions(q, MaxHits, 0, false)
-	req.SortBy([]string{"-_score", "-_id"})
-	res, err := x.idx.SearchInContext(ctx, req)
+// ask returns the documents that match that the library ranks best, and how many do. Of equal
+// ones the newest are best. want is what counts for the rank of each unit of what.
+func (x opened) ask(ctx context.Context, what query.Query, want []wanted, f Filter) (hits []Hit, total uint64, err error) {
+	r, err := x.reader()
 	if err != nil {
 		return nil, 0, err
 	}
-	return hitsOf(res), res.Total, nil
+	defer func() { err = errors.Join(err, r.Close()) }()
+	ctx = withModel(ctx)
+	var from ranking
+	if w, werr := x.wordRankingOf(ctx, r, want, f); werr != nil || w != nil {
+		from, err = w, werr
+	} else {
+		from, err = x.rankingOf(ctx, r, what, f)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	return bestOf(ctx, r, from)
+}
+
+// reader returns a view of the index as it is now.
+func (x opened) reader() (index.IndexReader, error) {
+	adv, err := x.idx.Advanced()
+	if err != nil {
+		return nil, err
+	}
+	return adv.Reader()
 }
 
 // queries returns the query of each unit, and what counts for its rank.
@@ -331,11 +355,7 @@ func (x opened) rank(ctx context.Context, q Query, want []wanted, hits []Hit) (e
 	if len(hits) == 0 {
 		return nil, nil
 	}
-	adv, err := x.idx.Advanced()
-	if err != nil {
-		return nil, err
-	}
-	reader, err := adv.Reader()
+	reader, err := x.reader()
 	if err != nil {
 		return nil, err
 	}

@@ -58,55 +58,99 @@ type Found struct {
 const maxSpans = 1000
 
 // Find returns where units of q are in text, as whole words, and adds them to all. Words that
-// say nothing of the subject have no place.
+// say nothing of the subject have no place. It makes no list of the words, and no term of one that
+// is of ASCII: a summary has tens of thousands.
 func (q Query) Find(text string, all Matches) (f Found) {
-	words := Words(text)
-	all.findExtras(words)
-	var parts []Word
-	var wholes []Span // identifiers of several parts
-	for _, w := range words {
-		if w.Whole {
-			wholes = append(wholes, Span{w.Start, w.End})
-		} else {
-			parts = append(parts, w)
-		}
+	s := finding{query: &q, all: &all, text: text, left: make([]int, len(q.units)), open: len(q.units), longest: 1}
+	for i := range q.units {
+		s.left[i], s.longest = maxSpans, max(s.longest, len(q.units[i].parts))
 	}
-	stems := make(map[string]string)
-	for i, u := range q.units {
-		before := len(f.Spans)
-		if len(u.parts) == 1 {
-			for _, w := range words { // an identifier as one word, too: parsehttprequest
-				if len(f.Spans) == before+maxSpans {
-					break
-				}
-				if q.same(u, w.Term, stems) {
-					f.Spans = append(f.Spans, Span{w.Start, w.End})
-				}
-			}
-		} else {
-			for i := range parts {
-				if len(f.Spans) == before+maxSpans {
-					break
-				}
-				if n := len(u.parts) - 1; followed(parts[i:], u) {
-					f.Spans = append(f.Spans, Span{parts[i].Start, parts[i+n].End})
-				}
-			}
-		}
-		if len(f.Spans) > before {
-			f.Units++
-			all.units[i] = true
-		}
-		if u.stop {
-			f.Spans = f.Spans[:before]
-		}
-	}
+	s.recent = make([]place, s.longest)
+	eachPlace(text, s.word)
+	f = s.found
 	for i := range f.Spans {
-		f.Spans[i] = inWords(f.Spans[i], wholes)
+		f.Spans[i] = inWords(f.Spans[i], s.wholes)
 	}
 	slices.SortFunc(f.Spans, func(a, b Span) int { return cmp.Or(a.From-b.From, a.To-b.To) })
 	f.Spans = slices.Compact(f.Spans)
 	return f
+}
+
+// finding is a [Query.Find] under way.
+type finding struct {
+	query   *Query
+	all     *Matches
+	text    string
+	found   Found
+	left    []int   // places that each unit may still have
+	open    int     // units that may have more
+	missing bool    // an extra
+	longest int     // parts of the longest unit
+	recent  []place // the last words that are no whole identifiers, so many; the one with number n at n modulo their number
+	words   int     // such words so far
+	end     int     // where the last place ends
+	wholes  []Span  // identifiers of several parts, at least those with a place in them, in order
+	stems   map[string]string
+	begins  []string // the beginnings that all forms of the units' words have
+}
+
+// word looks at the next word, and reports whether to go on.
+func (s *finding) word(p place) bool {
+	if s.open == 0 && !s.missing && p.start >= s.end && s.text[s.end] < utf8.RuneSelf && !inWord[s.text[s.end]] {
+		return false // no identifier around the last place is to come
+	}
+	if p.whole && (s.longest > 1 || p.start < s.end) {
+		s.wholes = append(s.wholes, Span{p.start, p.end})
+	}
+	s.missing = s.all.findExtras(s, p)
+	if !p.whole {
+		s.recent[s.words%s.longest] = p
+		s.words++
+	}
+	for i := range s.query.units {
+		if s.left[i] == 0 {
+			continue
+		}
+		u := &s.query.units[i]
+		begin := p
+		if n := len(u.parts); n > 1 {
+			if p.whole || !s.followed(u) {
+				continue
+			}
+			begin = s.recent[(s.words-n)%s.longest]
+		} else if !s.same(i, u, s.text[p.start:p.end]) { // an identifier as one word, too: parsehttprequest
+			continue
+		}
+		if s.left[i] == maxSpans {
+			s.found.Units++
+			s.all.units[i] = true
+		}
+		if s.left[i]--; u.stop {
+			s.left[i] = 0
+		} else {
+			s.found.Spans, s.end = append(s.found.Spans, Span{begin.start, p.end}), max(s.end, p.end)
+		}
+		if s.left[i] == 0 {
+			s.open--
+		}
+	}
+	return true
+}
+
+// followed reports whether the last words are those of u.
+func (s *finding) followed(u *unit) bool {
+	n := len(u.parts)
+	if s.words < n {
+		return false
+	}
+	for i := n - 1; i >= 0; i-- {
+		p := s.recent[(s.words-n+i)%s.longest]
+		word := s.text[p.start:p.end]
+		if !isTerm(word, u.parts[i]) && !(u.prefix && i == n-1 && beginsTerm(word, u.parts[i])) {
+			return false
+		}
+	}
+	return true
 }
 
 // inWords returns a place with the whole identifiers in which it begins and ends: a reader
@@ -133,35 +177,29 @@ func inWords(s Span, wholes []Span) Span {
 	return s
 }
 
-// same reports whether a word of a text is the one that u looks for.
-func (q Query) same(u unit, word string, stems map[string]string) bool {
+// same reports whether a word of the text is the one that u, which has number i, looks for.
+func (s *finding) same(i int, u *unit, word string) bool {
 	switch {
-	case word == u.parts[0] || u.prefix && strings.HasPrefix(word, u.parts[0]):
+	case isTerm(word, u.parts[0]) || u.prefix && beginsTerm(word, u.parts[0]):
 		return true
-	case q.lang == nil || !u.isWord():
+	case s.query.lang == nil || !u.isWord():
 		return false
 	}
-	stem := func(s string) string {
-		if _, ok := stems[s]; !ok {
-			stems[s] = q.lang.stemOf(s)
+	if s.begins == nil {
+		s.stems = make(map[string]string)
+		for _, u := range s.query.units {
+			begin := []rune(u.parts[0])
+			s.begins = append(s.begins, string(begin[:min(len(begin), minForm-1)]))
 		}
-		return stems[s]
 	}
-	begin := []rune(u.parts[0])
-	return strings.HasPrefix(word, string(begin[:min(len(begin), minForm-1)])) && stem(word) == stem(u.parts[0])
+	return beginsTerm(word, s.begins[i]) && s.stemOf(termOf(word)) == s.stemOf(u.parts[0])
 }
 
-// followed reports whether words begin with those of u.
-func followed(words []Word, u unit) bool {
-	if len(words) < len(u.parts) {
-		return false
+func (s *finding) stemOf(term string) string {
+	if _, ok := s.stems[term]; !ok {
+		s.stems[term] = s.query.lang.stemOf(term)
 	}
-	for i, t := range u.parts {
-		if words[i].Term != t && !(u.prefix && i == len(u.parts)-1 && strings.HasPrefix(words[i].Term, t)) {
-			return false
-		}
-	}
-	return true
+	return s.stems[term]
 }
 
 // Snippet is the part of a text that a reply shows.
@@ -179,7 +217,62 @@ const (
 // Snip returns the part of text with the most matches, and where they are in it. Sequences
 // that color a terminal and control characters are left out, hidden characters are shown as U+FFFD and line ends as spaces, so that a text can neither steer
 // a terminal nor look like another one; offsets count characters.
-func Snip(text string, spans []Span) (s Snippet) {
+//
+// With mask, text[from:to] is shown as mask(from, to) has it, which is of the same length and hides
+// bytes by characters of one byte. It is called once, for what is shown and a little more.
+func Snip(text string, spans []Span, mask func(from, to int) string) (s Snippet) {
+	at := densest(spans)
+	lo, hi := reach(text, at)
+	shown := text[lo:hi]
+	if mask != nil {
+		shown = mask(lo, hi)
+	}
+	i := lead(shown, at-lo) // of shown; it begins at lo in the text
+	var b strings.Builder
+	if lo+i > 0 {
+		b.WriteRune('…')
+	}
+	chars := utf8.RuneCountInString(b.String())
+	next, open := 0, -1
+	for next < len(spans) && spans[next].From < lo+i {
+		next++
+	}
+	end := 0 // of the span that is open
+	shut := func() {
+		if open >= 0 && chars > open && len(s.Matches) < maxMatches {
+			s.Matches = append(s.Matches, [2]int{open, chars})
+		}
+		open = -1
+	}
+	for i < len(shown) && chars < snippetChars {
+		if open >= 0 && lo+i >= end {
+			shut()
+		}
+		for next < len(spans) && spans[next].From <= lo+i {
+			if open < 0 && spans[next].From == lo+i {
+				open, end = chars, spans[next].To
+			} else if open >= 0 {
+				end = max(end, spans[next].To)
+			}
+			next++
+		}
+		r, size := nextShown(shown[i:])
+		if i += size; r < 0 {
+			continue
+		}
+		b.WriteRune(r)
+		chars++
+	}
+	shut()
+	if lo+i < len(text) {
+		b.WriteRune('…')
+	}
+	s.Text = b.String()
+	return s
+}
+
+// densest returns where the first place begins with the most others near behind it; 0: there is none.
+func densest(spans []Span) int {
 	best, most := 0, 0
 	for i := range spans {
 		n := 0
@@ -193,63 +286,48 @@ func Snip(text string, spans []Span) (s Snippet) {
 			best, most = i, n
 		}
 	}
-	from := 0
-	if len(spans) > 0 {
-		from = spans[best].From
-		for n := 0; from > 0 && n < leadChars; n++ {
-			_, size := utf8.DecodeLastRuneInString(text[:from])
-			from -= size
+	if len(spans) == 0 {
+		return 0
+	}
+	return spans[best].From
+}
+
+// lead returns where what is shown of a text begins, for a match at a place.
+func lead(text string, at int) int {
+	for n := 0; at > 0 && n < leadChars; n++ {
+		_, size := utf8.DecodeLastRuneInString(text[:at])
+		at -= size
+	}
+	return at
+}
+
+// nextShown returns the character that stands for what a text begins with, and the bytes of that;
+// -1: nothing stands for it.
+func nextShown(text string) (r rune, size int) {
+	r, size = utf8.DecodeRuneInString(text)
+	switch {
+	case r == escape:
+		return -1, escapeLen(text)
+	case r == '\n' || r == '\t' || r == '\r':
+		r = ' '
+	case unicode.IsControl(r):
+		return -1, size
+	case turns.IsHidden(r):
+		r = utf8.RuneError
+	}
+	return r, size
+}
+
+// reach returns what [Snip] reads of a text at most to show a match at a place, also of one of the same
+// length with characters of one byte in place of some bytes: it shows more of them.
+func reach(text string, at int) (lo, hi int) {
+	lo = lead(text, at)
+	hi = lo
+	for chars := 0; hi < len(text) && chars < snippetChars; {
+		r, size := nextShown(text[hi:])
+		if hi += size; r >= 0 {
+			chars++
 		}
 	}
-	var b strings.Builder
-	if from > 0 {
-		b.WriteRune('…')
-	}
-	chars := utf8.RuneCountInString(b.String())
-	next, open := 0, -1
-	for next < len(spans) && spans[next].From < from {
-		next++
-	}
-	end := 0 // of the span that is open
-	shut := func() {
-		if open >= 0 && chars > open && len(s.Matches) < maxMatches {
-			s.Matches = append(s.Matches, [2]int{open, chars})
-		}
-		open = -1
-	}
-	i := from
-	for i < len(text) && chars < snippetChars {
-		if open >= 0 && i >= end {
-			shut()
-		}
-		for next < len(spans) && spans[next].From <= i {
-			if open < 0 && spans[next].From == i {
-				open, end = chars, spans[next].To
-			} else if open >= 0 {
-				end = max(end, spans[next].To)
-			}
-			next++
-		}
-		r, size := utf8.DecodeRuneInString(text[i:])
-		switch {
-		case r == escape:
-			i += escapeLen(text[i:])
-			continue
-		case r != '\n' && r != '\t' && r != '\r' && unicode.IsControl(r):
-			i += size
-			continue
-		case r == '\n' || r == '\t' || r == '\r':
-			r = ' '
-		case turns.IsHidden(r):
-			r = utf8.RuneError
-		}
-		b.WriteRune(r)
-		chars, i = chars+1, i+size
-	}
-	shut()
-	if i < len(text) {
-		b.WriteRune('…')
-	}
-	s.Text = b.String()
-	return s
+	return lo, min(len(text), hi+longestEscape)
 }

@@ -30,7 +30,7 @@ func TestSnippetsMarkTheirMatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := Snip(tc.text, q.Find(tc.text, q.Matches()).Spans)
+		s := Snip(tc.text, q.Find(tc.text, q.Matches()).Spans, nil)
 		r := []rune(s.Text)
 		for _, m := range slices.Backward(s.Matches) {
 			r = slices.Concat(r[:m[0]], []rune("["), r[m[0]:m[1]], []rune("]"), r[m[1]:])
@@ -49,7 +49,7 @@ func FuzzSnip(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s := Snip(text, q.Find(text, q.Matches()).Spans)
+		s := Snip(text, q.Find(text, q.Matches()).Spans, nil)
 		n := len([]rune(s.Text))
 		if n > snippetChars+2 {
 			t.Fatalf("%d characters", n)

@@ -28,34 +28,83 @@ type Word struct {
 // split where its case changes and at underscores, and is there as a whole, too. A path is
 // its parts. A sequence that steers a terminal is no word.
 func Words(text string) (out []Word) {
-	for i := 0; i < len(text); {
-		r, n := utf8.DecodeRuneInString(text[i:])
-		switch {
-		case r == escape:
-			i += escapeLen(text[i:])
-		case isSingle(r):
-			n = composed(text[i:], n)
-			out = add(out, text, i, i+n, false)
-			i += n
-		case isWord(r):
-			start := i
-			for i < len(text) {
-				r, n := utf8.DecodeRuneInString(text[i:])
-				if !isWord(r) || isSingle(r) {
-					break
-				}
-				i += n
-			}
-			out = parts(out, text, start, i)
-		default:
-			i += n
-		}
-	}
+	eachPlace(text, func(p place) bool {
+		out = append(out, Word{Term: termOf(text[p.start:p.end]), Start: p.start, End: p.end, Whole: p.whole})
+		return true
+	})
 	return out
 }
 
+// place is where a word stands: a [Word] without its term.
+type place struct {
+	start, end int
+	whole      bool
+}
+
+// eachPlace yields where the words of a text stand, in the order of [Words], until yield
+// returns false. It allocates nothing.
+func eachPlace(text string, yield func(place) bool) {
+	for i := 0; i < len(text); {
+		switch c := text[i]; {
+		case c == escape:
+			i += escapeLen(text[i:])
+			continue
+		case c < utf8.RuneSelf && !inWord[c]:
+			i++
+			continue
+		case c >= utf8.RuneSelf:
+			r, n := utf8.DecodeRuneInString(text[i:])
+			if isSingle(r) {
+				n = composed(text[i:], n)
+				if !yield(place{start: i, end: i + n}) {
+					return
+				}
+			}
+			if isSingle(r) || !isWord(r) {
+				i += n
+				continue
+			}
+		}
+		start, plain := i, true // of one part, as it stands
+		for i < len(text) {
+			if c := text[i]; c < utf8.RuneSelf {
+				if !inWord[c] {
+					break
+				}
+				plain = plain && c != '_' && (c < 'A' || c > 'Z' || i == start)
+				i++
+				continue
+			}
+			r, n := utf8.DecodeRuneInString(text[i:])
+			if !isWord(r) || isSingle(r) {
+				break
+			}
+			plain = false
+			i += n
+		}
+		if plain {
+			if !yield(place{start: start, end: i}) {
+				return
+			}
+		} else if !eachPart(text, start, i, yield) {
+			return
+		}
+	}
+}
+
+// inWord says which bytes of ASCII are of words.
+var inWord = func() (is [utf8.RuneSelf]bool) {
+	for c := range rune(utf8.RuneSelf) {
+		is[c] = isWord(c)
+	}
+	return is
+}()
+
 // escape begins a sequence that steers a terminal: programs print colors so.
 const escape = '\x1b'
+
+// longestEscape bounds the bytes of a title or a link.
+const longestEscape = 4 << 10
 
 // escapeLen returns the bytes of the sequence that text begins with: ESC [ … letter, ESC ] …
 // BEL, or two characters. One without an end is its beginning alone.
@@ -63,7 +112,6 @@ func escapeLen(text string) int {
 	if len(text) < 2 {
 		return len(text)
 	}
-	const longest = 4 << 10 // of a title or a link
 	switch text[1] {
 	case '[':
 		for i := 2; i < min(len(text), 64); i++ {
@@ -75,7 +123,7 @@ func escapeLen(text string) int {
 		}
 		return 2
 	case ']', 'P', '_', '^':
-		for i := 2; i < min(len(text), longest); i++ {
+		for i := 2; i < min(len(text), longestEscape); i++ {
 			if text[i] == '\a' {
 				return i + 1
 			}
@@ -111,16 +159,22 @@ func composed(text string, n int) int {
 	return n
 }
 
-// parts adds the parts of the word text[from:to], and the word if it has several.
-func parts(out []Word, text string, from, to int) []Word {
-	count, start := 0, from
+// eachPart yields the parts of the word text[from:to], and the word if it has several. It
+// returns false when yield does.
+func eachPart(text string, from, to int, yield func(place) bool) bool {
+	count, start, more := 0, from, true
 	flush := func(end int) {
-		if s := strings.Trim(text[start:end], "_"); s != "" {
-			at := start + strings.Index(text[start:end], s)
-			count++
-			out = add(out, text, at, at+len(s), false)
+		at, till := start, end
+		for at < till && text[at] == '_' {
+			at++
 		}
-		start = end
+		for at < till && text[till-1] == '_' {
+			till--
+		}
+		if start = end; at < till && more {
+			count++
+			more = yield(place{start: at, end: till})
+		}
 	}
 	var before, last rune // the two runes before i
 	for i, r := range text[from:to] {
@@ -136,22 +190,68 @@ func parts(out []Word, text string, from, to int) []Word {
 		before, last = last, r
 	}
 	flush(to)
-	if count > 1 {
-		out = add(out, text, from, to, true)
-	}
-	return out
+	return more && (count < 2 || yield(place{start: from, end: to, whole: true}))
 }
 
-func add(out []Word, text string, start, end int, whole bool) []Word {
-	s := text[start:end]
-	if len(s) > MaxTerm {
-		n := MaxTerm
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n]
+// termOf returns the term of a word.
+func termOf(word string) string { return strings.ToLower(norm.NFKC.String(beginning(word))) }
+
+// beginning returns what of a word is its term.
+func beginning(word string) string {
+	if len(word) <= MaxTerm {
+		return word
 	}
-	return append(out, Word{Term: strings.ToLower(norm.NFKC.String(s)), Start: start, End: end, Whole: whole})
+	n := MaxTerm
+	for n > 0 && !utf8.RuneStart(word[n]) {
+		n--
+	}
+	return word[:n]
+}
+
+// isTerm reports whether t is the term of a word, without making that. The term of a letter
+// of ASCII is that letter in lower case, unless a character behind it changes it, as an accent
+// does, which is none of ASCII.
+func isTerm(word, t string) bool {
+	word = beginning(word)
+	for i := range len(word) {
+		if c := word[i]; c >= utf8.RuneSelf {
+			return termOf(word) == t
+		} else if i < len(t) && lower(c) == t[i] {
+			continue
+		}
+		if i+1 == len(word) || word[i+1] < utf8.RuneSelf {
+			return false
+		}
+		return termOf(word) == t
+	}
+	return len(word) == len(t)
+}
+
+// beginsTerm reports whether the term of a word begins with stem, in the way of [isTerm].
+func beginsTerm(word, stem string) bool {
+	word = beginning(word)
+	for i := range len(word) {
+		c := word[i]
+		switch {
+		case c >= utf8.RuneSelf:
+			return strings.HasPrefix(termOf(word), stem)
+		case i == len(stem):
+			return true
+		case lower(c) == stem[i]:
+		case i+1 == len(word) || word[i+1] < utf8.RuneSelf:
+			return false
+		default:
+			return strings.HasPrefix(termOf(word), stem)
+		}
+	}
+	return len(word) >= len(stem)
+}
+
+func lower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
 }
 
 func isWord(r rune) bool {

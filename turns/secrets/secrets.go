@@ -28,7 +28,7 @@ type shape struct {
 // shapes are in the order in which they are tried: of two at one place the first counts. The one
 // whose sign is common has it first in its expression, so that the library skips to it.
 var shapes = []shape{
-	{"private key", []string{"PRIVATE KEY-----"}, regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=:,\\\s-]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)},
+	{"private key", []string{keySign}, regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=:,\\\s-]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)},
 	{"AWS access key", []string{"AKIA", "ASIA"}, regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z2-7]{16}\b`)},
 	{"GitHub token", []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_"}, regexp.MustCompile(`\bgh[pousr]_[A-Za-z0-9]{36,255}\b`)},
 	{"GitHub token", []string{"github_pat_"}, regexp.MustCompile(`\bgithub_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59}\b`)},
@@ -125,6 +125,24 @@ const longest = 4 << 10
 // MaskHead is [Mask] of at least the first n bytes of a text. What it returns may be longer,
 // so that a credential which the end cuts is masked, too.
 func MaskHead(text string, n int) string { return Mask(text[:min(len(text), n+longest)]) }
+
+// MaskPart is [Mask] of text[from:to], in which that masks what it does in the whole text. It looks at a
+// longer part only as far as the next blanks: none is in a credential, but for a private key.
+func MaskPart(text string, from, to int) string {
+	if strings.Contains(text, keySign) {
+		return Mask(text)[from:to]
+	}
+	lo, hi := strings.LastIndexAny(text[:from], blanks)+1, len(text)
+	if i := strings.IndexAny(text[to:], blanks); i >= 0 {
+		hi = to + i
+	}
+	return Mask(text[lo:hi])[from-lo : to-lo]
+}
+
+const (
+	keySign = "PRIVATE KEY-----"
+	blanks  = " \t\n\r"
+)
 
 // Mask returns a text with an asterisk in place of each byte of a credential, so that
 // offsets stay.

@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -135,4 +136,26 @@ func FuzzMask(f *testing.F) {
 			last = x.To
 		}
 	})
+}
+
+// A part of a text is masked as it is in the whole text, wherever it begins and ends.
+func TestPartIsMaskedAsInTheWholeText(t *testing.T) {
+	var pieces []string
+	for _, s := range samples() {
+		pieces = append(pieces, s.text(), s.text()[:len(s.text())/2])
+	}
+	pieces = append(pieces, " ", " ", "\n", "\\n", "\t", "words of prose ", "x", "\x1b[1m", `\u001b[31m`, "://", "é", "-", strings.Repeat("a long one ", 50))
+	rng := rand.New(rand.NewPCG(2, 7))
+	for range 5000 {
+		var b strings.Builder
+		for range 1 + rng.IntN(12) {
+			b.WriteString(pieces[rng.IntN(len(pieces))])
+		}
+		text := b.String()
+		from := rng.IntN(len(text) + 1)
+		to := from + rng.IntN(len(text)-from+1)
+		if got, want := MaskPart(text, from, to), Mask(text)[from:to]; got != want {
+			t.Fatalf("%q[%d:%d]: %q, want %q", text, from, to, got, want)
+		}
+	}
 }

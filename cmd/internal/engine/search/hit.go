@@ -282,11 +282,11 @@ func (r *resolver) best(h *api.SearchHit, parts []part, beside bool) (p part, ok
 	if !h.Some && !beside && r.extras != nil {
 		h.Score = r.base + all.Extra(r.extras) // the index knows it only about
 	}
-	text := p.text
+	var mask func(from, to int) string
 	if !r.secrets {
-		text = secrets.Mask(text)
+		mask = func(from, to int) string { return secrets.MaskPart(p.text, from, to) }
 	}
-	s := search.Snip(text, spans)
+	s := search.Snip(p.text, spans, mask)
 	h.Snippet, h.Matches = s.Text, s.Matches
 	if h.Matches == nil {
 		h.Matches = [][2]int{}
