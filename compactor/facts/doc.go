@@ -8,5 +8,5 @@
 //
 // Begin at [Survival] in survival.go, late.go for [Missing], thin.go for [Thin]. Files call downwards:
 // finder.go finds facts, failures.go the errors of a result, calls.go what a call runs, files.go the
-// files that calls name, scalars.go and words.go the words, paths.go the shapes of paths.
+// files that calls name, scalars.go, escapes.go and words.go the words, paths.go the shapes of paths.
 package facts

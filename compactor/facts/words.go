@@ -9,10 +9,14 @@ import (
 )
 
 // EachName calls found for the paths, identifiers and numbers of a text, also for
-// repeated ones. A word with a slash that may be a path is one here.
+// repeated ones. A word with a slash that may be a path is one here. JSON in the text, and strings in
+// code, are read without their escapes: what stands behind \n is a name of its own.
 func EachName(text string, found func(Fact)) {
 	if strings.Contains(text, "</") { // the end of an element is no path
 		text = strings.ReplaceAll(text, "</", "<")
+	}
+	if strings.Contains(text, `\`) {
+		text = withoutEscapes(decoded(text))
 	}
 	for w := range eachWord(text) {
 		if len(w) < minFactBytes || len(w) > maxFactBytes {
