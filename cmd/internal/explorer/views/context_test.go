@@ -16,12 +16,12 @@ func TestAContextIsMeasuredByItsModel(t *testing.T) {
 	x := explorertest.Tell(t, c)
 	b := explorertest.LoggedIn(t, d, c, api.OpenPages{})
 	s := "/ui/s/" + x.Session.String()
-	page := b.Has(s+"/x/"+x.Edit.String(), s+"/x/"+x.Call.String()+`">the call before, turn 2`, "the window of claude-opus-4-5 is 200,000", "Beyond the estimate: the provider counted", "new from here on")
+	page := b.Has(s+"/x/"+x.Edit.String(), s+"/x/"+x.Call.String()+`">the call before, turn 2`, "(what the window of claude-opus-4-5, 200,000, leaves beside the answer; the session's budget is ", "Beyond the estimate: the provider counted", "new from here on")
 	if strings.Contains(page, "is a guess") {
 		t.Error("a context of a model that is known has a window that is a guess")
 	}
 	id := saidWhen(t, c, time.Now(), "")
-	b.Has("/ui/s/"+id.String(), "182k, a guess")
+	b.Has("/ui/s/"+id.String(), "of the session's budget, 182,000 by a guess")
 }
 
 // A page builds no context of more than 1,000 turns, and what a policy would make of a large one only if somebody asks.
