@@ -99,6 +99,8 @@ type Plan struct {
 
 // ListCompactions is compaction.list.
 type ListCompactions struct {
+	At      turns.ID `json:"at,omitzero"`                // a turn, at which those that are listed are in force; none: the head
+	Outline bool     `json:"outline,omitempty,omitzero"` // without what they show: replacement, nudge, summary and memories
 	Page
 	Read
 }

@@ -208,7 +208,12 @@ func (c *Client) LostFacts(ctx context.Context, session turns.ID, r api.ListLost
 
 // Compactions is compaction.list, page after page.
 func (c *Client) Compactions(ctx context.Context, session turns.ID) iter.Seq2[api.Turn, error] {
-	return list(ctx, c, "compaction.list", session, api.ListCompactions{}, (*api.TurnList).Items)
+	return c.ListCompactions(ctx, session, api.ListCompactions{})
+}
+
+// ListCompactions is compaction.list, page after page, of what a request asks for.
+func (c *Client) ListCompactions(ctx context.Context, session turns.ID, r api.ListCompactions) iter.Seq2[api.Turn, error] {
+	return list(ctx, c, "compaction.list", session, r, (*api.TurnList).Items)
 }
 
 // Compaction is compaction.get.

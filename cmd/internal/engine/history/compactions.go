@@ -13,10 +13,10 @@ import (
 	"nexus/turns"
 )
 
-// ListCompactions is compaction.list: the compactions on the path of the head,
-// newest first.
+// ListCompactions is compaction.list: the compactions that are in force at the head, or at the
+// turn that the request names, newest first.
 func (hs *History) ListCompactions(ctx context.Context, c reader.Caller, session turns.ID, req api.ListCompactions) (*api.TurnList, error) {
-	s, head, err := hs.reader.SessionAt(ctx, c, session, turns.ID{}, req.Read)
+	s, head, err := hs.reader.SessionAt(ctx, c, session, req.At, req.Read)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (hs *History) ListCompactions(ctx context.Context, c reader.Caller, session
 		if err != nil {
 			return nil, err
 		}
-		v, k, err := hs.reader.DescribeListedTurn(t, ev, true)
+		v, k, err := hs.reader.DescribeListedTurn(t, ev, !req.Outline)
 		if err != nil {
 			return nil, err
 		}
