@@ -17,22 +17,19 @@ import (
 
 // ownCalls is what the turns of one session say of its flushes.
 type ownCalls struct {
-	known     map[turns.ID]turns.Usage // by turn; a branch may list one again
-	ended     uint64                   // flushes before compactions, that the agent's model answered
-	last      time.Time                // of the newest of those compactions
-	where     turns.WorkContext        // there; else at the last turn
-	isPartial bool                     // the usage of a turn can't be read
+	known     turns.Usage       // of all turns
+	ended     uint64            // flushes before compactions, that the agent's model answered
+	last      time.Time         // of the newest of those compactions
+	where     turns.WorkContext // there; else at the last turn
+	isPartial bool              // the usage of a turn can't be read
 }
 
 func newOwnCalls(s *api.Session) *ownCalls {
-	return &ownCalls{known: make(map[turns.ID]turns.Usage), where: turns.WorkContextOf(s.Meta)}
+	return &ownCalls{where: turns.WorkContextOf(s.Meta)}
 }
 
-// add adds a turn that was said in w.
+// add adds a turn that was said in w. Each turn of a session is on one of its branches, and is added once.
 func (o *ownCalls) add(t *api.Turn, w turns.WorkContext) {
-	if _, ok := o.known[t.ID]; ok {
-		return
-	}
 	usage := t.Usage
 	if k := t.Compaction; k != nil {
 		usage = k.Usage
@@ -43,9 +40,8 @@ func (o *ownCalls) add(t *api.Turn, w turns.WorkContext) {
 			}
 		}
 	}
-	o.known[t.ID] = turns.Usage{}
 	if usage != nil {
-		o.known[t.ID] = *usage
+		o.known = *turns.AddUsage(&o.known, usage)
 	}
 	o.where = w
 }
@@ -55,12 +51,10 @@ func (o *ownCalls) add(t *api.Turn, w turns.WorkContext) {
 // them went before.
 func (o *ownCalls) flushes(s *api.Session) (Call, bool) {
 	rest := s.Usage
-	for _, u := range o.known {
-		rest.InputTokens -= min(u.InputTokens, rest.InputTokens)
-		rest.OutputTokens -= min(u.OutputTokens, rest.OutputTokens)
-		rest.CacheRead -= min(u.CacheRead, rest.CacheRead)
-		rest.CacheCreation -= min(u.CacheCreation, rest.CacheCreation)
-	}
+	rest.InputTokens -= min(o.known.InputTokens, rest.InputTokens)
+	rest.OutputTokens -= min(o.known.OutputTokens, rest.OutputTokens)
+	rest.CacheRead -= min(o.known.CacheRead, rest.CacheRead)
+	rest.CacheCreation -= min(o.known.CacheCreation, rest.CacheCreation)
 	c := Call{Kind: Flush, Session: s.ID, Time: o.last, Agent: s.Agent, Source: o.where.Source, Project: cmp.Or(s.Project, o.where.Cwd), Folder: o.where.Cwd, Branch: o.where.Branch, Model: s.Model, Flushes: max(1, o.ended)}
 	if o.last.IsZero() {
 		c.Time = time.Time(s.Updated)

@@ -8,5 +8,5 @@
 // usage, models without a price, counts that the source has too low.
 //
 // Begin at [Read] in read.go, which gives each call once; sum.go adds them up by what the
-// caller names.
+// caller names. [Running] goes on with the sum of one session while that grows.
 package cost

@@ -148,10 +148,11 @@ type reading struct {
 	origins  map[turns.ID]*api.Session      // all sessions that others may be forked from
 	wanted   map[turns.ID]bool              // turns that a branch or a fork begins at
 	contexts map[turns.ID]turns.WorkContext // at those turns
-	counted  map[turns.Ref]bool             // turns that were read, with their parents: two files may have one, in sessions of their own
+	counted  map[turns.Ref]bool             // turns that were read, with their parents: two files may have one, in sessions of their own; nil: one session is read
 	before   map[turns.ID]turns.ID          // by session: the one that it continues, since its file lost turns
 	ahead    map[turns.ID]<-chan listed     // by session: those that are read ahead
 	stated   map[stated]turns.ID            // calls of those, and the session that each was counted in
+	passed   func(*api.Turn)                // is called behind each turn; nil: nothing is
 }
 
 // stated is what a source states of a call, of sessions that continue each other: those may
@@ -316,10 +317,16 @@ func (r *reading) session(ctx context.Context, s *api.Session, yield func(Call) 
 	}
 	own, before := newOwnCalls(s), *r.found
 	for i := range t.Branches {
-		if err := r.branch(ctx, s, &t.Branches[i], own, yield); isErased(err) {
+		at := new(place)
+		if err := r.branch(ctx, s, &t.Branches[i], at, own, yield); isErased(err) {
 			r.found.Unread++
 		} else if err != nil {
 			return err
+		}
+		for _, call := range r.unanswered(at) {
+			if !yield(call) {
+				return errStopped
+			}
 		}
 	}
 	if n := turns.UncountedCalls(s.Meta); n > 0 && r.scope.Turn.IsZero() && !yield(uncounted(s, n)) {
@@ -448,16 +455,33 @@ func (r *reading) tree(ctx context.Context, s *api.Session) (*api.TreeSession, e
 	return nil, api.Errorf(api.NotFound, nil, "the tree of session %s does not have it", s.ID)
 }
 
-// branch reads the turns of a branch, its first one first.
-func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own *ownCalls, yield func(Call) bool) error {
+// place is how far the turns of a branch were read. The zero value is its beginning.
+type place struct {
+	after turns.ID          // the last turn that was read; zero: none
+	where turns.WorkContext // there
+	// pending is that turn, if it is the tip and has no response: nobody knows yet whether it gets one.
+	pending *api.Turn
+	call    Call // of pending
+}
+
+// branch reads the turns of a branch behind a place, the first one first, and moves the place on.
+func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, at *place, own *ownCalls, yield func(Call) bool) error {
 	list, late := api.ListTurns{At: b.Tip}, turns.LateUsages(s.Meta)
-	where := turns.WorkContextOf(s.Meta)
-	if b.Parent != nil {
-		list.After = b.Parent.String()
-		if s.ForkedFrom != nil && *b.Parent == s.ForkedFrom.Turn {
-			where = where.Or(r.contexts[*b.Parent]).Or(r.originContext(s))
-		} else {
-			where = r.contexts[*b.Parent].Or(where)
+	where := at.where
+	switch {
+	case at.after == b.Tip && !b.Tip.IsZero():
+		return nil
+	case !at.after.IsZero():
+		list.After = at.after.String()
+	default:
+		where = turns.WorkContextOf(s.Meta)
+		if b.Parent != nil {
+			list.After = b.Parent.String()
+			if s.ForkedFrom != nil && *b.Parent == s.ForkedFrom.Turn {
+				where = where.Or(r.contexts[*b.Parent]).Or(r.originContext(s))
+			} else {
+				where = r.contexts[*b.Parent].Or(where)
+			}
 		}
 	}
 	for t, err := range r.turns(ctx, s, list) {
@@ -468,46 +492,73 @@ func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, own
 		if r.wanted[t.ID] {
 			r.contexts[t.ID] = where
 		}
-		once := turns.Ref{Turn: t.ID}
-		if t.Parent != nil {
-			once.Session = *t.Parent
+		at.pending = nil
+		if err := r.turn(s, b, &t, where, late, at, own, yield); err != nil {
+			return err
 		}
-		switch {
-		case t.Session != s.ID || t.Depth < b.From || !r.scope.Turn.IsZero() && t.ID != r.scope.Turn:
-			continue
-		case r.counted[once], t.Error == "" && len(r.before) > 0 && r.isStated(s, &t):
-			own.add(&t, where)
-			continue
-		case t.Error != "" && t.Usage == nil:
-			own.isPartial = true
-			if r.scope.includes(timeOf(&t)) {
-				r.found.Unread++
-			}
-			continue
-		}
-		r.counted[once] = true
-		withLateUsage(&t, late)
-		own.add(&t, where)
-		call, ok := callOf(s, &t, where)
-		if t.ID == b.Tip && !r.wanted[t.ID] && isUnanswered(&t, r.scope.Now) {
-			call.Unanswered, call.Missing, ok = true, call.Missing+1, true
-		}
-		if !ok && t.Compaction != nil && t.Compaction.Provenance == turns.Imported.String() && r.scope.includes(timeOf(&t)) {
-			r.found.Foreign++
-		}
-		if !ok {
-			continue
-		}
-		if !yield(call) {
-			return errStopped
-		}
-		for _, further := range furtherCalls(&call, t.Meta) {
-			if !yield(further) {
-				return errStopped
-			}
+		at.after, at.where = t.ID, where
+		if r.passed != nil {
+			r.passed(&t)
 		}
 	}
 	return nil
+}
+
+// turn adds a turn of a branch, which was said in where, to own, and yields its calls.
+func (r *reading) turn(s *api.Session, b *api.Branch, t *api.Turn, where turns.WorkContext, late map[turns.ID]turns.LateUsage, at *place, own *ownCalls, yield func(Call) bool) error {
+	once := turns.Ref{Turn: t.ID}
+	if t.Parent != nil {
+		once.Session = *t.Parent
+	}
+	switch {
+	case t.Session != s.ID || t.Depth < b.From || !r.scope.Turn.IsZero() && t.ID != r.scope.Turn:
+		return nil
+	case r.counted[once], t.Error == "" && len(r.before) > 0 && r.isStated(s, t):
+		own.add(t, where)
+		return nil
+	case t.Error != "" && t.Usage == nil:
+		own.isPartial = true
+		if r.scope.includes(timeOf(t)) {
+			r.found.Unread++
+		}
+		return nil
+	}
+	if r.counted != nil {
+		r.counted[once] = true
+	}
+	withLateUsage(t, late)
+	own.add(t, where)
+	call, ok := callOf(s, t, where)
+	if t.ID == b.Tip && t.Pending {
+		at.pending, at.call = t, call
+		return nil
+	}
+	if !ok && t.Compaction != nil && t.Compaction.Provenance == turns.Imported.String() && r.scope.includes(timeOf(t)) {
+		r.found.Foreign++
+	}
+	if !ok {
+		return nil
+	}
+	if !yield(call) {
+		return errStopped
+	}
+	for _, further := range furtherCalls(&call, t.Meta) {
+		if !yield(further) {
+			return errStopped
+		}
+	}
+	return nil
+}
+
+// unanswered returns the calls of the tip of a branch that was read, where that is a request of /v1 that gets no answer any
+// more. A branch that begins there has it.
+func (r *reading) unanswered(at *place) []Call {
+	if at.pending == nil || r.wanted[at.pending.ID] || !isUnanswered(at.pending, r.scope.Now) {
+		return nil
+	}
+	call := at.call
+	call.Unanswered, call.Missing = true, call.Missing+1
+	return append([]Call{call}, furtherCalls(&call, at.pending.Meta)...)
 }
 
 // originContext returns what the sessions state that a fork was made from: they may be out
