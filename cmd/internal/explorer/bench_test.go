@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +62,35 @@ func drain(b *testing.B, a *http.Response) int {
 	return int(n)
 }
 
+// turnAt returns the id of the turn of a session at a depth.
+func turnAt(b *testing.B, c *client.Client, s turns.ID, depth int) string {
+	b.Helper()
+	list, err := c.TurnPage(context.Background(), s, api.ListTurns{From: uint64(depth), Page: api.Page{Limit: 1}})
+	if err != nil || len(list.Turns) == 0 {
+		b.Fatal(list, err)
+	}
+	return list.Turns[0].ID.String()
+}
+
+// until asks for a page until it lacks a text.
+func until(b *testing.B, look *explorertest.Browser, page, without string) {
+	b.Helper()
+	for {
+		a, err := look.Get(look.Base + page)
+		if err != nil || a.StatusCode != http.StatusOK {
+			b.Fatal(a, err)
+		}
+		body, err := io.ReadAll(a.Body)
+		if a.Body.Close(); err != nil {
+			b.Fatal(err)
+		}
+		if !strings.Contains(string(body), without) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // BenchmarkExplorer has the time to the first byte, the bytes, and the memory that is allocated, of
 // pages of a ledger with a short session and few sessions, and of the same ledger with a long
 // session and many.
@@ -81,24 +111,35 @@ func BenchmarkExplorer(b *testing.B) {
 			}
 			fill(b, c, other.ID, 1)
 		}
-		middle := ""
-		for t, err := range c.Turns(ctx, s.ID, api.ListTurns{From: uint64(size.turns / 2), Page: api.Page{Limit: 1}}) {
+		middle := turnAt(b, c, s.ID, size.turns/2)
+		look, id := explorertest.LoggedIn(b, d, c.As(api.Operator), api.OpenPages{}), s.ID.String()
+		pages := []struct{ name, path, until string }{ // until: it is asked for until it lacks this
+			{"sessions", "/ui/", ""}, {"session-first", "/ui/s/" + id, ""}, {"session-cost", "/ui/s/" + id, "being added up"}, {"session", "/ui/s/" + id, ""},
+			{"session-middle", fmt.Sprintf("/ui/s/%s?from=%d", id, size.turns/2), ""}, {"session-last", "/ui/s/" + id + "?from=last", ""},
+			{"turn-middle", "/ui/s/" + id + "/t/" + middle, ""}, {"context-middle", "/ui/s/" + id + "/x/" + middle, ""}, {"search", "/ui/search?q=thing", ""},
+			{"cost-first", "/ui/cost", ""}, {"cost-calls", "/ui/cost", "being added up"}, {"cost", "/ui/cost", ""},
+			{"health", "/ui/health", ""}, {"checkpoints", "/ui/checkpoints", ""}, {"compaction-preview", "/ui/s/" + id + "/compact", ""},
+		}
+		if size.turns == 100 && *each > 0 { // as large a context as that in the middle of the long session
+			n := *each + *long/2%(*each+1)
+			other, err := c.Create(ctx, api.CreateSession{})
 			if err != nil {
 				b.Fatal(err)
 			}
-			middle = t.ID.String()
-			break
+			like := other.ID
+			fill(b, c, like, n)
+			pages = append(pages, struct{ name, path, until string }{"context-as-large", "/ui/s/" + like.String() + "/x/" + turnAt(b, c, like, n), ""})
 		}
-		look, id := explorertest.LoggedIn(b, d, c.As(api.Operator), api.OpenPages{}), s.ID.String()
-		for _, page := range []struct{ name, path string }{
-			{"sessions", "/ui/"}, {"session", "/ui/s/" + id}, {"session-middle", fmt.Sprintf("/ui/s/%s?from=%d", id, size.turns/2)}, {"session-last", "/ui/s/" + id + "?from=last"},
-			{"turn-middle", "/ui/s/" + id + "/t/" + middle}, {"context-middle", "/ui/s/" + id + "/x/" + middle}, {"search", "/ui/search?q=thing"}, {"cost", "/ui/cost"}, {"health", "/ui/health"}, {"checkpoints", "/ui/checkpoints"}, {"compaction-preview", "/ui/s/" + id + "/compact"},
-		} {
+		for _, page := range pages {
 			b.Run(fmt.Sprintf("turns=%d,sessions=%d/%s", size.turns, size.sessions, page.name), func(b *testing.B) {
 				bytes, first := 0, time.Duration(0)
 				settle()
 				b.ReportAllocs()
 				for b.Loop() {
+					if page.until != "" {
+						until(b, look, page.path, page.until)
+						continue
+					}
 					began := time.Now()
 					a, err := look.Get(look.Base + page.path)
 					if err != nil || a.StatusCode != http.StatusOK {
@@ -107,8 +148,10 @@ func BenchmarkExplorer(b *testing.B) {
 					first += time.Since(began)
 					bytes = drain(b, a)
 				}
-				b.ReportMetric(float64(bytes)/1000, "kB/page")
-				b.ReportMetric(float64(first.Microseconds())/float64(b.N)/1000, "first-byte-ms/op")
+				if page.until == "" {
+					b.ReportMetric(float64(bytes)/1000, "kB/page")
+					b.ReportMetric(float64(first.Microseconds())/float64(b.N)/1000, "first-byte-ms/op")
+				}
 			})
 		}
 	}

@@ -2,6 +2,7 @@ package costs
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,11 @@ const (
 	costsKept = 20_000
 	// costWait is how long a page waits for costs; what was not added up by then the next view has.
 	costWait = 700 * time.Millisecond
+	// shortTurns is how many turns a session may have that a page waits for. Those of a longer one are read behind it.
+	shortTurns = 1000
+	// runningTurns bounds the turns of the longer sessions whose sums are kept, to be gone on with when the session grows:
+	// a sum has up to 250 bytes for each turn, by which it knows a response that comes once more.
+	runningTurns = 200_000
 	// costTime bounds the work for one session, and the time after which the work for a page begins no other.
 	costTime = 30 * time.Second
 	// costShare is the part of the time for which a session that grows is added up again: one in so many.
@@ -39,6 +45,35 @@ type sessions struct {
 	mu   sync.Mutex
 	kept map[turns.ID]costKept
 	busy bool // somebody adds up
+
+	running []*running // of long sessions, the one that was read last at the end; of whoever adds up
+}
+
+// running is the sum of a long session.
+type running struct {
+	session turns.ID
+	turns   uint64
+	cost.Running
+}
+
+// runningOf returns the sum of a long session, to be gone on with. It forgets those that were not asked for the longest, until
+// what is kept is bounded. The caller adds up, alone.
+func (k *sessions) runningOf(s *api.Session) *cost.Running {
+	x := &running{session: s.ID}
+	if i := slices.IndexFunc(k.running, func(x *running) bool { return x.session == s.ID }); i >= 0 {
+		x = k.running[i]
+		k.running = slices.Delete(k.running, i, i+1)
+	}
+	x.turns = s.Turns
+	k.running = append(k.running, x)
+	all := uint64(0)
+	for _, x := range k.running {
+		all += x.turns
+	}
+	for ; all > runningTurns && len(k.running) > 1; k.running = slices.Delete(k.running, 0, 1) {
+		all -= k.running[0].turns
+	}
+	return &x.Running
 }
 
 // costKept is the cost of a session as it was.
@@ -126,46 +161,73 @@ func (c *Costs) Money(s *api.Session) string { return c.sessions.money(s) }
 // Failed returns when a session that could not be added up is tried again; zero: it could.
 func (c *Costs) Failed(s *api.Session) time.Time { return c.sessions.failed(s) }
 
-// AddUp adds up the costs that are not known, and returns after [costWait] at the latest: the rest
+// AddUp adds up the costs that are not known. It waits for those of short sessions, for [costWait] at most: the rest
 // is done behind it.
 func (c *Costs) AddUp(v *visit.Visit, of []*api.Session) {
-	var todo []*api.Session
+	var short, long []*api.Session
 	for _, s := range of {
-		if s.Error == "" && c.sessions.isDue(s) {
-			todo = append(todo, s)
+		switch {
+		case s.Error != "" || !c.sessions.isDue(s):
+		case isLong(s):
+			long = append(long, s)
+		default:
+			short = append(short, s)
 		}
 	}
-	if len(todo) == 0 || !c.sessions.begin() {
+	if len(short)+len(long) == 0 || !c.sessions.begin() {
 		return
 	}
-	done := make(chan struct{})
+	waited := make(chan struct{})
 	go func() {
-		defer close(done)
 		defer c.sessions.end()
-		for end := time.Now().Add(costTime); len(todo) > 0 && time.Now().Before(end); todo = todo[1:] {
-			c.addUpOne(v, todo[0])
-		}
+		end := time.Now().Add(costTime)
+		c.addUpAll(v, short, end)
+		close(waited)
+		c.addUpAll(v, long, end)
 	}()
 	t := time.NewTimer(costWait)
 	defer t.Stop()
 	select {
-	case <-done:
+	case <-waited:
 	case <-t.C:
 	case <-v.R.Context().Done():
 	}
 }
 
-// addUpOne adds up one session. Where that takes too long it is not tried again until the session changes.
+// isLong reports whether no page waits for the cost of a session.
+func isLong(s *api.Session) bool { return s.Turns+s.Compactions > shortTurns }
+
+// IsAddingUp reports whether the newest cost of a session is being added up, or waits for others that are.
+func (c *Costs) IsAddingUp(s *api.Session) bool { return s.Error == "" && c.sessions.isDue(s) }
+
+// addUpAll adds up sessions, and begins no other one after end.
+func (c *Costs) addUpAll(v *visit.Visit, of []*api.Session, end time.Time) {
+	for _, s := range of {
+		if time.Now().After(end) {
+			return
+		}
+		c.addUpOne(v, s)
+	}
+}
+
+// addUpOne adds up one session. A long one for which that takes too long is gone on with by the next view.
 func (c *Costs) addUpOne(v *visit.Visit, s *api.Session) {
-	ctx, cancel := context.WithTimeout(context.Background(), costTime)
+	ctx, cancel := context.WithTimeout(c.base, costTime)
 	defer cancel()
 	began := time.Now()
-	switch a, err := cost.OfSession(ctx, v.C, s, v.Models); {
+	var a cost.Amount
+	var err error
+	if isLong(s) {
+		a, err = c.sessions.runningOf(s).Read(ctx, v.C, s, v.Models)
+	} else {
+		a, err = cost.OfSession(ctx, v.C, s, v.Models)
+	}
+	switch {
 	case err == nil:
 		c.sessions.store(s, MoneyOf(&a), began)
-	case ctx.Err() != nil:
-		c.sessions.store(s, "", began)
-	default:
+	case ctx.Err() == nil:
 		c.sessions.fail(s)
+	case !isLong(s):
+		c.sessions.store(s, "", began)
 	}
 }

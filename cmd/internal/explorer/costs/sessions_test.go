@@ -3,6 +3,7 @@ package costs_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/explorer/explorertest"
@@ -73,5 +74,31 @@ func TestTheCostOfASessionIsThatOfItsCalls(t *testing.T) {
 		} else if n == 50 {
 			t.Fatal("the new turn has no cost")
 		}
+	}
+}
+
+// A page waits for the cost of no long session, and says that it is being added up.
+func TestAPageDoesNotWaitForTheCostOfALongSession(t *testing.T) {
+	d, c := explorertest.Start(t, config.Config{})
+	long, err := c.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1001 {
+		explorertest.Add(t, c, long.ID, "Is it?", "It is.") // 0.00295: without what the cache has, 300 tokens at 5, 900 at 0.5, 40 at 25 a million
+	}
+	b := explorertest.LoggedIn(t, d, c, api.OpenPages{})
+	session := "/ui/s/" + long.ID.String()
+	first := b.Page(session)
+	if !strings.Contains(first, "<dt>cost</dt><dd><small>being added up</small>") || strings.Contains(first, "≈ $2.95") {
+		t.Error("the first page waited, or does not say why it has no cost")
+	}
+	for end := time.Now().Add(time.Minute); !strings.Contains(b.Page(session), "≈ $2.95"); {
+		if time.Now().After(end) {
+			t.Fatal("a later page has no cost")
+		}
+	}
+	if page := b.Page(session); strings.Contains(page, "being added up") {
+		t.Error("a page that has the cost says that it is being added up")
 	}
 }

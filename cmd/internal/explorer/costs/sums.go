@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// sumWait is how long a page waits for a reading of all calls; it shows the one before, or
-	// how far this one is.
-	sumWait = time.Second
+	// sumWait is how long pages wait for a reading of all calls, since it began; they show the one before, or
+	// how far this one is. Who comes later waits for nothing: it takes long.
+	sumWait = 300 * time.Millisecond
 	// sumTime bounds a reading.
 	sumTime = 10 * time.Minute
 	// sumsKept bounds the readings that are kept.
@@ -70,8 +70,8 @@ type added struct {
 	err   error
 }
 
-// get returns the newest sums of a scope, nil if there are none; begins to read where they are old; and waits a little
-// for it. running is the reading under way, failed one that is not begun again before [added.retry]; with neither, done is of now.
+// get returns the newest sums of a scope, nil if there are none; begins to read where they are old; and waits for it, until [sumWait]
+// after its begin. running is the reading under way, failed one that is not begun again before [added.retry]; with neither, done is of now.
 func (k *sums) get(ctx context.Context, scope sumScope, read func(*added)) (done, running, failed *added) {
 	k.mu.Lock()
 	r := k.of[scope]
@@ -98,7 +98,7 @@ func (k *sums) get(ctx context.Context, scope sumScope, read func(*added)) (done
 	}
 	running = r.running
 	k.mu.Unlock()
-	t := time.NewTimer(sumWait)
+	t := time.NewTimer(sumWait - time.Since(running.began))
 	defer t.Stop()
 	select {
 	case <-running.ended:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"nexus/cmd/internal/cost"
@@ -56,6 +57,24 @@ func TestAPageHasTheSumsOfBeforeWhileNewOnesAreAddedUp(t *testing.T) {
 	if done, running, failed := k.get(t.Context(), scope, read); done == first || running != nil || failed != nil {
 		t.Errorf("it ended well: %v, %v, %v", done, running, failed)
 	}
+}
+
+// Pages wait for a reading while it is new. Who asks later waits for nothing.
+func TestNoPageWaitsForAReadingThatTakesLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var k sums
+		goOn := make(chan struct{})
+		for i, want := range []time.Duration{sumWait, 0, 0} {
+			began := time.Now()
+			if done, running, _ := k.get(t.Context(), sumScope{}, func(*added) { <-goOn }); done != nil || running == nil {
+				t.Errorf("page %d: %v, %v", i+1, done, running)
+			}
+			if took := time.Since(began); took != want {
+				t.Errorf("page %d waited %v, want %v", i+1, took, want)
+			}
+		}
+		close(goOn)
+	})
 }
 
 // A first reading that fails is not begun again by each view either.

@@ -261,15 +261,22 @@ func (v *visitor) context() error {
 		v.Render("context", fmt.Sprintf("Context of turn %d", t.Depth), "sessions", &contextPage{Head: HeadOf(v.Visit, s), Turn: t, Back: visit.TurnURL(s.ID, id), TooMany: n})
 		return nil
 	}
+	prior, err := v.callBefore(s, t)
+	if err != nil {
+		return err
+	}
+	var was *api.Context // read first: the engine goes on from its path for that of the later call
+	if prior != nil {
+		if was, err = v.contextBefore(s, prior.ID); err != nil {
+			return err
+		}
+	}
 	cx, err := v.contextBefore(s, id)
 	if err != nil {
 		return err
 	}
 	all := piecesOf(cx)
-	since, same, err := v.since(s, t, cx, all)
-	if err != nil {
-		return err
-	}
+	since, same := v.since(s, t, cx, all, prior, was)
 	model := t.Model
 	if model == "" && since != nil {
 		model = since.Model
@@ -328,11 +335,13 @@ func (v *visitor) uncovered(s *api.Session, t *api.Turn) (uint64, error) {
 	if t.Depth <= contextTurns {
 		return 0, nil
 	}
-	for k, err := range v.C.Compactions(v.R.Context(), s.ID) {
+	// Those before it cover turns too, and a list of all of them would be read for each page.
+	r := api.ListCompactions{At: t.ID, Outline: true, Page: api.Page{Limit: 2}}
+	for k, err := range v.C.ListCompactions(v.R.Context(), s.ID, r) {
 		if err != nil {
 			return 0, err
 		}
-		if k.Depth > t.Depth || k.Compaction == nil || k.Compaction.Through == nil {
+		if k.Compaction == nil || k.Compaction.Through == nil {
 			continue
 		}
 		through, err := v.C.Turn(v.R.Context(), s.ID, *k.Compaction.Through)
@@ -462,16 +471,11 @@ func beginning(ms []turns.Raw) string {
 // cacheTime is how long a provider keeps a prefix unless it is asked to keep it longer.
 const cacheTime = 5 * time.Minute
 
-// since compares a context with that of the call before. same is the index of the first piece
-// that is not as it was; -1: there is no call before.
-func (v *visitor) since(s *api.Session, t *api.Turn, cx *api.Context, all []contextPiece) (out *since, same int, err error) {
-	prior, err := v.callBefore(s, t)
-	if prior == nil || err != nil {
-		return nil, -1, err
-	}
-	was, err := v.contextBefore(s, prior.ID)
-	if err != nil {
-		return nil, -1, err
+// since compares a context with that of the call before, prior, which was given was. same is the index of the first
+// piece that is not as it was; -1: there is no call before, and prior is nil.
+func (v *visitor) since(s *api.Session, t *api.Turn, cx *api.Context, all []contextPiece, prior *api.Turn, was *api.Context) (out *since, same int) {
+	if prior == nil {
+		return nil, -1
 	}
 	old := piecesOf(was)
 	out = &since{Call: fmt.Sprintf("/ui/s/%s/x/%s", s.ID, prior.ID), Model: prior.Model, Depth: prior.Depth, Before: was.Tokens + was.Overhead}
@@ -514,7 +518,7 @@ func (v *visitor) since(s *api.Session, t *api.Turn, cx *api.Context, all []cont
 		out.Money = cost(out.Anew)
 	}
 	if u == nil || u.InputTokens == 0 || u.CacheRead+u.CacheCreation == 0 && (prior.Usage == nil || prior.Usage.CacheRead+prior.Usage.CacheCreation == 0) {
-		return out, same, nil
+		return out, same
 	}
 	out.Told, out.Read = true, u.CacheRead
 	// The provider counts in its own tokens, so a difference of a tenth says nothing.
@@ -534,7 +538,7 @@ func (v *visitor) since(s *api.Session, t *api.Turn, cx *api.Context, all []cont
 			out.Money = cost(missed)
 		}
 	}
-	return out, same, nil
+	return out, same
 }
 
 // callBefore is the model call before that of a turn; nil: there is none near.

@@ -8,6 +8,7 @@ import (
 	"nexus/cmd/internal/daemon/config"
 	"nexus/cmd/internal/explorer/explorertest"
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 // The window of a context is that of the model that answered, where the transcript names one.
@@ -50,6 +51,11 @@ func TestAPageBuildsNoContextThatIsTooLarge(t *testing.T) {
 	}
 	last := explorertest.Add(t, c, s.ID, "And now?", "Here.").ID.String()
 	b.Has("/ui/s/"+s.ID.String()+"/x/"+last, "Pieces ", "summary")
+	to := turns.MustParseID(at[1005])
+	if _, err := c.Move(t.Context(), s.ID, api.MoveSession{To: &to}); err != nil {
+		t.Fatal(err)
+	}
+	b.Has("/ui/s/"+s.ID.String()+"/x/"+last, "Pieces ", "summary") // what covers its turns is on its path, not on that of the head
 }
 
 // A piece of a context has the words of the legend.

@@ -120,6 +120,7 @@ type sessionPage struct {
 	Begins    uint64 // the turn of its parent that a fork begins behind; 0: it is none
 	OwnTitle  string // that a person gave it
 	CostURL   string
+	Adding    bool   // its cost is being added up, and none of before is known
 	Short     bool   // a further page: without what the first says of the session
 	Counted   string // what the turns are, where some are none of its own
 	Made      *made  // it is a fork that was made just now
@@ -186,21 +187,24 @@ func (v *visitor) session() error {
 		return v.SeeOther(fmt.Sprintf("%s?from=%d#t%d", base, around(n), n))
 	}
 	p := &sessionPage{Head: HeadOf(v.Visit, s), Tags: strings.Join(s.Tags, ", ")}
-	p.Cost = v.costs.Of(v.Visit, s)
-	if again := v.costs.Failed(s); !again.IsZero() {
-		p.CostFailed = again.Local().Format("15:04:05")
+	from, last := max(v.Number("from", 1), 1), v.R.URL.Query().Get("from") == "last"
+	if last {
+		from = max(s.Depth, window) - window + 1
+	}
+	if s.Depth > 0 && from > s.Depth {
+		from = s.Depth
+	}
+	if p.Short = from > 1 && !last; !p.Short { // what shows the cost
+		p.Cost = v.costs.Of(v.Visit, s)
+		p.Adding = p.Cost == "" && v.costs.IsAddingUp(s)
+		if again := v.costs.Failed(s); !again.IsZero() {
+			p.CostFailed = again.Local().Format("15:04:05")
+		}
 	}
 	if p.MayChange {
 		if p.OwnTitle, err = v.ownTitle(s); err != nil {
 			return err
 		}
-	}
-	from := max(v.Number("from", 1), 1)
-	if v.R.URL.Query().Get("from") == "last" {
-		from = max(s.Depth, window) - window + 1
-	}
-	if s.Depth > 0 && from > s.Depth {
-		from = s.Depth
 	}
 	p.From, p.To = from, min(from+window-1, s.Depth)
 	if from > 1 {
@@ -235,7 +239,7 @@ func (v *visitor) session() error {
 		}
 	}
 	p.CostURL, p.Counted = costs.URLOf(s.ID), p.counted()
-	if p.Short = from > 1 && v.R.URL.Query().Get("from") != "last"; v.R.URL.Query().Has("forked") {
+	if v.R.URL.Query().Has("forked") {
 		p.Made = p.madeOf()
 	}
 	p.Lanes = draw(tree, s.ID, p.From, p.To)
@@ -253,7 +257,7 @@ func (v *visitor) treeOf(s *api.Session) (*api.Tree, error) {
 
 // marks lists the compactions in force, newest first.
 func (v *visitor) marks(s *api.Session) (out []markRow, more bool, err error) {
-	for t, err := range v.C.Compactions(v.R.Context(), s.ID) {
+	for t, err := range v.C.ListCompactions(v.R.Context(), s.ID, api.ListCompactions{Outline: true, Page: api.Page{Limit: marksShown + 1}}) {
 		if err != nil {
 			return nil, false, err
 		}
@@ -283,16 +287,13 @@ func (v *visitor) parts(s *api.Session) (out []sessionRow, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var shown []*api.Session
 	for i := range list.Sessions {
 		if by := list.Sessions[i].SpawnedBy; by != nil && by.Session == s.ID {
-			out, shown = append(out, rowOf(v.Visit, &list.Sessions[i])), append(shown, &list.Sessions[i])
-			if len(out) == partsShown {
+			if out = append(out, rowOf(v.Visit, &list.Sessions[i])); len(out) == partsShown {
 				break
 			}
 		}
 	}
-	v.addCosts(out, shown)
 	return out, nil
 }
 
