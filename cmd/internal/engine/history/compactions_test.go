@@ -61,3 +61,37 @@ func TestCompactionsAreListedAtATurn(t *testing.T) {
 		t.Errorf("at a turn of nobody: %v, want not_found", err)
 	}
 }
+
+// An outline is kept, and never longer than what it is of: a text that is taken out of a compaction is not in it, and that of an
+// erased session can't be read.
+func TestAnOutlineIsThatOfWhatIsStoredNow(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	s := enginetest.Create(t, e, 0, "balanced")
+	for i := range 6 {
+		enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprint("question ", i, enginetest.Text(800)), "an answer"))
+	}
+	made := enginetest.Must(e.Compactions.Compact(t.Context(), enginetest.Alice, s.ID, api.RunCompaction{AtOnce: true, Budget: 1500, Focus: "the hunter2 page"}, []byte("{}")))(t).Compaction
+	outline := func() *api.Turn {
+		list := enginetest.Must(e.History.ListCompactions(t.Context(), enginetest.Alice, s.ID, api.ListCompactions{Outline: true}))(t).Turns
+		if len(list) != 1 {
+			t.Fatalf("%+v", list)
+		}
+		return &list[0]
+	}
+	for range 2 {
+		if k := outline().Compaction; k.Focus != "the hunter2 page" || k.TokensBefore != made.Compaction.TokensBefore || k.Summary != nil {
+			t.Errorf("an outline: %+v", k)
+		}
+	}
+	redact := api.RedactTurn{Turn: made.ID, Text: "hunter2"}
+	enginetest.Must(e.Erasure.Redact(t.Context(), enginetest.Operator, s.ID, redact, enginetest.JSON(redact)))(t)
+	for range 2 {
+		if k := outline().Compaction; k.Focus != "the [redacted] page" {
+			t.Errorf("after hunter2 was taken out: %+v", k)
+		}
+	}
+	enginetest.Must(e.Erasure.Erase(t.Context(), enginetest.Operator, s.ID, api.EraseSession{}))(t)
+	if k := outline(); k.Error != api.Erased || k.Compaction != nil {
+		t.Errorf("after the session was erased: %+v", k)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/projections"
+	"nexus/turns"
 	"nexus/turns/tokens"
 )
 
@@ -37,6 +38,7 @@ type Reader struct {
 	policies *cache.Cache[policyKey, cachedPolicy]
 	searches *cache.Cache[search, struct{}] // that found nothing
 	settings *cache.Cache[settingsKey, storedSettings]
+	outlines *cache.Cache[turns.Hash, *turns.CompactionBody] // by the hash of the event
 	taken    takenBlobs
 }
 
@@ -44,7 +46,7 @@ type Reader struct {
 func New(log ledger.Log, store *projections.Store, now func() time.Time, models tokens.Models, cs *content.Store, limits *page.Limits, budget *cache.Budget) *Reader {
 	rd := &Reader{Log: log, Projections: store, Now: now, Models: models, content: cs, page: limits,
 		policies: cache.New[policyKey, cachedPolicy](budget, "policies"), searches: cache.New[search, struct{}](budget, "policies"),
-		settings: cache.New[settingsKey, storedSettings](budget, "settings")}
+		settings: cache.New[settingsKey, storedSettings](budget, "settings"), outlines: cache.New[turns.Hash, *turns.CompactionBody](budget, "compactions")}
 	cs.FindRedacted(rd.redacted)
 	return rd
 }

@@ -3,6 +3,7 @@ package reader
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger/api"
@@ -80,12 +81,24 @@ func (rd *Reader) describeTurn(t rows.Turn, ev *turns.Event, full bool) (*api.Tu
 		at := api.UnixTime(ev.Claimed)
 		out.Time = &at
 	}
-	if _, b, err := rd.content.Redaction(ev); err == nil && b != nil {
-		out.Redacted = b.Taken()
+	_, taken, err := rd.content.Redaction(ev)
+	if err == nil && taken != nil {
+		out.Redacted = taken.Taken()
 	}
 	if ev.Kind == turns.KindCompaction {
 		out.Type, out.TokenCount = "compaction", ev.Tokens.Messages // Tokens.Response is what its elisions save
-		return out, rd.fillCompaction(out, ev, full)
+		var k *turns.CompactionBody
+		if full || err != nil || taken != nil {
+			k = new(turns.CompactionBody)
+			err = rd.content.Open(ev, k)
+		} else {
+			k, err = rd.compactionOutline(t.Hash, ev)
+		}
+		if err != nil {
+			return out, err
+		}
+		rd.fillCompaction(out, ev, k, full)
+		return out, nil
 	}
 	out.Pending = !ev.Halves.Has(turns.ResponseHalf)
 	var b turns.TurnBody
@@ -140,12 +153,32 @@ func (rd *Reader) DescribeWhole(t rows.Turn, ev *turns.Event) (*api.Turn, error)
 	return v, nil
 }
 
-// fillCompaction fills in the description of a compaction.
-func (rd *Reader) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error {
-	var b turns.CompactionBody
-	if err := rd.content.Open(ev, &b); err != nil {
-		return err
+// compactionOutline returns the body of a compaction that nothing was taken out of, without its texts: the summary is
+// most of it, and a page of a session lists twenty. hash is that of the event. Callers share what is returned.
+func (rd *Reader) compactionOutline(hash turns.Hash, ev *turns.Event) (*turns.CompactionBody, error) {
+	epoch := rd.outlines.Epoch() // before a key is read
+	isGone := func(id turns.ID) bool { _, err := rd.content.Key(id); return err != nil }
+	if b, ok := rd.outlines.Get(hash); ok && !slices.ContainsFunc(ev.Keys, isGone) {
+		return b, nil
 	}
+	b := new(turns.CompactionBody)
+	if err := rd.content.Open(ev, b); err != nil {
+		return nil, err
+	}
+	b.Replacement, b.Nudge, b.Summary, b.Memories = nil, nil, "", nil
+	b.Policy.Set, b.Survival, b.Meta, b.Trigger.Detail = slices.Clone(b.Policy.Set), slices.Clone(b.Survival), slices.Clone(b.Meta), slices.Clone(b.Trigger.Detail) // they may be slices of the body
+	const frame, part = 1 << 10, 64
+	size := frame + len(b.Policy.Set) + len(b.Survival) + len(b.Meta) + len(b.Trigger.Detail) + len(b.Focus) + part*len(b.Elided)
+	for i := range b.Elided {
+		b.Elided[i].Show = ""
+		size += len(b.Elided[i].Tool)
+	}
+	rd.outlines.PutIn(epoch, hash, b, size)
+	return b, nil
+}
+
+// fillCompaction fills in the description of a compaction whose body is b.
+func (rd *Reader) fillCompaction(out *api.Turn, ev *turns.Event, b *turns.CompactionBody, full bool) {
 	s := ev.Span
 	opt := func(r turns.Ref) *turns.ID {
 		if r.IsZero() {
@@ -186,5 +219,4 @@ func (rd *Reader) fillCompaction(out *api.Turn, ev *turns.Event, full bool) erro
 		}
 	}
 	out.Compaction = k
-	return nil
 }
