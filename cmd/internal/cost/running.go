@@ -22,14 +22,6 @@ type Running struct {
 	end turns.Hash
 }
 
-// Calls returns how many calls were added up by now, which is about the number of turns that were read.
-func (r *Running) Calls() uint64 {
-	if r.sum == nil {
-		return 0
-	}
-	return r.sum.Total().Calls
-}
-
 // Read returns what [OfSession] returns for s, a session as it is now, which is the same one in each read. After an
 // error, such as that of a context that ended, the next read goes on with what was read.
 //
@@ -82,7 +74,7 @@ func (r *Running) read(ctx context.Context, c *client.Client, s *api.Session, mo
 			follows = follows || r.end == s.Hash
 		}
 	}
-	beside := NewSum(Options{Models: models}) // of this read alone
+	extra := NewSum(Options{Models: models}) // of this read alone
 	for i := range t.Branches {
 		b := &t.Branches[i]
 		at := r.places[b.Segment]
@@ -94,22 +86,21 @@ func (r *Running) read(ctx context.Context, c *client.Client, s *api.Session, mo
 			rd.found.Unread++
 		}
 		for _, call := range rd.unanswered(at) {
-			beside.Add(call)
+			extra.Add(call)
 		}
 	}
 	if n := turns.UncountedCalls(s.Meta); n > 0 {
-		beside.Add(uncounted(s, n))
+		extra.Add(uncounted(s, n))
 	}
 	if call, ok := r.own.flushes(s); ok && !r.own.isPartial && rd.found.Unread == 0 && t.BranchCount <= uint64(len(t.Branches)) {
-		beside.Add(call)
+		extra.Add(call)
 	}
 	a = r.sum.Total()
-	more := beside.Total()
+	more := extra.Total()
 	a.add(&more)
 	a.WithoutUsage += rd.found.Unread
 	if rd.found.Unread > 0 { // it may be readable later
 		*r = Running{}
-		follows = true
 	}
 	return a, follows, nil
 }

@@ -81,14 +81,14 @@ func (rd *Reader) describeTurn(t rows.Turn, ev *turns.Event, full bool) (*api.Tu
 		at := api.UnixTime(ev.Claimed)
 		out.Time = &at
 	}
-	_, taken, err := rd.content.Redaction(ev)
-	if err == nil && taken != nil {
-		out.Redacted = taken.Taken()
+	_, redaction, err := rd.content.Redaction(ev)
+	if err == nil && redaction != nil {
+		out.Redacted = redaction.Taken()
 	}
 	if ev.Kind == turns.KindCompaction {
 		out.Type, out.TokenCount = "compaction", ev.Tokens.Messages // Tokens.Response is what its elisions save
 		var k *turns.CompactionBody
-		if full || err != nil || taken != nil {
+		if full || err != nil || redaction != nil {
 			k = new(turns.CompactionBody)
 			err = rd.content.Open(ev, k)
 		} else {
