@@ -271,11 +271,13 @@ func outcome(text string, isError, command, onlyReads bool) (failed bool, note s
 	best := 0.0
 	for _, part := range [...]string{head, tail} {
 		for line := range strings.SplitSeq(part, "\n") {
-			line = logStamp.ReplaceAllString(line, "")
+			if mayHaveStamp(line) {
+				line = logStamp.ReplaceAllString(line, "")
+			}
 			if worth := errorWorth(line); worth > best {
 				errLine, best = oneLine(line, maxOutcome), worth
 			}
-			if test == "" && failedTest.MatchString(line) {
+			if test == "" && mayFailTest(line) && failedTest.MatchString(line) {
 				test = oneLine(line, maxOutcome/2)
 			}
 			if command && readsAsResult(line) && (!onlyReads || strings.Contains(line, "changed")) {
@@ -319,6 +321,26 @@ var (
 	// plainFailure matches lines that only say that something failed.
 	plainFailure = regexp.MustCompile(`(?i)(^\s*(FAIL|FAILED|error|exit status \d+)[:.]?\s*$|^FAIL\t|task failed|exit code|exit status|make: \*\*\*|ELIFECYCLE|npm ERR|Tests?:?\s.*\d+ failed|Test (Files|Suites)|failed tests? \d)`)
 )
+
+// mayHaveStamp reports whether a line has what [logStamp] needs: a date, a T and an hour. Few lines
+// do, and a look for the T is a hundredth of a match.
+func mayHaveStamp(line string) bool {
+	for at := 0; ; at++ {
+		i := strings.IndexByte(line[at:], 'T')
+		if i < 0 {
+			return false
+		}
+		if at += i; at >= len("2006-01-02") && at+3 < len(line) && line[at-3] == '-' && line[at-6] == '-' && line[at+3] == ':' {
+			return true
+		}
+	}
+}
+
+// mayFailTest reports whether a line begins as [failedTest] does.
+func mayFailTest(line string) bool {
+	line = strings.TrimLeft(line, " \t\n\f\r")
+	return line != "" && strings.IndexByte("-Fn\xe2", line[0]) >= 0
+}
 
 // errorWorth says how much a line says about an error; 0 for a line that reports none.
 func errorWorth(line string) (w float64) {

@@ -39,9 +39,10 @@ func (v *inventory) data(text, quoted string, share uint64, cost func(string) ui
 	}
 	scanFacts(quoted, l.add)
 	misses := 0
+	named := placesOf(text)
 	for _, f := range ranked {
 		w := cmp.Or(l.whole[f.text], f.text)
-		if l.done[w] || contains(text, w) {
+		if l.done[w] || named.contain(w) {
 			continue
 		}
 		if f.isUsed() && l.say(f) || l.list(f, w) {
@@ -267,6 +268,42 @@ func wholePaths(ranked []*fact) map[string]string {
 		}
 	}
 	return whole
+}
+
+// places are where the words of a text begin, by what stands there: a run of bytes of words, with
+// the byte before it if that is of none.
+type places struct {
+	text string
+	at   map[string][]int32
+}
+
+// placesOf returns the places of a text in which many words are looked for.
+func placesOf(text string) places {
+	p := places{text, make(map[string][]int32)}
+	for i := range len(text) {
+		if i == 0 || !wordByte(text[i-1]) {
+			first := firstRun(text[i:])
+			p.at[first] = append(p.at[first], int32(i))
+		}
+	}
+	return p
+}
+
+// firstRun returns the bytes of words that s begins with, behind the first byte, whatever that is.
+func firstRun(s string) string {
+	n := min(1, len(s))
+	for n < len(s) && wordByte(s[n]) {
+		n++
+	}
+	return s[:n]
+}
+
+// contain is [contains] of the text: where w begins as a word, the first run there is that of w,
+// since w ends with it or has another byte behind it.
+func (p places) contain(w string) bool {
+	return slices.ContainsFunc(p.at[firstRun(w)], func(i int32) bool {
+		return strings.HasPrefix(p.text[i:], w) && bounded(p.text, int(i), int(i)+len(w))
+	})
 }
 
 // contains reports whether s holds w as a word.

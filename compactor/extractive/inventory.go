@@ -37,9 +37,13 @@ type fact struct {
 	first  int // ordinal of its first half
 	last   int
 	active int // last ordinal where a user, the agent or a call named it; -1: none did
-	prior  float64
-	said   *saying // the line that says the most of it; nil: none of a fitting length
-	where  *spot   // where it was named last
+
+	namedIn int   // ordinal of the half that namedBy is of
+	namedBy uint8 // the sources that named it there
+
+	prior float64
+	said  *saying // the line that says the most of it; nil: none of a fitting length
+	where *spot   // where it was named last
 }
 
 // saying is a line of a text, as an item of a summary quotes it.
@@ -65,20 +69,18 @@ const (
 type inventory struct {
 	facts map[string]*fact
 	now   int
-	seen  map[*fact]uint8 // the sources that named it in the current half
-	spot  *spot           // of the text at hand
+	spot  *spot // of the text at hand
 }
 
 // diffFrame matches lines of a diff that name nothing of their own.
 var diffFrame = regexp.MustCompile(`^(index [0-9a-f]{6,}\.\.[0-9a-f]{6,}|diff --git a/|@@ -\d)`)
 
 func newInventory() *inventory {
-	return &inventory{facts: make(map[string]*fact), seen: make(map[*fact]uint8)}
+	return &inventory{facts: make(map[string]*fact)}
 }
 
 // next begins half number now.
 func (v *inventory) next(now int) {
-	clear(v.seen)
 	v.now = now
 	if len(v.facts) > maxFacts {
 		v.prune()
@@ -106,7 +108,7 @@ func (v *inventory) scan(s string, from source) {
 // and hashes that nobody needs.
 func (v *inventory) line(line string, from source) {
 	switch {
-	case diffFrame.MatchString(line):
+	case line != "" && strings.IndexByte("id@", line[0]) >= 0 && diffFrame.MatchString(line):
 		return
 	case strings.HasPrefix(line, "--- a/"), strings.HasPrefix(line, "+++ b/"):
 		line = line[len("--- a/"):]
@@ -161,14 +163,16 @@ func (v *inventory) add(w string, from source) *fact {
 		v.facts[f.text] = f
 	}
 	bit := uint8(1) << from
-	seen := v.seen[f]
-	if seen&bit != 0 {
+	if f.namedIn != v.now {
+		f.namedIn, f.namedBy = v.now, 0
+	}
+	if f.namedBy&bit != 0 {
 		return f
 	}
-	if seen == 0 {
+	if f.namedBy == 0 {
 		f.halves++
 	}
-	v.seen[f] = seen | bit
+	f.namedBy |= bit
 	if f.counts[from] < math.MaxUint16 {
 		f.counts[from]++
 	}
