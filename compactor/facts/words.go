@@ -18,15 +18,54 @@ func EachName(text string, found func(Fact)) {
 	if strings.Contains(text, `\`) {
 		text = withoutEscapes(decoded(text))
 	}
-	for w := range eachWord(text) {
-		if len(w) < minFactBytes || len(w) > maxFactBytes {
+	for i := 0; i < len(text); i++ {
+		begin, marks := i, byte(0)
+		for ; i < len(text); i++ {
+			m := markOf[text[i]]
+			if m == gapMark {
+				break
+			}
+			if i > begin || m != upperMark {
+				marks |= m
+			}
+		}
+		if marks == 0 { // most words
 			continue
 		}
-		if kind := kindOf(w); kind != "" {
-			found(Fact{kind, w})
+		for w := range eachWord(text[begin:i]) {
+			if len(w) < minFactBytes || len(w) > maxFactBytes {
+				continue
+			}
+			if kind := kindOf(w); kind != "" {
+				found(Fact{kind, w})
+			}
 		}
 	}
 }
+
+// What bytes say of the words that they are in. A word without a mark is none of a fact's: it has
+// small letters, and a capital at its beginning.
+const (
+	gapMark   byte = 1 << iota // it stands between words
+	upperMark                  // a capital, which counts inside of a word
+	someMark                   // anything else that a fact may need: a digit, a slash, a joint, a byte that is not ASCII
+)
+
+var markOf = func() (of [256]byte) {
+	for c := range of {
+		switch {
+		case c >= utf8.RuneSelf:
+			of[c] = someMark
+		case isGap[c]:
+			of[c] = gapMark
+		case c >= 'A' && c <= 'Z':
+			of[c] = upperMark
+		case c >= '0' && c <= '9' || strings.IndexByte("/_.-:", byte(c)) >= 0:
+			of[c] = someMark
+		}
+	}
+	return of
+}()
 
 // Words returns the words of a text, without punctuation at their ends.
 func Words(s string) []string {

@@ -12,6 +12,24 @@ import (
 	"nexus/turns"
 )
 
+// EachName finds the words that have a kind, though it passes over most without looking for one.
+func TestNamesAreTheWordsThatHaveAKind(t *testing.T) {
+	pieces := rapid.SliceOf(rapid.OneOf(rapid.SampledFrom([]string{"→", " ", "\n", "\u00a0", "\xff", ".", ":-", "a.b", "x", "É", "é", "/", "</", "(", "+", "12", "345", "Abc", "aBc", "ABC", "word", "-", "_", "%", "://"}), rapid.String()))
+	rapid.Check(t, func(t *rapid.T) {
+		s := strings.Join(pieces.Draw(t, "pieces"), "")
+		var got, want []Fact
+		EachName(s, func(f Fact) { got = append(got, f) })
+		for _, w := range Words(strings.ReplaceAll(s, "</", "<")) {
+			if kind := kindOf(w); kind != "" && len(w) >= minFactBytes && len(w) <= maxFactBytes {
+				want = append(want, Fact{kind, w})
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%q: %q, want %q", s, got, want)
+		}
+	})
+}
+
 // Words splits as strings.FieldsFunc does at what its comment says, in any text, one that is no UTF-8 too. The
 // dot of a hidden folder stays.
 func TestWordsSplitAsFieldsDo(t *testing.T) {
