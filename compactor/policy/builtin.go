@@ -1,15 +1,17 @@
 package policy
 
 import (
+	"sync"
+
 	"nexus/turns"
 )
 
 // builtins returns the built-in policies. Once one is released it never changes, because
 // sessions pin its digest (TestBuiltinDigests): a change is a new version next to the old
-// one, which [Resolve] finds by its digest.
-func builtins() []Policy {
+// one, which [Resolve] finds by its digest. They are made once, and nobody changes the list.
+var builtins = sync.OnceValue(func() []Policy {
 	return []Policy{nexus(), gsv(), spec008(), autobyteus(), wolffish(), balanced()}
-}
+})
 
 // Where a published design names no number, its policy uses balanced's, so that a
 // comparison shows the designs and not the numbers.

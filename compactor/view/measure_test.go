@@ -300,7 +300,7 @@ func TestRecipeNamesTheCacheOnlyWhereItCounts(t *testing.T) {
 	for want, p := range map[string]view.Path{
 		"": {View: policy.Prune{When: "always"}, Cold: true}, "warm": {View: policy.Prune{When: "cache_cold"}}, "cold": {View: policy.Prune{When: "cache_cold"}, Cold: true},
 	} {
-		r := view.NewRecipe(p, pol, 1)
+		r := view.NewRecipe(p, pol.Digest(), 1)
 		if r.Cache != want {
 			t.Errorf("%+v: cache %q, want %q", p.View, r.Cache, want)
 		}
@@ -309,7 +309,7 @@ func TestRecipeNamesTheCacheOnlyWhereItCounts(t *testing.T) {
 		}
 	}
 	p := w.Path()
-	r := view.NewRecipe(p, pol, 1)
+	r := view.NewRecipe(p, pol.Digest(), 1)
 	if _, err := r.Replay(p, pol); err != nil {
 		t.Error(err)
 	}

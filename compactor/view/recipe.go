@@ -65,12 +65,12 @@ func (n TurnName) Ref() turns.Ref { return turns.Ref{Session: n.Session, Turn: n
 // NameOf returns r as a JSON object.
 func NameOf(r turns.Ref) TurnName { return TurnName{r.Session, r.Turn} }
 
-// NewRecipe returns the recipe of Render(p, p.Counter) under a policy and budget.
-// The caller sets Settings and Requested.
-func NewRecipe(p Path, pol policy.Policy, budget uint64) Recipe {
+// NewRecipe returns the recipe of Render(p, p.Counter) under the policy with a digest and a
+// budget. The caller sets Settings and Requested.
+func NewRecipe(p Path, pol turns.Hash, budget uint64) Recipe {
 	r := Recipe{
 		Renderer: RendererVersion, Session: p.Session, Head: NameOf(p.Head.Ref), Compaction: NameOf(p.Previous()),
-		Policy: pol.Digest(), Counter: p.CountedBy().Name(), Limits: p.Limits, Budget: budget,
+		Policy: pol, Counter: p.CountedBy().Name(), Limits: p.Limits, Budget: budget,
 	}
 	if p.View.When == "cache_cold" {
 		if r.Cache = cacheWarm; p.Cold {

@@ -18,7 +18,7 @@ func TestRecipe(t *testing.T) {
 	pol, _ := policy.Builtin("balanced")
 	p := w.Path()
 	must(t, w.Commit(p.Span(8), turns.CompactionBody{Summary: "s", Replacement: []turns.Message{view.Replacement(pol, 4, view.Quoted{}, "s")}}))
-	want := view.NewRecipe(w.Path(), pol, 3000)
+	want := view.NewRecipe(w.Path(), pol.Digest(), 3000)
 	want.Settings = w.ID
 	raw, err := want.JSON()
 	must(t, err)

@@ -1,12 +1,8 @@
 package render
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
-	"strconv"
 
 	"nexus/turns"
 )
@@ -126,36 +122,4 @@ func (x *exchange) addResult(p *turns.Part) bool {
 		}
 	}
 	return false
-}
-
-// wireIDs assigns calls the ids that a provider sees: their own if the provider accepts
-// it and no earlier call of the request has it, else one derived from it. Ids come from
-// many providers and repeat (functions.eval:301 in two messages), and every provider
-// refuses some of them.
-type wireIDs struct {
-	fits func(id string) bool
-	used map[string]bool
-	next map[string]int // how often an id was derived: the n-th repeat is found at once
-}
-
-func (w *wireIDs) clone() wireIDs {
-	return wireIDs{fits: w.fits, used: maps.Clone(w.used), next: maps.Clone(w.next)}
-}
-
-func (w *wireIDs) assign(calls []*turns.Part) []string {
-	if w.used == nil {
-		w.used, w.next = make(map[string]bool), make(map[string]int)
-	}
-	ids := make([]string, len(calls))
-	for i, c := range calls {
-		id := c.ID
-		for !w.fits(id) || w.used[id] {
-			h := sha256.Sum256([]byte(strconv.Itoa(w.next[c.ID]) + "\x00" + c.ID))
-			w.next[c.ID]++
-			id = "call_" + hex.EncodeToString(h[:12])
-		}
-		w.used[id] = true
-		ids[i] = id
-	}
-	return ids
 }

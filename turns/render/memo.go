@@ -65,8 +65,10 @@ func (e *Memo) render(format string, c converter, tools []turns.Raw, ms []turns.
 	for _, p := range before.points {
 		if p.read <= same {
 			now.points = append(now.points, p)
-			read, c = p.read, p.state.clone()
 		}
+	}
+	if n := len(now.points); n > 0 {
+		read, c = now.points[n-1].read, now.points[n-1].state.clone()
 	}
 	xs, err := exchanges(ms, read)
 	if err != nil {

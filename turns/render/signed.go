@@ -22,7 +22,7 @@ var signatures = []string{"signature", "data", "thoughtSignature", "thinkingSign
 // Where either model is not known, nothing shows that a signature is another's, and it stays. m
 // is not changed.
 func WithoutForeignSignatures(m turns.Message, signer, model string) turns.Message {
-	if signer == "" || model == "" || m.Role != turns.Assistant || tokens.SameModel(signer, model) {
+	if m.Role != turns.Assistant || !IsForeign(signer, model) {
 		return m
 	}
 	var parts []turns.Part
@@ -42,6 +42,12 @@ func WithoutForeignSignatures(m turns.Message, signer, model string) turns.Messa
 		m.Parts = parts
 	}
 	return m
+}
+
+// IsForeign reports whether model can't read what signer signed: both are known, and are two
+// models.
+func IsForeign(signer, model string) bool {
+	return signer != "" && model != "" && !tokens.SameModel(signer, model)
 }
 
 // withoutSignature returns p without the signatures in its ext, and whether it had one.

@@ -301,11 +301,7 @@ func renderer(format string) (renderFunc, error) {
 // renderContext renders a view as the contract shows it, all pages together, and returns the
 // digests of its messages too.
 func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextView, req api.GetContext) (*api.Context, []messageSum, error) {
-	digest := v.made.Policy // that of a context without a recipe is not made yet
-	if digest.IsZero() {
-		digest = v.policy.Digest()
-	}
-	name := renderedKey{v.path.Session, digest, req.Format}
+	name := renderedKey{v.path.Session, v.digest, req.Format}
 	before, ok := cx.rendered.Get(name)
 	if !ok {
 		before = &rendered{memo: new(render.Memo)}

@@ -72,7 +72,7 @@ func (cx *Contexts) recordedView(ctx context.Context, s *ledger.Session, head li
 		return nil, "", err
 	}
 	v.policy, v.limits = policy.AsRecorded(), cx.reader.Limits(&v.set)
-	v.budget = v.policy.Budget(v.limits)
+	v.digest, v.budget = v.policy.Digest(), v.policy.Budget(v.limits)
 	if ev.Claimed != 0 {
 		v.path, err = cx.paths.LoadAsOf(ctx, s, &v.set, v.policy, head, ev.Claimed)
 	} else {

@@ -43,12 +43,7 @@ func (r *rendered) shared(ms []turns.Message) (n int) {
 func (r *rendered) after(ms []turns.Message, n int) *rendered {
 	out := &rendered{messages: ms, fingerprints: make([]view.Fingerprint, n, len(ms)), memo: r.memo}
 	copy(out.fingerprints, r.fingerprints)
-	if n == len(r.messages) {
-		out.size = r.size
-	} else {
-		out.size = sizeOf(ms[:n])
-	}
-	out.size += sizeOf(ms[n:])
+	out.size = r.size - sizeOf(r.messages[n:]) + sizeOf(ms[n:])
 	for i := n; i < len(ms); i++ {
 		out.fingerprints = append(out.fingerprints, out.fingerprint().Add(&ms[i]))
 	}

@@ -21,6 +21,7 @@ type inputs struct {
 	set       turns.Settings
 	requested *view.RequestedPolicy // replaces the session's policy; nil if none does
 	policy    policy.Policy
+	digest    turns.Hash // of policy
 	limits    turns.Limits
 	budget    uint64
 	bounded   bool          // the context must fit the budget
@@ -103,8 +104,13 @@ func (cx *Contexts) resolve(ctx context.Context, s *ledger.Session, g *inputs, p
 	if !pinned.IsZero() {
 		ref.Digest = pinned
 	}
-	g.policy, err = cx.reader.FindPolicy(ctx, s.Tenant, ref)
-	return err
+	if g.policy, err = cx.reader.FindPolicy(ctx, s.Tenant, ref); err != nil {
+		return err
+	}
+	if g.digest = ref.Digest; g.digest.IsZero() {
+		g.digest = g.policy.Digest()
+	}
+	return nil
 }
 
 // applyTo returns path p, which was loaded at the node, under these inputs.
@@ -122,7 +128,7 @@ func (g *inputs) newRecipe(p view.Path) view.Recipe {
 	if !g.bounded {
 		budget = 0
 	}
-	r := view.NewRecipe(p, g.policy, budget)
+	r := view.NewRecipe(p, g.digest, budget)
 	r.Settings, r.Requested = g.event, g.requested
 	return r
 }

@@ -44,15 +44,9 @@ func (v *contextView) lastCall() (at turns.ID, model string) {
 // readable returns the messages of v as a model may be sent them: without what another
 // model signed. It shares memory with v.
 func (v *contextView) readable(model string) []turns.Message {
-	if model == "" {
+	signers := v.foreignSigners(model)
+	if len(signers) == 0 {
 		return v.context.Messages
-	}
-	signers := make(map[turns.Ref]string)
-	for _, h := range v.path.Halves {
-		signers[h.Ref] = h.Model
-	}
-	for _, h := range v.own {
-		signers[h.Ref] = h.Model
 	}
 	out := make([]turns.Message, len(v.context.Messages))
 	for i, m := range v.context.Messages {
@@ -61,6 +55,29 @@ func (v *contextView) readable(model string) []turns.Message {
 			m = render.WithoutForeignSignatures(m, signers[src.Turn], model)
 		}
 		out[i] = m
+	}
+	return out
+}
+
+// foreignSigners returns the turns of v that another model than model signed, with that other
+// one.
+func (v *contextView) foreignSigners(model string) map[turns.Ref]string {
+	var out map[turns.Ref]string
+	last, isForeign := "", false // most often a turn has the model of the turn before
+	for _, halves := range [][]summary.HalfTurn{v.path.Halves, v.own} {
+		for i := range halves {
+			h := &halves[i]
+			if h.Model != last {
+				last, isForeign = h.Model, render.IsForeign(h.Model, model)
+			}
+			if !isForeign {
+				continue
+			}
+			if out == nil {
+				out = make(map[turns.Ref]string)
+			}
+			out[h.Ref] = h.Model
+		}
 	}
 	return out
 }
