@@ -30,6 +30,9 @@ func (p Path) MeasureGrowth() (g Growth) {
 	if p.Sums != nil {
 		return p.Sums.growth
 	}
+	if t := p.totals(); t != nil {
+		return t.growth
+	}
 	at := p.Overhead + p.Replaced()
 	for i := range p.Halves {
 		h := &p.Halves[i]

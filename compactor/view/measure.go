@@ -242,6 +242,9 @@ func (p Path) Calibrate() (c tokens.Calibration) {
 	if p.Sums != nil {
 		return p.Sums.calibration
 	}
+	if t := p.totals(); t != nil {
+		return t.calibration
+	}
 	after := p.Changed
 	if f := p.InForce; f != nil {
 		c, after = f.ReadMeta().Calibration, max(after, f.Node.Depth)
@@ -286,7 +289,12 @@ func (p Path) Replaced() uint64 {
 
 // Tokens returns the tokens of the context's messages without any further
 // compaction.
-func (p Path) Tokens() uint64 { return p.Replaced() + p.ShownFrom(0) }
+func (p Path) Tokens() uint64 {
+	if t := p.totals(); t != nil {
+		return p.Replaced() + t.shown
+	}
+	return p.Replaced() + p.ShownFrom(0)
+}
 
 // ShownFrom returns the tokens of the halves from half i on, elisions applied.
 func (p Path) ShownFrom(i int) (n uint64) {
@@ -445,6 +453,10 @@ func (p Path) MeasureLoad(tokens uint64) Load {
 	if p.InForce != nil {
 		l.Messages = uint64(len(p.InForce.Body.Replacement) + len(p.InForce.Body.Nudge))
 	}
+	if t := p.totals(); t != nil {
+		l.Messages, l.Turns = l.Messages+t.messages, t.turns
+		return l
+	}
 	for i := range p.Halves {
 		h := &p.Halves[i]
 		l.Messages += uint64(len(h.Messages))
@@ -460,6 +472,9 @@ func (p Path) MeasureLoad(tokens uint64) Load {
 // call saw what is in force now, plus an estimate of that response and of everything
 // appended since. 0: no provider counted.
 func (p Path) ReportedTokens() (total uint64) {
+	if t := p.totals(); t != nil {
+		return t.reported
+	}
 	for i := len(p.Halves) - 1; i >= 0; i-- {
 		h := &p.Halves[i]
 		if h.Depth <= p.Changed || (p.InForce != nil && h.Depth < p.InForce.Node.Depth) {

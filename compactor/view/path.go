@@ -33,6 +33,8 @@ type Path struct {
 	// Sums holds the totals of the path if Halves are not loaded; nil: they are
 	// loaded.
 	Sums *Sums
+	// Totals are of Halves; nil: they are added up each time. See [Path.WithTotals].
+	Totals *Totals
 	// Prices is what calls and summaries cost; zero fields are unknown.
 	Prices Prices
 	// View says what every context shows shortened, without a compaction.

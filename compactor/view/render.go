@@ -80,7 +80,12 @@ func RenderAfter(before *Rendering, p Path, c tokens.Counter) (Context, *Renderi
 	for i := range shown {
 		n += len(shown[i].Messages)
 	}
-	r.expect(n, len(shown)+len(r.out.Sources))
+	switch {
+	case from > 0 && from == len(p.Halves): // nothing is added but the end
+	case from > 0 && before.grown.CompareAndSwap(false, true):
+	default:
+		r.expect(n, len(shown)+len(r.out.Sources))
+	}
 	counted := c.Name() == p.CountedBy().Name()
 	nudged := p.InForce == nil || len(p.InForce.Body.Nudge) == 0
 	for i := range shown {
@@ -100,9 +105,14 @@ func RenderAfter(before *Rendering, p Path, c tokens.Counter) (Context, *Renderi
 	if from == 0 || from < len(p.Halves) {
 		x = r.rendering(&p)
 	}
+	if x != nil && len(r.open) > 0 {
+		r.expect(len(r.out.Messages), len(r.out.Sources)) // the room behind those of x is for a path that goes on
+	}
 	r.end()
 	r.endWithUser()
-	return r.context(), x, nil
+	out := r.context()
+	out.Messages, out.Origins, out.Sources = slices.Clip(out.Messages), slices.Clip(out.Origins), slices.Clip(out.Sources)
+	return out, x, nil
 }
 
 // endWithUser makes the last message the user's if all are the system's: no provider

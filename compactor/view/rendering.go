@@ -2,6 +2,7 @@ package view
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"nexus/compactor/summary"
 	"nexus/turns"
@@ -15,6 +16,7 @@ type Rendering struct {
 	inForce *InForce
 	halves  []summary.HalfTurn // that were rendered
 	state   renderer           // after them
+	grown   *atomic.Bool       // a path has gone on in the room behind the lists of state
 }
 
 // Size returns about how many bytes of memory x takes beside the halves.
@@ -35,6 +37,9 @@ func (x *Rendering) IsOf(halves []summary.HalfTurn) bool {
 func (x *Rendering) beginsAs(halves []summary.HalfTurn) bool {
 	if len(x.halves) > len(halves) {
 		return false
+	}
+	if len(x.halves) > 0 && &x.halves[0] == &halves[0] {
+		return true
 	}
 	for i := range x.halves {
 		if !sameHalf(&x.halves[i], &halves[i]) {
@@ -57,7 +62,7 @@ func (r *renderer) rendering(p *Path) *Rendering {
 	if !p.rendersAlone() || len(r.late) > 0 {
 		return nil
 	}
-	x := &Rendering{inForce: p.InForce, halves: slices.Clip(p.Halves), state: *r}
+	x := &Rendering{inForce: p.InForce, halves: slices.Clip(p.Halves), state: *r, grown: new(atomic.Bool)}
 	x.state.open, x.state.late = slices.Clone(r.open), nil // no two paths add to one list
 	return x
 }

@@ -48,6 +48,7 @@ type loading struct {
 	counter tokens.Counter // of the path
 	keep    bool           // keep the turns for the next request
 	halves  []summary.HalfTurn
+	shared  int        // halves[:shared] are read by others
 	content int        // bytes of the content that is not clipped
 	frames  int        // bytes of everything else
 	clipped int        // halves[:clipped] are clipped
@@ -58,7 +59,10 @@ type loading struct {
 
 // resume begins with the halves of an earlier load, for a path to head.
 func (l *loading) resume(ctx context.Context, x *tip, head lineage.Node) error {
-	l.halves = append(make([]summary.HalfTurn, 0, len(x.halves)+int(min(2*(head.Depth-x.head.Depth), 1<<10))), x.halves...)
+	l.halves, l.shared = slices.Clip(x.halves), len(x.halves)
+	if head.Depth > x.head.Depth {
+		l.halves = x.extend()
+	}
 	l.content, l.frames, l.keys = x.content, x.frames, slices.Clip(x.keys)
 	return request.Charge(ctx, x.content+x.frames)
 }
@@ -93,6 +97,9 @@ func (l *loading) add(ctx context.Context, h summary.HalfTurn, size, frame int) 
 		return err
 	}
 	for ; l.content > l.loader.contentLimit() && l.clipped < len(l.halves); l.clipped++ {
+		if l.clipped < l.shared {
+			l.halves, l.shared = slices.Clone(l.halves), 0
+		}
 		ms := cloneMessages(l.halves[l.clipped].Messages) // the loader may keep the turn
 		l.halves[l.clipped].Messages, l.halves[l.clipped].Counts = ms, nil
 		was := content.MessagesSize(ms)
@@ -116,7 +123,7 @@ func (l *loading) add(ctx context.Context, h summary.HalfTurn, size, frame int) 
 // counter than the ledger's had counted, since their sum would mean nothing.
 func (l *loading) fill(ctx context.Context, tenant string, root turns.ID) error {
 	var parts []*turns.Part
-	for i := len(l.halves) - 1; i >= 0; i-- {
+	for i := len(l.halves) - 1; i >= l.shared; i-- { // those of a tip are whole
 		if l.halves[i].Counts == nil { // only halves with content in blobs are not counted
 			parts = append(parts, content.MessageParts(l.halves[i].Messages)...)
 		}

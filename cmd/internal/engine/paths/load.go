@@ -66,12 +66,16 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 	if err := pl.scan(ctx, s, head, cut, &sc, l); err != nil {
 		return p, err
 	}
-	p.Halves = l.halves
+	p.Halves = slices.Clip(l.halves)
 	p.Changed = sc.changed
+	if recount := p.Counter.Name() != pl.content.Counter.Name(); recount || p.InForce != nil && len(p.InForce.Body.Elided) > 0 { // else no half saves anything
+		p = p.Settled(p.Counter, recount)
+	}
+	p = p.WithTotals(x.totalsBefore())
 	if x == nil || x.head.Ref != head.Ref {
 		pl.keepTip(epoch, &p, row.Hash, &sc, l, x)
 	}
-	return p.Settled(p.Counter, p.Counter.Name() != pl.content.Counter.Name()), nil
+	return p, nil
 }
 
 // compaction loads a compaction, as the one in force. cut is where what it keeps begins.

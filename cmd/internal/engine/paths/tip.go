@@ -2,6 +2,7 @@ package paths
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"nexus/compactor/summary"
 	"nexus/compactor/view"
@@ -24,9 +25,28 @@ type tip struct {
 	counter   string
 	scan      pathScan
 	halves    []summary.HalfTurn
-	content   int // bytes of it
-	frames    int // bytes of everything else
+	grown     *atomic.Bool // a path has gone on in the room behind halves
+	totals    *view.Totals // nil: none are of halves
+	content   int          // bytes of it
+	frames    int          // bytes of everything else
 	rendering *view.Rendering
+}
+
+// extend returns the halves of x for a path that adds its own. The first path that asks gets the
+// room behind them, which nobody reads; another one copies them when it adds.
+func (x *tip) extend() []summary.HalfTurn {
+	if x.grown.CompareAndSwap(false, true) {
+		return x.halves
+	}
+	return slices.Clip(x.halves)
+}
+
+// totalsBefore returns the totals that a path which goes on from x may go on from.
+func (x *tip) totalsBefore() *view.Totals {
+	if x == nil {
+		return nil
+	}
+	return x.totals
 }
 
 // tipAt returns the tip of a session that a load of head can go on from, nil if there is
@@ -57,7 +77,10 @@ func (pl *Loader) keepTip(epoch uint64, p *view.Path, hash turns.Hash, sc *pathS
 	if f := p.InForce; f != nil && len(f.Span.Elisions)+len(f.Body.Elided) > 0 {
 		return
 	}
-	x := &tip{head: p.Head, hash: hash, keys: l.keys, inForce: p.InForce, counter: l.counter.Name(), scan: *sc, halves: slices.Clip(l.halves), content: l.content, frames: l.frames}
+	x := &tip{head: p.Head, hash: hash, keys: l.keys, inForce: p.InForce, counter: l.counter.Name(), scan: *sc, halves: l.halves, grown: new(atomic.Bool), content: l.content, frames: l.frames}
+	if &p.Halves[0] == &l.halves[0] { // else they are of halves that were counted anew
+		x.totals = p.Totals
+	}
 	if before != nil {
 		x.rendering = before.rendering // one of another path would hold content that is not counted
 	}
