@@ -35,6 +35,9 @@ const maxInlinePreamble = 64 << 10
 // another tree, clears PreambleBlob.
 func (cs *Store) movePreamble(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, set *turns.Settings) error {
 	if set.PreambleBlob == nil {
+		if boundOfPreamble(set.Preamble) <= maxInlinePreamble {
+			return nil
+		}
 		b, err := turns.EncodeBody(&set.Preamble)
 		if err != nil || len(b) <= maxInlinePreamble {
 			return err
@@ -52,6 +55,13 @@ func (cs *Store) movePreamble(ctx context.Context, tenant string, root turns.ID,
 	set.Preamble = turns.Preamble{}
 	ev.Blobs = addresses(refBlobs(set.PreambleBlob))
 	return nil
+}
+
+// boundOfPreamble returns an upper bound of the bytes of an encoded preamble.
+func boundOfPreamble(p turns.Preamble) int {
+	const head = 5 // of a text or a list of less than 4 GiB
+	n := preambleBytes(p) + 3*head
+	return n + len(p.System)*(3*head) + len(p.Tools)*head
 }
 
 // LoadPreamble fills Preamble from the blob that the settings name, if they name

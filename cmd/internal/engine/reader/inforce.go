@@ -57,6 +57,23 @@ func (rd *Reader) StoredSettings(s *ledger.Session) (ev *turns.Event, label stri
 	return ev, label, set, err
 }
 
+// Epoch is of before a key is read; see [Reader.RememberSettings].
+func (rd *Reader) Epoch() uint64 { return rd.settings.Epoch() }
+
+// RememberSettings keeps what an event that was stored as ev says: body is what it was sealed
+// from, and nobody changes it any more. So the first reader need not open it, and settings that
+// one session has of another are once in memory. epoch is that of before its key was read.
+func (rd *Reader) RememberSettings(epoch uint64, ev *turns.Event, body *turns.OpenedBody) {
+	set := body.Settings
+	if len(set.Preamble.System) == 0 { // as they are read
+		set.Preamble.System = nil
+	}
+	if len(set.Preamble.Tools) == 0 {
+		set.Preamble.Tools = nil
+	}
+	rd.settings.PutIn(epoch, settingsKey{ev.Ref().Session, ev.Index}, storedSettings{ev, body.Label, set}, sizeOf(ev, body.Label, &set))
+}
+
 // sizeOf is about how many bytes decoded settings take.
 func sizeOf(ev *turns.Event, label string, set *turns.Settings) int {
 	n := 1024 + len(ev.Body) + len(label) + len(set.Model) + len(set.Meta) + len(set.User) + len(set.Reset) + len(set.Policy.Set)

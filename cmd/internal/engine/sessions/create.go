@@ -128,7 +128,8 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 	}
 	ev.Version, ev.Chain = turns.Version, turns.SessionChain(r.ID)
 	ev.Recorded, ev.Actor, ev.Sender = ss.reader.Now().UnixNano(), c.Actor(), c.Key
-	payload, err := ss.content.Seal(ctx, c.Tenant, ev.Root, ev, &turns.OpenedBody{Label: name, Settings: settings}, []turns.ID{r.ID})
+	epoch, body := ss.reader.Epoch(), &turns.OpenedBody{Label: name, Settings: settings}
+	payload, err := ss.content.Seal(ctx, c.Tenant, ev.Root, ev, body, []turns.ID{r.ID})
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +167,7 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 		return nil, idReused(r.ID)
 	}
 	ch.Seq = seq
+	ss.reader.RememberSettings(epoch, ev, body)
 	if l != nil && l.byReset {
 		_ = l.Claim(ctx, r.ID) // shortens look-ups, which otherwise follow the reset
 	}
