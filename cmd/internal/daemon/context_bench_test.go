@@ -20,7 +20,8 @@ import (
 // each, against a plain reply of the same bytes over the same connections. The two take
 // turns, so that a noisy machine is as noisy for both. It reports the ratios of the
 // median times, and of the time of processors: of a context with a new turn, of the same
-// one again, and of one that a client decodes.
+// one again, of one that a client decodes, and of one by a client that has the one before.
+// That one is compared with the decoded one, and with a plain reply of its own bytes, too.
 //
 //	go test ./cmd/internal/daemon -run '^$' -bench Contexts -benchtime 300x
 func BenchmarkContexts(b *testing.B) {
@@ -80,17 +81,21 @@ func benchmarkContexts(b *testing.B, format string) {
 	get := func() *nats.Msg { return ask("nexus.v1.default.main.context.get." + id.String()) }
 	create()
 	same := get().Data
-	if _, err := plain.Subscribe("_PLAIN", func(m *nats.Msg) {
-		if err := m.Respond(same); err != nil {
-			b.Error(err)
+	short := make([]byte, 3000)
+	for subject, reply := range map[string]*[]byte{"_PLAIN": &same, "_SHORT": &short} {
+		if _, err := plain.Subscribe(subject, func(m *nats.Msg) {
+			if err := m.Respond(*reply); err != nil {
+				b.Error(err)
+			}
+		}); err != nil {
+			b.Fatal(err)
 		}
-	}); err != nil {
-		b.Fatal(err)
 	}
 	if err := plain.Flush(); err != nil {
 		b.Fatal(err)
 	}
-	var bytes, again, decoded, beside costs
+	var bytes, again, decoded, beside, have, least costs
+	var reader *client.ContextReader
 	timed := func(to *costs, f func()) {
 		cpu, began := processTime(b), time.Now()
 		f()
@@ -101,6 +106,13 @@ func benchmarkContexts(b *testing.B, format string) {
 		if n >= 220 { // still about 200 turns, and one page
 			create()
 			get()
+			reader = nil
+		}
+		if reader == nil {
+			reader = client.NewContextReader(c, id)
+			if _, err := reader.Context(b.Context(), api.GetContext{Format: format}); err != nil {
+				b.Fatal(err)
+			}
 		}
 		add()
 		timed(&bytes, func() { same = get().Data })
@@ -113,6 +125,13 @@ func benchmarkContexts(b *testing.B, format string) {
 				b.Fatal(err)
 			}
 		})
+		add()
+		timed(&have, func() {
+			if got, err := reader.Context(b.Context(), api.GetContext{Format: format}); err != nil || got.Keep == 0 {
+				b.Fatal(err, got)
+			}
+		})
+		timed(&least, func() { ask("_SHORT") })
 	}
 	if smallest < size {
 		b.Fatalf("a context of %d bytes after one of %d: it was compacted", smallest, size)
@@ -121,6 +140,10 @@ func benchmarkContexts(b *testing.B, format string) {
 	b.ReportMetric(float64(size), "first-bytes")
 	b.ReportMetric(median(beside.took)/1e3, "plain-µs")
 	b.ReportMetric(median(bytes.took)/1e3, "context-µs")
+	b.ReportMetric(median(have.took)/1e3, "have-µs")
+	b.ReportMetric(median(least.took)/1e3, "short-µs")
+	b.ReportMetric(median(have.took)/median(decoded.took), "have-of-decoded")
+	b.ReportMetric(float64(have.cpu)/float64(decoded.cpu), "have-of-decoded-cpu")
 	for name, x := range map[string]costs{"new": bytes, "again": again, "decoded": decoded} {
 		b.ReportMetric(median(x.took)/median(beside.took), name+"-ratio")
 		b.ReportMetric(float64(x.cpu)/float64(beside.cpu), name+"-cpu-ratio")

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/compactor"
+	"nexus/compactor/extractive"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -19,6 +21,7 @@ func BenchmarkAgentTurns(b *testing.B) {
 	for _, depth := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprint(depth), func(b *testing.B) {
 			e := benchEngine(b, newWorld())
+			e.Loader.Tiers = []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true, Version: extractive.Version}} // as nexusd
 			system, tools := preambleOf(40_000)
 			r := api.CreateSession{SessionSettings: api.SessionSettings{System: &system, Tools: &tools, Limits: &turns.Limits{ContextWindow: 200_000}}}
 			s := must(e.Sessions.Create(b.Context(), alice, r, nil))(b).ID
