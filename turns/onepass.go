@@ -14,7 +14,8 @@ import (
 type pass struct {
 	in     []byte // what is left to read
 	writes bool
-	out    []byte // the canonical form of what was read
+	keeps  bool   // what is written has its members in the order in which they came
+	out    []byte // the form of what was read
 	// scratch has the members of an object while they are put in order.
 	scratch []byte
 }
@@ -26,6 +27,17 @@ func canonicalForm(data []byte) []byte {
 		return nil
 	}
 	return c.out
+}
+
+// AppendRaw appends what [EncodeJSON] returns for a value to out: the value without white space, with the shortest
+// escapes. Nil is null. Errors: those of EncodeJSON.
+func AppendRaw(out []byte, r Raw) ([]byte, error) {
+	c := pass{in: r, writes: true, keeps: true, out: out}
+	if c.whole() {
+		return c.out, nil
+	}
+	b, err := EncodeJSON(r)
+	return append(out, b...), err
 }
 
 // IsSoundJSON reports whether data is one JSON value as [DecodeJSON] takes it. If not, it may still be one, which only a
@@ -280,7 +292,7 @@ func (c *pass) sort(members []member, begin int) bool {
 		if i > 0 && bytes.Equal(members[i-1].name, m.name) { // the library says which
 			return false
 		}
-		if !c.writes {
+		if !c.writes || c.keeps {
 			continue
 		}
 		if i > 0 {

@@ -47,6 +47,11 @@ func compareWithLibrary(t *testing.T, b []byte) {
 	if err := libraryCheck(b); IsSoundJSON(b) && err != nil {
 		t.Fatalf("%q passes, and the library refuses it: %v", b, err)
 	}
+	raw, err := AppendRaw([]byte("x"), b)
+	written, werr := EncodeJSON(Raw(b))
+	if (err == nil) != (werr == nil) || err == nil && string(raw) != "x"+string(written) {
+		t.Fatalf("%q is written as %q, %v; by the library as %q, %v", b, raw, err, written, werr)
+	}
 }
 
 // TestOnePassAgreesWithTheLibrary: whatever is changed in JSON, one pass makes and passes what the library does.

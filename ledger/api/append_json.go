@@ -65,3 +65,62 @@ func appendWholeID(to []byte, id turns.ID) []byte {
 	to, _ = id.AppendText(to) // it fails for a buffer of another size only
 	return append(to, '"')
 }
+
+// AppendJSON appends what [turns.EncodeJSON] returns for r to out: the request that a ledger gets most. Errors: those of
+// EncodeJSON.
+func (r *AppendTurn) AppendJSON(out []byte) (_ []byte, err error) {
+	out = append(out, '{')
+	if !r.ID.IsZero() {
+		out = append(appendWholeID(append(out, `"id":"`...), r.ID), ',')
+	}
+	if !r.Parent.IsZero() {
+		out = append(appendWholeID(append(out, `"parent":"`...), r.Parent), ',')
+	}
+	out = append(out, `"messages":[`...)
+	for i := range r.Messages {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if out, err = r.Messages[i].AppendJSON(out); err != nil {
+			return out, err
+		}
+	}
+	out = append(out, ']')
+	if r.Response != nil {
+		if out, err = r.Response.AppendJSON(append(out, `,"response":`...)); err != nil {
+			return out, err
+		}
+	}
+	if r.Model != "" {
+		if out, err = jsontext.AppendQuote(append(out, `,"model":`...), r.Model); err != nil {
+			return out, err
+		}
+	}
+	if r.Usage != nil {
+		if out, err = appendOther(append(out, `,"usage":`...), r.Usage); err != nil {
+			return out, err
+		}
+	}
+	if r.Time != nil {
+		if out, err = appendOther(append(out, `,"time":`...), r.Time); err != nil {
+			return out, err
+		}
+	}
+	if r.Meta != nil {
+		if out, err = turns.AppendRaw(append(out, `,"meta":`...), r.Meta); err != nil {
+			return out, err
+		}
+	}
+	if c := r.Context; c != nil && (c.Recipe != nil || c.Fingerprint != "") {
+		if out, err = appendOther(append(out, `,"context":`...), c); err != nil {
+			return out, err
+		}
+	}
+	return append(out, '}'), nil
+}
+
+// appendOther appends the JSON of a small value.
+func appendOther(out []byte, v any) ([]byte, error) {
+	b, err := turns.EncodeJSON(v)
+	return append(out, b...), err
+}

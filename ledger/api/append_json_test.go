@@ -5,7 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"nexus/turns"
 )
@@ -69,6 +71,45 @@ func TestTheReplyOfAnAppendIsThatOfTheLibrary(t *testing.T) {
 func BenchmarkReplyOfAnAppend(b *testing.B) {
 	a := &Appended{ID: turns.ID{1}, Session: turns.ID{2}, Parent: &turns.ID{3}, Depth: 100, Hash: turns.Hash{1}, Position: "p.12345", Context: Gauge{1e5, 2e5, 0.512, true}, Compaction: CompactionState{"idle"}, Flush: FlushState{false, 3}}
 	for name, f := range map[string]func() ([]byte, error){"library": func() ([]byte, error) { return turns.EncodeJSON(a) }, "own": func() ([]byte, error) { return a.AppendJSON(make([]byte, 0, 512)) }} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := f(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// The request of turn.append has the bytes that the library gives it, whichever members it has.
+func TestTheRequestOfAnAppendIsThatOfTheLibrary(t *testing.T) {
+	at, far := Time(time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)), Time(time.Date(12026, 1, 2, 0, 0, 0, 0, time.UTC))
+	line := turns.TextMessage(turns.User, "a \"line\"\n")
+	result := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "c", Response: turns.Raw(`[ 1 ]`)}}}
+	for _, ms := range [][]turns.Message{nil, {}, {line}, {line, result}} {
+		for _, response := range []*turns.Message{nil, {Role: turns.Assistant, FinishReason: "stop"}} {
+			for _, r := range []AppendTurn{
+				{}, {ID: turns.ID{1}}, {Parent: turns.ID{2}}, {ID: turns.ID{1}, Parent: turns.ID{2}, Model: "m<1>"},
+				{Usage: &turns.Usage{}}, {Usage: &turns.Usage{InputTokens: 1, OutputTokens: 2, CacheRead: 3, CacheCreation: 4}}, {Time: &at}, {Time: &far}, {Time: new(Time)},
+				{Meta: turns.Raw(`{ "b": 1, "a": 2 }`)}, {Meta: turns.Raw("")}, {Meta: turns.Raw("null")}, {Context: &ContextUsed{}}, {Context: &ContextUsed{Recipe: turns.Raw(`{}`), Fingerprint: "f"}}, {Model: "\xff"},
+			} {
+				r.Messages, r.Response = ms, response
+				want, werr := turns.EncodeJSON(&r)
+				got, err := r.AppendJSON([]byte("x"))
+				if (err == nil) != (werr == nil) || err == nil && !bytes.Equal(got[1:], want) {
+					t.Errorf("%s, %v\nwant %s, %v", got, err, want, werr)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkRequestOfAnAppend(b *testing.B) {
+	text := strings.Repeat("\tif err != nil { // \"a line\" of code\n", 100)
+	r := &AppendTurn{ID: turns.ID{1}, Parent: turns.ID{2}, Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "call_1", Response: turns.RawText(text)}}}},
+		Response: &turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart(text)}}}
+	for name, f := range map[string]func() ([]byte, error){"library": func() ([]byte, error) { return turns.EncodeJSON(r) }, "own": func() ([]byte, error) { return r.AppendJSON(make([]byte, 0, 3*len(text))) }} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -51,7 +51,7 @@ func read[Rep any](ctx context.Context, c *Client, verb string, session turns.ID
 
 // call is [read], and [write] if id is not zero.
 func call[Rep any](ctx context.Context, c *Client, verb string, session, id turns.ID, value any) (*Rep, error) {
-	b, err := turns.EncodeJSON(value)
+	b, err := encode(value)
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +97,19 @@ func call[Rep any](ctx context.Context, c *Client, verb string, session, id turn
 		}
 	}
 	return out, nil
+}
+
+// encode returns the JSON of a request.
+func encode(value any) ([]byte, error) {
+	r, ok := value.(*api.AppendTurn)
+	if !ok {
+		return turns.EncodeJSON(value)
+	}
+	content := messageBytes(r.Messages)
+	if r.Response != nil {
+		content += messageBytes([]turns.Message{*r.Response})
+	}
+	return r.AppendJSON(make([]byte, 0, content+content/16+1<<10))
 }
 
 // decodeReply reads a reply. out may keep b.
