@@ -2,6 +2,7 @@ package turns
 
 import (
 	"bytes"
+	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -9,6 +10,9 @@ import (
 
 // The JSON of a message has the bytes that the library gives it, whichever fields its parts have.
 func TestTheJSONOfAMessageIsThatOfTheLibrary(t *testing.T) {
+	if m, p := reflect.TypeFor[Message]().NumField(), reflect.TypeFor[Part]().NumField(); m != 4 || p != 12 {
+		t.Errorf("a message has %d fields, a part %d; AppendJSON writes 4 and 12", m, p)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMessage(t)
 		for range rapid.IntRange(0, 3).Draw(t, "odd parts") { // of fields that no valid part has together

@@ -84,6 +84,9 @@ func BenchmarkReplyOfAnAppend(b *testing.B) {
 
 // The request of turn.append has the bytes that the library gives it, whichever members it has.
 func TestTheRequestOfAnAppendIsThatOfTheLibrary(t *testing.T) {
+	if n := reflect.TypeFor[AppendTurn]().NumField(); n != 9 {
+		t.Errorf("AppendTurn has %d fields, AppendJSON writes 9", n)
+	}
 	at, far := Time(time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)), Time(time.Date(12026, 1, 2, 0, 0, 0, 0, time.UTC))
 	line := turns.TextMessage(turns.User, "a \"line\"\n")
 	result := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "c", Response: turns.Raw(`[ 1 ]`)}}}
