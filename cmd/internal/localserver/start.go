@@ -41,8 +41,11 @@ const MostSessions = 200
 // patience is how long Serving waits for a process that starts or ends.
 const patience = 60 * time.Second
 
+// ErrSilent: a process has the folder open and answers nobody. It was stopped, or starts for longer than we wait.
+var ErrSilent = errors.New("a process has this folder open and does not answer")
+
 // Serving returns a process that serves the folder and that answers. It starts one where there is none. Errors: what the child
-// said; [ErrFolder].
+// said; [ErrFolder]; [ErrSilent].
 func (st *Starter) Serving(ctx context.Context) (Serving, error) {
 	deadline := time.Now().Add(patience)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
@@ -66,12 +69,18 @@ func (st *Starter) Serving(ctx context.Context) (Serving, error) {
 				st.Began(said)
 			}
 			continue
-		case !said.InUse || time.Now().After(deadline):
+		case !said.InUse:
 			return s, errors.New(said.Error)
+		case time.Now().After(deadline):
+			return s, fmt.Errorf("%w: %s", ErrSilent, said.Error)
 		}
 		select {
 		case <-ctx.Done():
-			return s, context.Cause(ctx)
+			err := context.Cause(ctx)
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = fmt.Errorf("%w: %w", ErrSilent, err)
+			}
+			return s, err
 		case <-time.After(pause):
 		}
 	}

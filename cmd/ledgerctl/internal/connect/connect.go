@@ -69,7 +69,11 @@ func (conn *Connection) dialLocal() (*nats.Conn, error) {
 			return nil, fault.WithHint(fault.Usage(err), "--data DIR or NEXUS_DATA names another folder, --server URL a daemon")
 		}
 		if err != nil {
-			return nil, fault.WithHint(api.Errorf(api.Unavailable, nil, "open the ledger in %s: %v", conn.Local.Data, err), "ledgerctl --data DIR names another folder; nexusd repair --data DIR repairs one")
+			hint := "ledgerctl --data DIR names another folder; nexusd repair --data DIR repairs one"
+			if errors.Is(err, localserver.ErrSilent) {
+				hint = "a nexusd or ledgerctl serve that was stopped goes on after kill -CONT; one that starts needs more time. ledgerctl --data DIR names another folder"
+			}
+			return nil, fault.WithHint(api.Errorf(api.Unavailable, nil, "open the ledger in %s: %v", conn.Local.Data, err), hint)
 		}
 		opts := []nats.Option{nats.Name("ledgerctl"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 			nats.SetCustomDialer(conn.Local), nats.ReconnectWait(50 * time.Millisecond), nats.MaxReconnects(-1), nats.DontRandomize(), nats.Timeout(20 * time.Second)}
