@@ -154,7 +154,7 @@ func NoVerb(cmd *cobra.Command, name string) error {
 // elsewhere are words that other tools have for a verb, and what it is here.
 var elsewhere = map[string]string{
 	"ps": "sessions", "find": "search", "query": "search", "handoff": "continue",
-	"check": "verify", "audit": "verify", "branch": "fork", "reset": "rewind, or session reset", "undo": "rewind, or import --undo", "delete": "session hide, or erase", "rm": "session hide, or erase", "remove": "session hide, or erase", "purge": "erase", "shred": "erase", "forget": "erase", "hide": "session hide", "unhide": "session unhide", "tag": "session tag", "title": "session title", "note": "turn note", "checkout": "rewind", "revert": "rewind",
+	"check": "verify", "audit": "verify", "checkpoint": "prove --checkpoint", "branch": "fork", "reset": "rewind, or session reset", "undo": "rewind, or import --undo", "delete": "session hide, or erase", "rm": "session hide, or erase", "remove": "session hide, or erase", "purge": "erase", "shred": "erase", "forget": "erase", "hide": "session hide", "unhide": "session unhide", "tag": "session tag", "title": "session title", "note": "turn note", "checkout": "rewind", "revert": "rewind",
 	"usage": "cost", "costs": "cost", "status": "doctor", "health": "doctor", "info": "doctor", "scan": "secrets", "leaks": "secrets",
 	"cat": "show", "get": "show", "view": "show", "read": "log", "history": "log", "logs": "log", "add": "append", "new": "append new", "send": "append", "say": "append",
 	"summarize": "compact", "summary": "expand", "lineage": "tree", "forks": "tree", "install": "hook install, or service install",
