@@ -37,8 +37,9 @@ type turnPage struct {
 	Pieces    int
 	Back      string // URLs of the pieces beside
 	More      string
-	Seen      string // of a turn that a compaction covers
-	Covered   []turns.ID
+	Seen      string     // of a turn that a compaction covers
+	Covered   []turns.ID // the innermost first, at most maxCovered
+	Later     uint64     // further ones, each of which covers the one before
 	Price     string
 	CacheHit  float64
 	Inherited bool
@@ -111,7 +112,8 @@ func (v *visitor) turn() error {
 		p.Next = visit.TurnURL(s.ID, near.Turns[1].ID)
 	}
 	if x, err := v.C.Expansion(v.R.Context(), s.ID, api.ExpandCompaction{ID: id, Page: api.Page{Limit: 1}}); err == nil && t.Compaction == nil {
-		p.Seen, p.Covered = x.State, x.CoveredBy
+		p.Seen, p.Covered = x.State, x.CoveredBy[:min(maxCovered, len(x.CoveredBy))]
+		p.Later = uint64(len(x.CoveredBy) - len(p.Covered))
 	}
 	if u := t.Usage; u != nil && u.InputTokens > 0 {
 		p.CacheHit = float64(u.CacheRead) / float64(u.InputTokens)
@@ -119,6 +121,10 @@ func (v *visitor) turn() error {
 	v.RenderLive("turn", fmt.Sprintf("Turn %d", t.Depth), "sessions", "", p)
 	return nil
 }
+
+// maxCovered is how many of the compactions that cover a turn its page names: in a long session each that came later
+// does.
+const maxCovered = 3
 
 // DepthInt is the depth, to count from.
 func (p *turnPage) DepthInt() int { return int(p.Depth) }

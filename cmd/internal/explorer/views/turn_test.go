@@ -2,6 +2,7 @@ package views_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -52,5 +53,36 @@ func TestAPageOfATurnBeginsWithItsPrice(t *testing.T) {
 		if at := strings.Index(page, what); at < 0 || at > content {
 			t.Errorf("%s stands at %d, the content at %d", what, at, content)
 		}
+	}
+}
+
+// A turn that many compactions cover names the innermost ones, and how many came later.
+func TestATurnThatManyCompactionsCover(t *testing.T) {
+	d, c := explorertest.Start(t, config.Config{})
+	s, err := c.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first turns.ID
+	const compactions = 5
+	for i := range 30 * compactions {
+		m := turns.TextMessage(turns.Assistant, strings.Repeat("It is in file-"+strconv.Itoa(i)+".go. ", 100))
+		a, err := c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "Where?")}, Response: &m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = a.ID
+		}
+		if i%30 == 29 {
+			if r, err := c.Compact(t.Context(), s.ID, api.RunCompaction{AtOnce: true}); err != nil || r.Compaction == nil {
+				t.Fatalf("%+v, %v", r, err)
+			}
+		}
+	}
+	b := explorertest.LoggedIn(t, d, c.As(api.Operator), api.OpenPages{})
+	page := b.Has("/ui/s/"+s.ID.String()+"/t/"+first.String(), "<dd>2 later compactions too</dd>")
+	if n := strings.Count(page, "<dt>covered by</dt>"); n != 4 {
+		t.Errorf("%d rows say what covers it, want 3 and how many more", n)
 	}
 }
