@@ -54,8 +54,8 @@ type Found struct {
 }
 
 // maxSpans bounds the places of one unit that Find returns: the first ones. A snippet shows
-// few, and a text may say one word 100,000 times.
-const maxSpans = 1000
+// few, and a long summary says a word of every turn on each line.
+const maxSpans = 128
 
 // Find returns where units of q are in text, as whole words, and adds them to all. Words that
 // say nothing of the subject have no place. It makes no list of the words, and no term of one that
