@@ -84,14 +84,20 @@ func TestEveryCall(t *testing.T) {
 					goals = append(goals, target{c, n + 1, false}, target{c, n + 1, true})
 				}
 			}
+			tries, enough := 3, len(goals)
 			if !*everyCall {
 				rng.Shuffle(len(goals), func(i, j int) { goals[i], goals[j] = goals[j], goals[i] })
-				goals = goals[:min(2, len(goals))]
+				// Some calls come once in a ledger's life, as those that make the index: they are
+				// passed over until two others were killed at.
+				tries, enough = 1, 2
 			}
 			hits, acknowledged, sites := 0, 0, make(map[fileCall]bool)
 			var not []string
 			for _, goal := range goals {
-				for try := range 3 {
+				if hits >= enough {
+					break
+				}
+				for try := range tries {
 					got := e.attempt(o, &goal)
 					if got.hit {
 						hits++
@@ -101,7 +107,7 @@ func TestEveryCall(t *testing.T) {
 						}
 						break
 					}
-					if try == 2 {
+					if try == tries-1 {
 						not = append(not, goal.String())
 					}
 				}
@@ -111,7 +117,7 @@ func TestEveryCall(t *testing.T) {
 			}
 			t.Logf("%s: %d kills at %d of %d call sites, %d of them after the acknowledgement", o.name, hits, len(sites), len(most), acknowledged)
 			for _, s := range not {
-				t.Logf("  not reached in three tries: %s", s)
+				t.Logf("  not reached: %s", s)
 			}
 			if hits == 0 {
 				t.Errorf("%s: nothing was killed", o.name)
