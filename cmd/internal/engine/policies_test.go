@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -187,13 +188,27 @@ func TestPutPolicy(t *testing.T) {
 	if len(found) != len(policy.Names())+2 || found["mine"].Version != 3 || found["mine"].Agent != "alice" || found["mine"].Digest != back.Digest || found["hers"].Agent != "bobby" || found["nexus"].Agent != "" {
 		t.Errorf("policy.list: %s", canon(list))
 	}
-	names, after := 0, ""
-	for first := true; first || after != ""; first = false {
-		page := must(other.Policies.ListPolicies(t.Context(), alice, api.ListPolicies{Page: api.Page{Limit: 1, After: after}}))(t)
-		names, after = names+len(page.Policies), page.Next
+	for limit := 1; limit <= len(list.Policies); limit++ {
+		var names []string
+		after := ""
+		for first := true; first || after != ""; first = false {
+			page := must(other.Policies.ListPolicies(t.Context(), alice, api.ListPolicies{Page: api.Page{Limit: limit, After: after}}))(t)
+			if n := len(page.Policies); n > limit || n == 0 {
+				t.Fatalf("a page of at most %d has %d policies", limit, n)
+			}
+			for _, p := range page.Policies {
+				names = append(names, p.Name)
+			}
+			after = page.Next
+		}
+		if want := namesOf(list.Policies); !slices.Equal(names, want) {
+			t.Errorf("pages of %d list %v, want %v", limit, names, want)
+		}
 	}
-	if names != len(found) {
-		t.Errorf("pages list %d policies, want %d", names, len(found))
+	for _, after := range []string{"x", "mine", strings.Repeat("0", 63), strings.Repeat("0", 66), strings.Repeat("x", 64)} {
+		if _, err := other.Policies.ListPolicies(t.Context(), alice, api.ListPolicies{Page: api.Page{After: after}}); code(err) != api.Malformed || api.FromError(err).Details["field"] != "/after" {
+			t.Errorf("after %q: %v, want malformed at /after", after, err)
+		}
 	}
 	if got := must(other.Policies.GetPolicy(t.Context(), bobby, api.GetPolicy{Name: "mine"}))(t); string(got.Settings) != string(back.Settings) || got.Agent != "alice" {
 		t.Errorf("policy.get: %s", canon(got))
@@ -206,6 +221,13 @@ func TestPutPolicy(t *testing.T) {
 		t.Errorf("in another tenant: %v, want not_found", err)
 	}
 	verified(t, e)
+}
+
+func namesOf(list []api.PolicyInfo) (names []string) {
+	for _, p := range list {
+		names = append(names, p.Name)
+	}
+	return names
 }
 
 // Sessions, views and compactions take policies that were put, by name.

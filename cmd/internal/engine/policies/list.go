@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"slices"
 
 	"nexus/cmd/internal/engine/page"
 	"nexus/cmd/internal/engine/reader"
@@ -23,29 +24,33 @@ func (ps *Policies) ListPolicies(ctx context.Context, c reader.Caller, req api.L
 	if _, err := ps.reader.CatchUpPolicies(ctx, c.Tenant); err != nil && !errors.Is(err, ledger.ErrCorrupt) {
 		return nil, err
 	}
-	out := &api.PolicyList{Policies: []api.PolicyInfo{}}
-	var after turns.Hash
-	if req.After == "" {
-		for _, name := range policy.Names() {
-			p, _ := policy.Builtin(name)
-			v := infoOf(p)
-			v.Settings = nil
-			out.Policies = append(out.Policies, *v)
-		}
-	} else if n, err := hex.Decode(after[:], []byte(req.After)); err != nil || n != len(after) {
-		return nil, api.FieldErrorf("/after", "not the next of a page")
+	builtins := policy.Names()
+	first, after, err := placeAfter(req.After, builtins)
+	if err != nil {
+		return nil, err
 	}
-	limit += len(out.Policies) // the built-in ones go with the first page, beyond its limit
+	out := &api.PolicyList{Policies: []api.PolicyInfo{}}
+	next := req.After
+	for _, name := range builtins[first:] {
+		if len(out.Policies) == limit {
+			out.Next = next
+			return out, nil
+		}
+		p, _ := policy.Builtin(name)
+		v := infoOf(p)
+		v.Settings = nil
+		out.Policies, next = append(out.Policies, *v), name
+	}
 	size := 0
 	for n, err := range ps.reader.Projections.PolicyNames(c.Tenant, after) {
 		if err != nil {
 			return nil, err
 		}
 		if len(out.Policies) >= limit || size > ps.page.PageBytes() {
-			out.Next = hex.EncodeToString(after[:])
+			out.Next = next
 			break
 		}
-		after = n.Name
+		next = hex.EncodeToString(n.Name[:])
 		v, err := ps.listed(n.PolicyName)
 		if errors.Is(err, turns.ErrErased) || errors.Is(err, ledger.ErrCorrupt) {
 			continue // its name is sealed too; the verification names the event
@@ -60,6 +65,24 @@ func (ps *Policies) ListPolicies(ctx context.Context, c reader.Caller, req api.L
 		out.Policies, size = append(out.Policies, *v), size+b
 	}
 	return out, nil
+}
+
+// placeAfter returns how many of the built-in policies come before a page, and the digest of the last name before it of
+// those that were put. The next of a page is the name of its last policy if that is built in, else the digest of the name.
+func placeAfter(next string, builtins []string) (first int, after turns.Hash, err error) {
+	if next == "" {
+		return 0, after, nil
+	}
+	if i := slices.Index(builtins, next); i >= 0 {
+		return i + 1, after, nil
+	}
+	if len(next) != hex.EncodedLen(len(after)) {
+		return 0, after, api.FieldErrorf("/after", "not the next of a page")
+	}
+	if _, err := hex.Decode(after[:], []byte(next)); err != nil {
+		return 0, turns.Hash{}, api.FieldErrorf("/after", "not the next of a page")
+	}
+	return len(builtins), after, nil
 }
 
 // listed returns the newest version of a name, as a list shows it. It has no mode if
