@@ -2,8 +2,10 @@ package engine_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
+	"nexus/cmd/internal/engine/reader"
 	"nexus/compactor"
 	"nexus/compactor/summary"
 	"nexus/ledger/api"
@@ -16,6 +18,25 @@ type neverAsked struct{ t *testing.T }
 func (n neverAsked) Summarize(context.Context, summary.Input) (summary.Output, error) {
 	n.t.Error("a model was asked")
 	return summary.Output{}, context.Canceled
+}
+
+// A compaction is stored at the head alone. The refusal says what to do instead; the operator compacts nothing anywhere.
+func TestACompactionAtAnOlderTurnIsPlannedAndNotMade(t *testing.T) {
+	e := newWorld().Engine(t)
+	s := create(t, e, 0, "balanced").ID
+	at := add(t, e, s, say("a", "b")).ID
+	add(t, e, s, say("c", "d"))
+	_, err := e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{At: at}, nil)
+	if said := api.FromError(err); said.Code != api.Malformed || said.Details["field"] != "/at" || !strings.Contains(said.Message, "fork.create") || !strings.Contains(said.Message, "dry_run") {
+		t.Errorf("at an older turn: %+v; want malformed at /at, with fork.create and dry_run", said)
+	}
+	if _, err := e.Compactions.Compact(t.Context(), alice, s, api.RunCompaction{At: newID(t)}, nil); code(err) != api.NotFound {
+		t.Errorf("at no turn: %v, want not_found", err)
+	}
+	operator := reader.Caller{Tenant: alice.Tenant, Agent: api.Operator}
+	if _, err := e.Compactions.Compact(t.Context(), operator, s, api.RunCompaction{}, nil); code(err) != api.Denied {
+		t.Errorf("by the operator: %v, want denied", err)
+	}
 }
 
 // A dry run refuses what the run refuses, and asks no model.

@@ -39,15 +39,21 @@ func (cm *Compactions) Compact(ctx context.Context, c reader.Caller, session tur
 	if err := page.CheckText("/focus", req.Focus, cm.page.TextBytes()); err != nil {
 		return nil, err
 	}
-	if req.DryRun || !req.At.IsZero() {
+	if req.DryRun {
 		plan, err := cm.preview(ctx, c, session, req)
 		if err != nil {
 			return nil, err
 		}
-		if !req.DryRun {
-			return nil, api.FieldErrorf("/at", "a compaction is committed at the head; at goes with dry_run")
-		}
 		return &api.CompactionRun{Plan: describePlan(plan), State: "planned"}, nil
+	}
+	if c.Operator() {
+		return nil, errOperator()
+	}
+	if !req.At.IsZero() {
+		if _, _, err := cm.reader.SessionAt(ctx, c, session, req.At, api.Read{}); err != nil {
+			return nil, err
+		}
+		return nil, api.FieldErrorf("/at", "a compaction is stored at the head alone; for one at an older turn fork.create there, and compact the fork; dry_run plans at any turn")
 	}
 	k := Spec{
 		Request: writer.Request{ID: req.ID, Verb: "compaction.run", Canonical: canonical}, policy: req.Policy,
@@ -72,6 +78,11 @@ func (cm *Compactions) Compact(ctx context.Context, c reader.Caller, session tur
 	return &api.CompactionRun{Compaction: t, State: "done"}, nil
 }
 
+// errOperator is the answer to the operator, who compacts nothing.
+func errOperator() error {
+	return &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name the session's agent"}
+}
+
 // atOnceError returns the error of a compaction that asks no model: where the policy accepts
 // none but a model's summary, it fails the next time, too.
 func atOnceError(req api.RunCompaction, err error) error {
@@ -85,9 +96,6 @@ func atOnceError(req api.RunCompaction, err error) error {
 // the zero Ref if that takes longer than the request waits; the same request again
 // learns how it ended.
 func (cm *Compactions) runQueued(ctx context.Context, c reader.Caller, session turns.ID, k *Spec, waitMS int) (turns.Ref, error) {
-	if c.Operator() {
-		return turns.Ref{}, &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name the session's agent"}
-	}
 	var err error
 	if k.Request.ID, err = cm.writer.NewID(k.Request.ID); err != nil {
 		return turns.Ref{}, err
