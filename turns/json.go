@@ -26,7 +26,59 @@ func DecodeJSON(data []byte, v any) error {
 			return err
 		}
 	}
-	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false))
+	return fieldError(data, unmarshal(data, v))
+}
+
+// DecodeRequest is [DecodeJSON] for a request of the service. An unsigned number may stand there as a string too, since a
+// reply has one above 2^53 as a string. v points to a zero value.
+func DecodeRequest(data []byte, v any) error {
+	if mayNestTooDeep(data) {
+		if err := checkJSON(data); err != nil {
+			return err
+		}
+	}
+	err := unmarshal(data, v)
+	if isQuotedNumber(err) { // apart, so that other requests do not pay for it
+		reflect.ValueOf(v).Elem().SetZero()
+		err = unmarshal(data, v, quotedNumbers)
+	}
+	return fieldError(data, err)
+}
+
+// unmarshal reads one JSON value strictly, but for its depth.
+func unmarshal(data []byte, v any, options ...json.Options) error {
+	return json.Unmarshal(data, v, append(options, json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false))...)
+}
+
+// isQuotedNumber reports whether err is of a string where an unsigned number was to stand.
+func isQuotedNumber(err error) bool {
+	for se := (*json.SemanticError)(nil); errors.As(err, &se); err = se.Err {
+		if se.JSONKind == '"' && se.GoType == reflect.TypeFor[uint64]() {
+			return true
+		}
+	}
+	return false
+}
+
+// quotedNumbers reads an unsigned number from a string.
+var quotedNumbers = json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, n *uint64) error {
+	if d.PeekKind() != '"' {
+		return errors.ErrUnsupported // read as ever
+	}
+	text, err := d.ReadToken()
+	if err != nil {
+		return err
+	}
+	v, err := strconv.ParseUint(text.String(), 10, 64)
+	if err != nil {
+		return &FieldError{Reason: "a whole number from 0 can stand here, or a string that holds one", Kind: ErrMalformed}
+	}
+	*n = v
+	return nil
+}))
+
+// fieldError returns the [FieldError] of an error of data's reading.
+func fieldError(data []byte, err error) error {
 	if err == nil {
 		return nil
 	}

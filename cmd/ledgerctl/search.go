@@ -37,7 +37,7 @@ func searchCmd(e *env) *cobra.Command {
 	f.StringVar(&r.Role, "role", "", "what user, assistant, tool or system says")
 	f.BoolVar(&r.Covered, "covered", false, "only what the model no longer sees, or sees shortened")
 	f.BoolVar(&r.ShowSecrets, "show-secrets", false, "show credentials of known shapes")
-	f.StringVar(&r.AsOf, "as-of", "", "a position: only what was stored then")
+	f.StringVar((*string)(&r.AsOf), "as-of", "", "a position: only what was stored then")
 	f.StringSliceVar(&r.Kinds, "kind", nil, "turn, memory or event")
 	f.IntVarP(&r.Limit, "limit", "n", 20, "at most N; 0: all")
 	return c

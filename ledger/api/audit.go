@@ -33,9 +33,9 @@ type Verified struct {
 	Duplicates uint64 `json:"duplicate_openings,omitempty"`
 	// Erased counts events whose bodies nobody can open, since their session was erased, or they were redacted: no problem.
 	Erased uint64 `json:"erased,omitempty"`
-	Last   uint64 `json:"last,string"` // log position verified through
+	Last   Uint   `json:"last"` // log position verified through
 	// Covered is how many events, from the first one, were compared with a checkpoint.
-	Covered    uint64    `json:"covered,string,omitempty"`
+	Covered    Uint      `json:"covered,omitzero"`
 	Problems   []Problem `json:"problems"`      // the first ones
 	Count      uint64    `json:"problem_count"` // of all problems, those not listed included
 	DurationMS uint64    `json:"duration_ms"`
@@ -50,7 +50,7 @@ type Verified struct {
 type Through struct {
 	Session turns.ID `json:"session"`
 	Event   turns.ID `json:"event,omitzero"` // zero: it can't be read
-	Seq     uint64   `json:"seq"`
+	Seq     Uint     `json:"seq"`
 }
 
 // Problem is something that verification found.
@@ -58,7 +58,7 @@ type Problem struct {
 	Code    Code     `json:"code"`
 	Session turns.ID `json:"session,omitzero"`
 	Event   turns.ID `json:"event,omitzero"`
-	Seq     uint64   `json:"seq,omitempty,omitzero"`
+	Seq     Uint     `json:"seq,omitzero"`
 	Message string   `json:"message"`
 }
 

@@ -75,8 +75,8 @@ func (p Page) LimitOf(def, most int) (int, error) {
 
 // Read is what every read may say about freshness.
 type Read struct {
-	MinPosition string `json:"min_position,omitempty,omitzero"`
-	StaleOK     bool   `json:"stale_ok,omitempty,omitzero"`
+	MinPosition Position `json:"min_position,omitempty,omitzero"`
+	StaleOK     bool     `json:"stale_ok,omitempty,omitzero"`
 }
 
 // Notification is what notify subjects carry: a hint, with a position to read from.

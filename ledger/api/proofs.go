@@ -1,11 +1,6 @@
 package api
 
-import (
-	"strconv"
-	"strings"
-
-	"nexus/turns"
-)
+import "nexus/turns"
 
 // GetCheckpoint is audit.checkpoint.
 type GetCheckpoint struct {
@@ -17,7 +12,7 @@ type GetCheckpoint struct {
 type Checkpoint struct {
 	Note   string     `json:"note"` // as c2sp.org/tlog-checkpoint spells it
 	Origin string     `json:"origin"`
-	Size   uint64     `json:"size,string"` // events that it covers
+	Size   Uint       `json:"size"` // events that it covers
 	Root   turns.Hash `json:"root"`
 }
 
@@ -30,29 +25,9 @@ type CheckpointKey struct {
 	Origin string `json:"origin"`
 }
 
-// Size is how many events a tree covers. It is written as a string, as positions are, and read from a number too.
-type Size uint64
-
-// MarshalText is the number in decimal.
-func (s Size) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(s), 10), nil }
-
-// UnmarshalJSON reads a whole number from 0, or a string that holds one.
-func (s *Size) UnmarshalJSON(b []byte) error {
-	text := strings.TrimSuffix(strings.TrimPrefix(string(b), `"`), `"`)
-	n, err := strconv.ParseUint(text, 10, 64)
-	if string(b) == "null" {
-		n, err = 0, nil
-	}
-	if err != nil {
-		return &turns.FieldError{Reason: "a whole number from 0, or one in quotes, can stand here", Kind: turns.ErrMalformed}
-	}
-	*s = Size(n)
-	return nil
-}
-
 // GetConsistency is audit.consistency.
 type GetConsistency struct {
-	From Size   `json:"from"`                    // of the tree that the caller knows
+	From Uint   `json:"from"`                    // of the tree that the caller knows
 	Note string `json:"note,omitempty,omitzero"` // the note that says so; one of the ledger's own key over a larger tree stops its signing
 }
 
@@ -60,7 +35,7 @@ type GetConsistency struct {
 type Consistency struct {
 	Checkpoint
 	Key  string       `json:"key"`
-	From uint64       `json:"from,string"`
+	From Uint         `json:"from"`
 	Path []turns.Hash `json:"path"` // by RFC 6962, section 2.1.2
 }
 
@@ -83,7 +58,7 @@ const (
 type TurnProof struct {
 	Proof string `json:"proof"` // c2sp.org/tlog-proof@v1
 	Event string `json:"event"` // the header, and what is disclosed: JSON
-	Size  uint64 `json:"size,string"`
-	Index uint64 `json:"index,string"` // of the leaf: the position less one
+	Size  Uint   `json:"size"`
+	Index Uint   `json:"index"` // of the leaf: the position less one
 	Key   string `json:"key"`
 }

@@ -20,7 +20,7 @@ type Search struct {
 	Branch     string   `json:"branch,omitempty,omitzero"`      // turns on this branch of git
 	Project    string   `json:"project,omitempty,omitzero"`     // turns of sessions of this project
 	Covered    bool     `json:"covered,omitempty,omitzero"`     // only what is compacted or elided
-	AsOf       string   `json:"as_of,omitempty,omitzero"`       // a position: only what was stored then
+	AsOf       Position `json:"as_of,omitempty,omitzero"`       // a position: only what was stored then
 	// ShowSecrets shows credentials of known shapes in snippets; else they are asterisks.
 	ShowSecrets bool `json:"show_secrets,omitempty,omitzero"`
 	// Hidden searches hidden sessions too.

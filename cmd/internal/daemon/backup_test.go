@@ -254,10 +254,10 @@ func TestARestoredLedgerIsNotTakenForItsOriginal(t *testing.T) {
 	if st.Restored == nil || st.Restored.Digest != result.Digest || st.Restored.Seq != result.Totals.Log.Seq {
 		t.Errorf("%+v", st)
 	}
-	if _, err := rc.Context(t.Context(), s.ID, api.GetContext{Read: api.Read{MinPosition: old.Position}}); err != nil {
+	if _, err := rc.Context(t.Context(), s.ID, api.GetContext{Read: api.Read{MinPosition: api.Position(old.Position)}}); err != nil {
 		t.Errorf("a position that both have: %v", err)
 	}
-	if _, err := rc.Context(t.Context(), s.ID, api.GetContext{Read: api.Read{MinPosition: later.Position}}); codeOf(err) != api.Malformed {
+	if _, err := rc.Context(t.Context(), s.ID, api.GetContext{Read: api.Read{MinPosition: api.Position(later.Position)}}); codeOf(err) != api.Malformed {
 		t.Errorf("a position that the original alone has: %v", err)
 	}
 	if _, err := rc.Append(t.Context(), s.ID, api.AppendTurn{Parent: later.ID, Messages: []turns.Message{turns.TextMessage(turns.User, "go on")}}); codeOf(err) != api.Conflict && codeOf(err) != api.NotFound {

@@ -261,7 +261,7 @@ func (w *wordy) fill(t *testing.T, c *client.Client, cfg config.Config) {
 	w.other = must[*api.Session](t)(c.Create(ctx, api.CreateSession{}))
 	must[*api.Appended](t)(c.Append(ctx, w.other.ID, says(kept)))
 	code := must[*api.AppendedEvent](t)(c.AppendEvent(ctx, api.AppendEvent{Channel: "code." + s.ID.String(), Kind: "code.tree", Body: turns.Raw(fmt.Sprintf(`{"file":%q}`, word("code")))}))
-	must[*api.SearchHits](t)(c.Search(ctx, api.Search{Text: w.words["prompt"], Read: api.Read{MinPosition: code.Position}})) // the index has all
+	must[*api.SearchHits](t)(c.Search(ctx, api.Search{Text: w.words["prompt"], Read: api.Read{MinPosition: api.Position(code.Position)}})) // the index has all
 
 	for tries := 0; ; tries++ { // until the files of the design are there
 		if names, _ := filepath.Glob(filepath.Join(cfg.Files, "agents", "main", "*", "*")); len(names) > 1 {

@@ -63,7 +63,7 @@ func TestTwoDaemonsOnOneStreamAppendToOneChannel(t *testing.T) {
 			t.Errorf("hint %+v", n)
 		}
 		announced[n.Event] = true
-		got, err := c.Event(ctx, api.GetEvent{Channel: "mail", ID: n.Event, Read: api.Read{MinPosition: n.Position, StaleOK: true}})
+		got, err := c.Event(ctx, api.GetEvent{Channel: "mail", ID: n.Event, Read: api.Read{MinPosition: api.Position(n.Position), StaleOK: true}})
 		if err != nil || got.Position != n.Position {
 			t.Errorf("at the position of the hint: %+v, %v", got, err)
 		}

@@ -101,7 +101,7 @@ func TestSessionTotalsItsUsage(t *testing.T) {
 	var input, output uint64
 	for range 3 {
 		a := add(t, e, other.ID, say(long(400), long(100)))
-		must(e.Reader.Get(t.Context(), alice, other.ID, api.Read{MinPosition: a.Position}))(t)
+		must(e.Reader.Get(t.Context(), alice, other.ID, api.Read{MinPosition: api.Position(a.Position)}))(t)
 		n := must(e.Reader.Projections.Node(turns.Ref{Session: other.ID, Turn: a.ID}))(t)
 		input, output = input+n.Sum-n.Response, output+n.Response
 	}

@@ -116,7 +116,7 @@ func TestMemoriesOfACompactionAreVisibleText(t *testing.T) {
 	e := newWorld().Engine(t)
 	k := compactLearning(t, e, create(t, e, 8000, "gsv").ID,
 		summary.Memory{Text: "The user likes\u202e tea\U000e0041\x1b."}, summary.Memory{Text: "\u200b"}, summary.Memory{Text: strings.Repeat("a", turns.MaxMemory+1)})
-	if got := texts(list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: k.Position}})); !slices.Equal(got, []string{"The user likes tea."}) {
+	if got := texts(list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: api.Position(k.Position)}})); !slices.Equal(got, []string{"The user likes tea."}) {
 		t.Errorf("learned: %.80q", got)
 	}
 	verified(t, e)
@@ -130,7 +130,7 @@ func TestNotesChangeWithACompactionThatAcceptsAMemory(t *testing.T) {
 	m := save(t, e, api.SaveMemory{Kind: "daily", Text: "The door is green.", Session: s.ID, State: "proposed"})
 	before := must(e.Memories.NotesAt(alice.Tenant, alice.Agent))(t)
 	k := compactLearning(t, e, s.ID, summary.Memory{Text: "The door is green."})
-	got := list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: k.Position}})
+	got := list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: api.Position(k.Position)}})
 	if len(got) != 1 || got[0].ID != m.ID || got[0].State != "accepted" {
 		t.Fatalf("%+v, want %s accepted", got, m.ID)
 	}

@@ -613,7 +613,7 @@ func TestMemoriesOfACompactionAreMemories(t *testing.T) {
 				return run.Compaction
 			}
 			k := compact(s.ID)
-			got := list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: k.Position}})
+			got := list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: api.Position(k.Position)}})
 			if !slices.Equal(texts(got), []string{learns[2].Text, learns[1].Text, learns[0].Text}) {
 				t.Fatalf("learned: %q", texts(got))
 			}
@@ -634,7 +634,7 @@ func TestMemoriesOfACompactionAreMemories(t *testing.T) {
 			must(withdraw(t, e, alice, api.WithdrawMemory{Memory: got[0].ID}))(t)
 			learns = append(learns, summary.Memory{Text: "The deploy runs on Fridays."})
 			k = compact(s.ID)
-			later := list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: k.Position}})
+			later := list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: api.Position(k.Position)}})
 			if len(later) != 4 || later[0].Text != learns[3].Text || later[2].Repeated != 1 || later[2].ID != got[1].ID || len(later[2].Sources) != 2 {
 				t.Errorf("after a second compaction: %+v", later)
 			}
@@ -651,7 +651,7 @@ func TestMemoriesOfACompactionAreMemories(t *testing.T) {
 			f := must(e.Forks.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: k.ID}, []byte("{}")))(t)
 			learns = append(learns, summary.Memory{Text: "On the branch we take plan B."})
 			k = compact(f.ID)
-			mine := list(t, e, alice, api.ListMemories{Session: f.ID, Read: api.Read{MinPosition: k.Position}})
+			mine := list(t, e, alice, api.ListMemories{Session: f.ID, Read: api.Read{MinPosition: api.Position(k.Position)}})
 			if len(mine) != 5 || mine[0].Visibility != "branch" {
 				t.Errorf("the fork sees %+v", mine)
 			}
@@ -735,7 +735,7 @@ func TestS8_10WhatAFlushSavesIsRemembered(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	run := must(e.Compactions.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
-	got := list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: run.Compaction.Position}})
+	got := list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: api.Position(run.Compaction.Position)}})
 	if len(got) != 1 || got[0].ID != m.ID || got[0].Repeated != 1 {
 		t.Errorf("%+v", got)
 	}

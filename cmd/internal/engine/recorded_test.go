@@ -125,7 +125,7 @@ func TestACallUnderWayHasNotSeenACompaction(t *testing.T) {
 		t.Errorf("by %q, %d messages, served were %d", cx.Recorded, len(cx.Messages), n)
 	}
 	since := func(a *api.Appended) *api.Since {
-		return must(e.History.GetCompaction(t.Context(), alice, s, api.GetTurn{ID: k, Read: api.Read{MinPosition: a.Position}}))(t).Compaction.Since
+		return must(e.History.GetCompaction(t.Context(), alice, s, api.GetTurn{ID: k, Read: api.Read{MinPosition: api.Position(a.Position)}}))(t).Compaction.Since
 	}
 	if got := since(late); got != nil {
 		t.Errorf("a call that had not seen the compaction counts since it: %+v", got)

@@ -400,7 +400,7 @@ func TestALargeContentThatWasRedactedIsNotReadByItsDigest(t *testing.T) {
 	big := strings.Repeat("line of a log\n", 40_000) + secret
 	a := add(t, e, s.ID, say(big, "ok"))
 	add(t, e, other.ID, say(big, "of another tree"))
-	ref := must(e.Reader.GetTurn(ctx, alice, s.ID, api.GetTurn{ID: a.ID, Read: api.Read{MinPosition: a.Position}}))(t).Messages[0].Parts[0].Ref
+	ref := must(e.Reader.GetTurn(ctx, alice, s.ID, api.GetTurn{ID: a.ID, Read: api.Read{MinPosition: api.Position(a.Position)}}))(t).Messages[0].Parts[0].Ref
 	if ref == nil {
 		t.Fatal("it is no blob")
 	}

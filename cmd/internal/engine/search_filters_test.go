@@ -45,7 +45,7 @@ func TestSearchIsBoundedByFolderBranchSourceRoleAndPosition(t *testing.T) {
 		"folder below":   {api.Search{Role: "user", Cwd: "/home/a/nexus/cmd/"}, []string{three, two}},
 		"folder beside":  {api.Search{Role: "user", Cwd: "/home/a/nex"}, nil},
 		"branch":         {api.Search{Role: "user", Branch: "fix"}, []string{three, two}},
-		"as of":          {api.Search{Role: "user", AsOf: first}, []string{one}},
+		"as of":          {api.Search{Role: "user", AsOf: api.Position(first)}, []string{one}},
 	} {
 		x.r.Text = "needle"
 		if got := hitsOf(find(t, w, e, alice, x.r).Hits); !slices.Equal(got, x.want) {

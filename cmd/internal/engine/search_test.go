@@ -17,7 +17,7 @@ import (
 // find returns one page of a search in which the index has all that is stored.
 func find(t testing.TB, w *world, e *Engine, c reader.Caller, r api.Search) *api.SearchHits {
 	t.Helper()
-	r.MinPosition = page.FormatPosition(must(w.Log.State(t.Context()))(t).Last)
+	r.MinPosition = api.Position(page.FormatPosition(must(w.Log.State(t.Context()))(t).Last))
 	return must(e.Search.Query(t.Context(), c, r))(t)
 }
 

@@ -29,6 +29,7 @@ func schemaOf(v any, request bool) (string, error) {
 		define("message", true, w.inline(message{}))
 	}
 	define("id", w.ids, &jsonschema.Schema{Type: "string", Pattern: "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"})
+	define("whole", w.wholes, &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0"}, {Type: "string", Pattern: "^[0-9]+$"}}})
 	define("hash", w.hashes, &jsonschema.Schema{Type: "string", Pattern: "^sha256:[0-9a-f]{64}$"})
 	b, err := s.MarshalJSON()
 	return string(b), err
@@ -40,6 +41,7 @@ type wire struct {
 	messages bool // a message was mapped
 	ids      bool // an id was mapped
 	hashes   bool // a hash was mapped
+	wholes   bool // an unsigned number was mapped that may be a string
 }
 
 // reflector returns a reflector with the mapping of w.
@@ -60,6 +62,15 @@ func (w *wire) form(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Format: "date-time"}
 	case reflect.TypeFor[turns.Raw]():
 		return &jsonschema.Schema{} // any JSON
+	case reflect.TypeFor[uint64](), reflect.TypeFor[api.Uint](), reflect.TypeFor[api.Position]():
+		if w.open && t == reflect.TypeFor[uint64]() { // of a reply: a count, below 2^53
+			return nil
+		}
+		if t == reflect.TypeFor[api.Position]() {
+			return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string"}, {Type: "integer", Minimum: "0"}}}
+		}
+		w.wholes = true
+		return &jsonschema.Schema{Ref: "#/$defs/whole"}
 	case reflect.TypeFor[turns.Message]():
 		w.messages = true
 		return &jsonschema.Schema{Ref: "#/$defs/message"}

@@ -94,6 +94,12 @@ func TestSchemaTakesWhatTheDaemonTakes(t *testing.T) {
 		{"compaction.expand", `{"id":` + id + `,"levels":1}`, true},
 		{"compaction.expand", `{"id":` + id + `,"levels":"all"}`, true},
 		{"turn.get", `{}`, false},
+		{"turn.append", `{"messages":[` + message + `],"usage":{"input_tokens":"9007199254740991","output_tokens":3}}`, true},
+		{"context.get", `{"budget":"2000","min_position":7}`, true},
+		{"context.get", `{"budget":2000,"min_position":"p7"}`, true},
+		{"context.get", `{"budget":"much"}`, false},
+		{"context.get", `{"budget":-1}`, false},
+		{"audit.consistency", `{"from":"9007199254740993"}`, true},
 		{"policy.list", `{}`, true},
 	} {
 		v := verbNamed(t, tc.verb)

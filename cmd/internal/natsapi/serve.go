@@ -198,8 +198,10 @@ func (s *Service) parse(r micro.Request, v verb) (*call, error) {
 		return nil, &api.Error{Code: api.Malformed, Message: "subject"}
 	}
 	c := &call{engine: s.engine, caller: reader.Caller{Tenant: t[2], Agent: t[3]}, data: r.Data()}
-	if !turns.ValidName(c.caller.Tenant) || (!turns.ValidName(c.caller.Agent) && !c.caller.Operator()) {
-		return nil, &api.Error{Code: api.Malformed, Message: "subject: tenant and agent are [a-z0-9][a-z0-9-]{0,63}"}
+	for _, part := range []struct{ field, name string }{{"tenant", c.caller.Tenant}, {"agent", c.caller.Agent}} {
+		if !turns.ValidName(part.name) && !(part.field == "agent" && c.caller.Operator()) {
+			return nil, malformedSubject(part.field, "tenant and agent are [a-z0-9][a-z0-9-]{0,63}")
+		}
 	}
 	if len(c.data) == 0 {
 		c.data = []byte("{}")
@@ -207,11 +209,16 @@ func (s *Service) parse(r micro.Request, v verb) (*call, error) {
 	if v.session {
 		id, err := turns.ParseID(t[len(t)-1])
 		if err != nil {
-			return nil, &api.Error{Code: api.Malformed, Message: "subject: the last token is not a session id"}
+			return nil, malformedSubject("session", "the last token is not a session id (a ULID)")
 		}
 		c.session = id
 	}
 	return c, nil
+}
+
+// malformedSubject is the error of a part of the subject.
+func malformedSubject(field, reason string) error {
+	return api.Errorf(api.Malformed, map[string]any{"field": field}, "subject: %s", reason)
 }
 
 // canonical returns the canonical JSON of a request without the members that do not

@@ -2,6 +2,7 @@ package natsapi
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"nexus/ledger/api"
@@ -41,8 +42,8 @@ func endpoint[Req, Rep any](name string, session bool, summary string, f func(co
 	return verb{name: name, session: session, summary: summary, request: req, reply: rep,
 		serve: func(ctx context.Context, c *call) (any, error) {
 			var r Req
-			if err := turns.DecodeJSON(c.data, &r); err != nil {
-				return nil, err
+			if err := turns.DecodeRequest(c.data, &r); err != nil {
+				return nil, wholeBody(err)
 			}
 			if err := c.checkRequired(); err != nil {
 				return nil, err
@@ -53,6 +54,14 @@ func endpoint[Req, Rep any](name string, session bool, summary string, f func(co
 			}
 			return out, nil
 		}}
+}
+
+// wholeBody returns the error of a request's reading. One of no member is of the body, as that of a body that is no JSON.
+func wholeBody(err error) error {
+	if fe := (*turns.FieldError)(nil); errors.As(err, &fe) && fe.Field == "" {
+		return &turns.FieldError{Field: "body", Reason: fe.Reason, Kind: fe.Kind}
+	}
+	return err
 }
 
 // change returns the verb of a function that stores the digest of its request. f

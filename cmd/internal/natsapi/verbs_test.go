@@ -5,10 +5,12 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus/ledger/api"
 	"nexus/turns"
 )
 
@@ -83,6 +85,56 @@ func FuzzCanonicalAgreesWithItsTwin(f *testing.F) {
 			t.Fatalf("%s: %s, %v; want %s, %v", data, got, err, want, werr)
 		}
 	})
+}
+
+// An unsigned number of a request may be a string, as replies have those above 2^53. What is no number is named.
+func TestANumberOfARequestMayBeAString(t *testing.T) {
+	const message = `"messages":[{"role":"user","parts":[{"type":"text","ref":{"digest":"sha256:0000000000000000000000000000000000000000000000000000000000000001","size":SIZE}}]}]`
+	for _, tc := range []struct{ verb, request, field string }{ // the second member is unknown, so that nothing is done
+		{"context.get", `{"budget":"2000","query_tokens":5,"?":0}`, "/?"},
+		{"context.get", `{"min_position":"123","?":0}`, "/?"},
+		{"context.get", `{"min_position":123,"?":0}`, "/?"},
+		{"session.create", `{"limits":{"context_window":"100000","safety_margin":1},"?":0}`, "/?"},
+		{"turn.list", `{"from":"7","?":0}`, "/?"},
+		{"policy.get", `{"name":"nexus","version":"1","?":0}`, "/?"},
+		{"turn.append", `{` + strings.ReplaceAll(message, "SIZE", `"5"`) + `,"usage":{"input_tokens":"12","output_tokens":3},"?":0}`, "/?"},
+		{"turn.append", `{` + strings.ReplaceAll(message, "SIZE", `"x"`) + `}`, "/messages/0/parts/0/ref/size"},
+		{"turn.append", `{"messages":[],"usage":{"input_tokens":"12","output_tokens":"-1"}}`, "/usage/output_tokens"},
+		{"context.get", `{"budget":""}`, "/budget"},
+		{"context.get", `{"budget":"18446744073709551616"}`, "/budget"},
+		{"context.get", `{"budget":" 1"}`, "/budget"},
+	} {
+		_, err := verbNamed(t, tc.verb).serve(t.Context(), &call{data: []byte(tc.request)})
+		if field := (*turns.FieldError)(nil); !errors.As(err, &field) || field.Field != tc.field || !errors.Is(err, turns.ErrMalformed) {
+			t.Errorf("%s %s: %v, want malformed %s", tc.verb, tc.request, err, tc.field)
+		}
+	}
+	var r api.AppendTurn
+	if err := turns.DecodeRequest([]byte(`{"messages":[],"usage":{"input_tokens":"18446744073709551615","output_tokens":3}}`), &r); err != nil || r.Usage.InputTokens != 1<<64-1 || r.Usage.OutputTokens != 3 {
+		t.Errorf("%+v, %v", r.Usage, err)
+	}
+}
+
+// What is wrong in the subject, or in no member of the body, has a name too.
+func TestAMalformedRequestNamesWhatIsWrong(t *testing.T) {
+	for _, body := range []string{`{"a":`, `[]`, `"x"`, `1`, `{"messages":[]}}`, "\xff"} {
+		_, err := verbNamed(t, "session.get").serve(t.Context(), &call{data: []byte(body)})
+		if said := api.FromError(err); said.Code != api.Malformed || said.Details["field"] == nil {
+			t.Errorf("%s: %+v, want malformed with a field", body, said)
+		}
+	}
+	for subject, field := range map[string]string{
+		"nexus.v1.default.main.session.get.x":                           "session",
+		"nexus.v1.default.main.session.get.01ARZ3NDEKTSV4RRFFQ69G5FAVX": "session",
+		"nexus.v1.default.-x.session.get.01ARZ3NDEKTSV4RRFFQ69G5FAV":    "agent",
+		"nexus.v1.-x.main.session.get.01ARZ3NDEKTSV4RRFFQ69G5FAV":       "tenant",
+		"nexus.v1._.main.session.get.01ARZ3NDEKTSV4RRFFQ69G5FAV":        "tenant",
+	} {
+		_, err := new(Service).parse(arrived{subject: subject}, verbNamed(t, "session.get"))
+		if said := api.FromError(err); said.Code != api.Malformed || said.Details["field"] != field {
+			t.Errorf("%s: %+v, want malformed %s", subject, said, field)
+		}
+	}
 }
 
 // A program may send an id with every change.

@@ -77,7 +77,7 @@ func (c *Client) CheckKnown(ctx context.Context, dir string) (newest *api.Consis
 	rolledBack := func(has uint64, why string) error {
 		return &RolledBackError{Ledger: ledger, File: file, Known: had, Has: has, Why: why}
 	}
-	out, err := c.Consistency(ctx, api.GetConsistency{From: api.Size(had.Size), Note: k.Note})
+	out, err := c.Consistency(ctx, api.GetConsistency{From: api.Uint(had.Size), Note: k.Note})
 	if refused := (*api.Error)(nil); errors.As(err, &refused) && (refused.Code == api.Unprocessable || refused.Code == api.Corrupt) && k.Note != "" {
 		has, _ := refused.Details["size"].(float64)
 		if refused.Code == api.Unprocessable {

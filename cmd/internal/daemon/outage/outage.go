@@ -116,7 +116,7 @@ func (o *Outage) Halt(loss *folder.LossError) {
 // problems are what verify says of a loss.
 func problems(l *folder.Loss) (out []reader.Problem) {
 	for _, r := range l.Records {
-		out = append(out, reader.Problem{Tenant: r.Tenant, Problem: api.Problem{Code: api.Corrupt, Session: r.Session, Event: r.Event, Seq: r.Seq, Message: r.String()}})
+		out = append(out, reader.Problem{Tenant: r.Tenant, Problem: api.Problem{Code: api.Corrupt, Session: r.Session, Event: r.Event, Seq: api.Uint(r.Seq), Message: r.String()}})
 	}
 	if len(out) == 0 {
 		out = append(out, reader.Problem{Problem: api.Problem{Code: api.Corrupt, Message: (&folder.LossError{Loss: l}).Error()}})

@@ -78,7 +78,7 @@ func TestVerifyEndsWhereItBegan(t *testing.T) {
 	log := &growing{Log: w.Log, grow: func() { enginetest.Add(t, e, s.ID, enginetest.Say("more", "of it")) }}
 	behind.Reader.Log = log
 	v := enginetest.Must(behind.Audit.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
-	if !v.OK || v.Turns != 3 || v.Last != last {
+	if !v.OK || v.Turns != 3 || uint64(v.Last) != last {
 		t.Errorf("up to the last record when it began: %+v; want 3 turns", v)
 	}
 }

@@ -17,7 +17,7 @@ func (v *verifier) reportCheckpoints(req api.Verify) error {
 		}
 	}
 	if v.audit.Signed != nil {
-		if c, ok := v.audit.Signed(); ok && c.Size <= v.out.Last {
+		if c, ok := v.audit.Signed(); ok && c.Size <= uint64(v.out.Last) {
 			if err := v.reportCheckpoint(c, "signed"); err != nil {
 				return err
 			}
@@ -37,7 +37,7 @@ func (v *verifier) reportCheckpoint(c tlog.Checkpoint, what string) error {
 	if v.isCut {
 		return nil // the problem is listed: what comes after it was not read
 	}
-	if c.Size > v.out.Last {
+	if c.Size > uint64(v.out.Last) {
 		v.problem("", api.Problem{Code: api.Corrupt, Message: fmt.Sprintf("%v: the ledger was rolled back: %d events are %s, this log has %d", ledger.ErrCorrupt, c.Size, what, v.out.Last)})
 		return nil
 	}
@@ -48,6 +48,6 @@ func (v *verifier) reportCheckpoint(c tlog.Checkpoint, what string) error {
 	if root != c.Root {
 		v.problem("", api.Problem{Code: api.Corrupt, Message: fmt.Sprintf("%v: another history: of the first %d events, which are %s, one or more differ", ledger.ErrCorrupt, c.Size, what)})
 	}
-	v.out.Covered = max(v.out.Covered, c.Size)
+	v.out.Covered = max(v.out.Covered, api.Uint(c.Size))
 	return nil
 }

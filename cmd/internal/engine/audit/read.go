@@ -85,7 +85,7 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 		return err
 	}
 	if whole && v.at < last {
-		v.problem("", api.Problem{Code: api.Corrupt, Seq: v.at, Message: fmt.Sprintf("%v: the log ends at %d, the projections at %d%s", ledger.ErrCorrupt, v.at, last, notCompared)})
+		v.problem("", api.Problem{Code: api.Corrupt, Seq: api.Uint(v.at), Message: fmt.Sprintf("%v: the log ends at %d, the projections at %d%s", ledger.ErrCorrupt, v.at, last, notCompared)})
 		whole = false
 	}
 	if !whole {
@@ -150,7 +150,7 @@ func (v *verifier) checkRecords(ctx context.Context, read func(context.Context) 
 func (v *verifier) visit(ctx context.Context, r parsed, err error) (more bool, _ error) {
 	if errors.Is(err, ledger.ErrCorrupt) {
 		v.audit.Damaged()
-		v.problem("", api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error() + notCompared})
+		v.problem("", api.Problem{Code: api.Corrupt, Seq: api.Uint(r.Seq), Message: err.Error() + notCompared})
 		return false, nil
 	}
 	if err != nil {

@@ -118,7 +118,7 @@ func (v *verifier) begin(ctx context.Context, req api.Verify) error {
 		v.rows, err = r.Projections.CompareSome()
 	}
 	if err == nil {
-		v.out.Last = v.rows.Last()
+		v.out.Last = api.Uint(v.rows.Last())
 	}
 	return err
 }
@@ -126,7 +126,7 @@ func (v *verifier) begin(ctx context.Context, req api.Verify) error {
 // check is advance without what ends a verification.
 func (v *verifier) check(ctx context.Context, req api.Verify, limit int) (more bool, err error) {
 	if v.chains == nil {
-		if err := v.read(ctx, v.out.Last); err != nil {
+		if err := v.read(ctx, uint64(v.out.Last)); err != nil {
 			return false, err
 		}
 		if err := v.reportRows(ctx); err != nil {
@@ -134,7 +134,7 @@ func (v *verifier) check(ctx context.Context, req api.Verify, limit int) (more b
 		}
 		return false, v.reportCheckpoints(req)
 	}
-	n, err := v.readChains(ctx, v.out.Last, limit)
+	n, err := v.readChains(ctx, uint64(v.out.Last), limit)
 	if err != nil || n == limit {
 		return err == nil, err
 	}
@@ -165,7 +165,7 @@ func (v *verifier) reportLost(req api.Verify, lost []reader.Problem) error {
 	if len(req.Sessions) == 0 && !v.caller.Operator() {
 		return notOperator()
 	}
-	v.out = &api.Verified{Problems: []api.Problem{}, Last: v.audit.reader.Projections.Applied().Seq}
+	v.out = &api.Verified{Problems: []api.Problem{}, Last: api.Uint(v.audit.reader.Projections.Applied().Seq)}
 	for _, p := range lost {
 		if len(req.Sessions) == 0 || slices.Contains(req.Sessions, p.Session) && p.Tenant == v.caller.Tenant {
 			v.problem(p.Tenant, p.Problem)
@@ -260,9 +260,9 @@ func (v *verifier) checkRecord(ctx context.Context, x parsed) error {
 	if err != nil {
 		return err
 	}
-	p := api.Problem{Code: api.Corrupt, Seq: r.Seq}
+	p := api.Problem{Code: api.Corrupt, Seq: api.Uint(r.Seq)}
 	p.Session, _ = chain.Session()
-	v.through = api.Through{Session: p.Session, Seq: r.Seq}
+	v.through = api.Through{Session: p.Session, Seq: api.Uint(r.Seq)}
 	if x.bad != nil {
 		v.broken[r.Subject] = true
 		p.Message = x.bad.Error()
@@ -512,7 +512,7 @@ func (v *verifier) reportRows(ctx context.Context) error {
 		return err
 	}
 	for _, d := range found {
-		v.problem(d.Tenant, api.Problem{Code: api.Corrupt, Session: d.Session, Event: d.Event, Seq: d.Seq, Message: fmt.Sprintf("%v: %s", ledger.ErrCorrupt, &d)})
+		v.problem(d.Tenant, api.Problem{Code: api.Corrupt, Session: d.Session, Event: d.Event, Seq: api.Uint(d.Seq), Message: fmt.Sprintf("%v: %s", ledger.ErrCorrupt, &d)})
 	}
 	if more > 0 {
 		v.problem("", api.Problem{Code: api.Corrupt, Message: fmt.Sprintf("%v: the projections have %d other rows that differ from the log", ledger.ErrCorrupt, more)})
@@ -531,7 +531,7 @@ func (v *verifier) reportAside() error {
 			continue
 		}
 		tenant, chain, _ := ledger.ParseSubject(a.Subject)
-		p := api.Problem{Code: api.Corrupt, Seq: a.Seq, Message: "set aside: " + a.Why}
+		p := api.Problem{Code: api.Corrupt, Seq: api.Uint(a.Seq), Message: "set aside: " + a.Why}
 		p.Session, _ = chain.Session()
 		v.problem(tenant, p)
 	}

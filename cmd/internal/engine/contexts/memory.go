@@ -72,7 +72,7 @@ func (cx *Contexts) recall(ctx context.Context, s *ledger.Session, head lineage.
 		if made == nil {
 			return out, nil, nil // it had none
 		}
-		if err := cx.reader.WaitPosition(ctx, api.Read{MinPosition: page.FormatPosition(made.Position)}); err != nil {
+		if err := cx.reader.WaitPosition(ctx, api.Read{MinPosition: api.Position(page.FormatPosition(made.Position))}); err != nil {
 			if fe := (*turns.FieldError)(nil); errors.As(err, &fe) {
 				err = api.FieldErrorf("/recipe/memory/position", "%s", fe.Reason)
 			}

@@ -229,7 +229,7 @@ func TestListByChangesHasEachSessionOnce(t *testing.T) {
 	for _, c := range []reader.Caller{enginetest.Alice, enginetest.Operator} {
 		var got []turns.ID
 		for after := ""; ; {
-			list := enginetest.Must(e.History.List(t.Context(), c, api.ListSessions{Order: "updated", Page: api.Page{Limit: 2, After: after}, Read: api.Read{MinPosition: changed.Position}}))(t)
+			list := enginetest.Must(e.History.List(t.Context(), c, api.ListSessions{Order: "updated", Page: api.Page{Limit: 2, After: after}, Read: api.Read{MinPosition: api.Position(changed.Position)}}))(t)
 			for _, s := range list.Sessions {
 				got = append(got, s.ID)
 			}
@@ -262,7 +262,7 @@ func TestListByChangesIsWalkedAsItWasAtTheFirstPage(t *testing.T) {
 			last = enginetest.Add(t, e, made[rng.IntN(len(made))], enginetest.Say("q", "a")).Position
 		}
 		walk := func(limit int, between func()) (ids []turns.ID) {
-			r := api.ListSessions{Order: "updated", Page: api.Page{Limit: limit}, Read: api.Read{MinPosition: last}}
+			r := api.ListSessions{Order: "updated", Page: api.Page{Limit: limit}, Read: api.Read{MinPosition: api.Position(last)}}
 			for {
 				list := enginetest.Must(e.History.List(t.Context(), enginetest.Alice, r))(t)
 				for _, s := range list.Sessions {

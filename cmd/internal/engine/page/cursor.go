@@ -88,8 +88,11 @@ func OptionalID(field, s string) (turns.ID, error) {
 // FormatPosition returns the opaque position of the contract for a sequence number.
 func FormatPosition(seq uint64) string { return "p" + strconv.FormatUint(seq, 36) }
 
-// ParsePosition parses a position that [FormatPosition] made.
+// ParsePosition parses a position that [FormatPosition] made, or a sequence number in decimal.
 func ParsePosition(s string) (uint64, error) {
+	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
+		return n, nil
+	}
 	if len(s) > 1 && s[0] == 'p' {
 		if n, err := strconv.ParseUint(s[1:], 36, 64); err == nil {
 			return n, nil

@@ -48,7 +48,12 @@ func TestPositionIsParsedAsItWasWritten(t *testing.T) {
 			t.Errorf("position of %d: %d, %v", seq, got, err)
 		}
 	}
-	for _, s := range []string{"", "p", "1", "1p", "q1", "p-1", "p 1", "pzzzzzzzzzzzzzz"} {
+	for s, want := range map[string]uint64{"0": 0, "123": 123, "18446744073709551615": 1<<64 - 1} { // as audit.verify has them
+		if got, err := page.ParsePosition(s); err != nil || got != want {
+			t.Errorf("ParsePosition(%q) = %d, %v; want %d", s, got, err, want)
+		}
+	}
+	for _, s := range []string{"", "p", "1p", "-1", "+1", "1_0", "18446744073709551616", "q1", "p-1", "p 1", "pzzzzzzzzzzzzzz"} {
 		if n, err := page.ParsePosition(s); !errors.Is(err, turns.ErrMalformed) || n != 0 {
 			t.Errorf("ParsePosition(%q) = %d, %v; want malformed", s, n, err)
 		}

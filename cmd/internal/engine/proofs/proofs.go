@@ -91,7 +91,7 @@ func describe(note []byte) (*api.Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &api.Checkpoint{Note: string(note), Origin: c.Origin, Size: c.Size, Root: c.Root}, nil
+	return &api.Checkpoint{Note: string(note), Origin: c.Origin, Size: api.Uint(c.Size), Root: c.Root}, nil
 }
 
 // Key is audit.key.
@@ -140,8 +140,8 @@ func (p *Proofs) Consistency(ctx context.Context, c reader.Caller, req api.GetCo
 	if err != nil {
 		return nil, err
 	}
-	out := &api.Consistency{Checkpoint: *d, Key: p.source.Public(), From: from}
-	out.Path, err = tlog.Consistency(p.reader.Projections.TreeHashes(), from, d.Size)
+	out := &api.Consistency{Checkpoint: *d, Key: p.source.Public(), From: api.Uint(from)}
+	out.Path, err = tlog.Consistency(p.reader.Projections.TreeHashes(), from, uint64(d.Size))
 	return out, err
 }
 
@@ -202,7 +202,7 @@ func (p *Proofs) Proof(ctx context.Context, c reader.Caller, session turns.ID, r
 	if limit := p.page.Payload(); len(file) > limit/2 {
 		return nil, api.Errorf(api.TooLarge, map[string]any{"limit": limit}, "what is disclosed has %d bytes, more than a message; disclose fewer parts, or use ledgerctl prove --data on a folder that nobody serves", len(file))
 	}
-	return &api.TurnProof{Proof: string(proof.Encode()), Event: string(file), Size: at.Size, Index: proof.Index, Key: p.source.Public()}, nil
+	return &api.TurnProof{Proof: string(proof.Encode()), Event: string(file), Size: api.Uint(at.Size), Index: api.Uint(proof.Index), Key: p.source.Public()}, nil
 }
 
 // disclose returns the leaves of the body that are shown, and the session's key if all of it is.

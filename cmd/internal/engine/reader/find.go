@@ -130,7 +130,7 @@ func (rd *Reader) WaitPosition(ctx context.Context, r api.Read) error {
 	if r.MinPosition == "" {
 		return nil
 	}
-	seq, err := page.ParsePosition(r.MinPosition)
+	seq, err := page.ParsePosition(string(r.MinPosition))
 	if err != nil {
 		return err
 	}

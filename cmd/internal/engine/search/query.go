@@ -133,7 +133,7 @@ var kinds = []string{"turn", "memory", "event", "note", "session"}
 func filterOf(c reader.Caller, req api.Search) (f search.Filter, err error) {
 	f = search.Filter{Tenant: c.Tenant, Agent: c.Agent, Kinds: req.Kinds, Model: req.Model, Tool: req.Tool, Role: req.Role, Source: req.Source, Cwd: req.Cwd, Branch: req.Branch}
 	if req.AsOf != "" {
-		if f.Through, err = page.ParsePosition(req.AsOf); err != nil || f.Through == 0 {
+		if f.Through, err = page.ParsePosition(string(req.AsOf)); err != nil || f.Through == 0 {
 			return f, api.FieldErrorf("/as_of", "%.40q is not a position", req.AsOf)
 		}
 	}
@@ -210,7 +210,7 @@ func (se *Search) scope(ctx context.Context, c reader.Caller, req api.Search, f 
 // else for a moment. What is missing then is in the reply's behind.
 func (se *Search) wait(ctx context.Context, r api.Read) error {
 	if r.MinPosition != "" {
-		seq, err := page.ParsePosition(r.MinPosition)
+		seq, err := page.ParsePosition(string(r.MinPosition))
 		if err != nil {
 			return err
 		}

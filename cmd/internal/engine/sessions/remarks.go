@@ -108,7 +108,7 @@ func (ss *Sessions) Note(ctx context.Context, c reader.Caller, id turns.ID, req 
 			return nil, err
 		}
 		ev.To = t.Ref
-		return &writer.Draft{Event: ev, Body: &turns.NotedBody{Text: req.Text}, After: func(seq uint64, _ turns.Hash) { stored.MinPosition = page.FormatPosition(seq) }}, nil
+		return &writer.Draft{Event: ev, Body: &turns.NotedBody{Text: req.Text}, After: func(seq uint64, _ turns.Hash) { stored.MinPosition = api.Position(page.FormatPosition(seq)) }}, nil
 	})
 	if err != nil {
 		return nil, err

@@ -103,7 +103,7 @@ func (w *Writer) inherited(ctx context.Context, session turns.ID, j *joined, id,
 		}
 		return turns.Ref{Session: t.Session, Turn: id}, nil
 	}
-	names, err := w.Client.FindNames(ctx, api.FindNames{Name: id.String(), Kind: "turn", Read: api.Read{MinPosition: w.acked}})
+	names, err := w.Client.FindNames(ctx, api.FindNames{Name: id.String(), Kind: "turn", Read: api.Read{MinPosition: api.Position(w.acked)}})
 	if err != nil {
 		return turns.Ref{}, err
 	}

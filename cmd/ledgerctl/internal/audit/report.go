@@ -55,7 +55,7 @@ type reportSession struct {
 // New makes the report of a verification. It asks for each session with a problem
 // what it lost.
 func New(ctx context.Context, c *client.Client, named []turns.ID, began time.Time, v *api.Verified) *verifyReport {
-	r := &verifyReport{Version: 1, OK: v.OK, Began: api.Time(began), Duration: v.DurationMS, Through: v.Last, Named: append([]turns.ID{}, named...), Damaged: v.Count,
+	r := &verifyReport{Version: 1, OK: v.OK, Began: api.Time(began), Duration: v.DurationMS, Through: uint64(v.Last), Named: append([]turns.ID{}, named...), Damaged: v.Count,
 		Unlisted: v.Count - min(v.Count, uint64(len(v.Problems))), Sessions: []reportSession{}, Others: []api.Problem{},
 		Checked: reportChecked{v.Events, v.Sessions, v.Turns, v.Compactions, v.Blobs, v.Channels, v.External, v.Duplicates}}
 	if !v.OK {

@@ -497,7 +497,7 @@ func (s *sharedSession) staleList(ctx context.Context, t *testing.T, c *client.C
 	s.mu.Lock()
 	if n := len(s.acks); n > 0 && rng.IntN(2) == 0 {
 		ack := s.acks[rng.IntN(n)]
-		r.At, r.MinPosition = ack.ID, ack.Position
+		r.At, r.MinPosition = ack.ID, api.Position(ack.Position)
 	}
 	s.mu.Unlock()
 	var got []api.Turn
