@@ -2,6 +2,7 @@ package turns
 
 import (
 	"fmt"
+	"strconv"
 
 	"nexus/turns/internal/cbor"
 )
@@ -121,7 +122,7 @@ func knownVersion(payload []byte) error {
 		if version == 0 {
 			return fmt.Errorf("%w: event of version 0", ErrMalformed)
 		}
-		return fmt.Errorf("%w: event version %d, this build knows %d", ErrUnsupported, version, Version)
+		return &VersionError{"event", strconv.FormatUint(version, 10), strconv.FormatUint(Version, 10)}
 	}
 	if c.Must(2) {
 		c.Number(&kind)

@@ -40,6 +40,20 @@ func (e *FieldError) Error() string {
 
 func (e *FieldError) Unwrap() error { return e.Kind }
 
+// VersionError says that something is of a version that this build does not know, and a later one may. Unwrap gives
+// [ErrUnsupported].
+type VersionError struct {
+	What    string // what has the version
+	Version string // that is needed
+	Known   string // the newest that this build knows
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("%v: %s version %s, this build knows %s", ErrUnsupported, e.What, e.Version, e.Known)
+}
+
+func (e *VersionError) Unwrap() error { return ErrUnsupported }
+
 func malformed(field, format string, args ...any) error {
 	return &FieldError{Field: field, Reason: fmt.Sprintf(format, args...), Kind: ErrMalformed}
 }

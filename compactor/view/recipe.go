@@ -2,6 +2,8 @@ package view
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"nexus/compactor/policy"
@@ -109,12 +111,24 @@ func (r Recipe) JSON() (turns.Raw, error) {
 	return b, err
 }
 
+// isLater reports whether a renderer is one of a later build.
+func isLater(renderer string) bool {
+	number := func(s string) uint64 {
+		n, _ := strconv.ParseUint(strings.TrimPrefix(s, "render-"), 10, 32)
+		return n
+	}
+	return strings.HasPrefix(renderer, "render-") && number(renderer) > number(RendererVersion)
+}
+
 // ParseRecipe reads a recipe. Errors: [turns.FieldError]; [turns.ErrUnsupported] for
 // another renderer version and for a recipe that names no settings.
 func ParseRecipe(raw turns.Raw) (Recipe, error) {
 	var r Recipe
 	if err := turns.DecodeJSON(raw, &r); err != nil {
 		return Recipe{}, fmt.Errorf("read recipe: %w", err)
+	}
+	if isLater(r.Renderer) {
+		return Recipe{}, fmt.Errorf("read recipe: %w", &turns.VersionError{What: "renderer", Version: r.Renderer, Known: RendererVersion})
 	}
 	if r.Renderer != RendererVersion {
 		return Recipe{}, fmt.Errorf("read recipe: %w: renderer %.40q, this build has %s", turns.ErrUnsupported, r.Renderer, RendererVersion)

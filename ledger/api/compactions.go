@@ -26,12 +26,13 @@ type Compaction struct {
 	TokensBefore  uint64          `json:"tokens_before"`
 	TokensAfter   uint64          `json:"tokens_after"`
 	Survival      turns.Raw       `json:"survival,omitzero"`
-	Memories      turns.Raw       `json:"memories,omitzero"` // [{kind?, text, source?: [{session, turn}]}]
-	Usage         *turns.Usage    `json:"usage,omitempty,omitzero"`
-	CostMicros    uint64          `json:"cost_micros,omitempty,omitzero"`
+	Memories      turns.Raw       `json:"memories,omitzero"`              // [{kind?, text, source?: [{session, turn}]}]
+	Usage         *turns.Usage    `json:"usage" jsonschema:"nullable"`    // null: no model was asked, or it did not say
+	CostMicros    uint64          `json:"cost_micros,omitempty,omitzero"` // millionths of a US dollar
+	Cost          float64         `json:"cost"`                           // the same in US dollars
 	Focus         string          `json:"focus,omitempty,omitzero"`
 	FromOriginals bool            `json:"from_originals,omitempty,omitzero"`
-	Flush         string          `json:"flush,omitempty,omitzero"` // what became of the flush before it: done, silent, failed, expired, skipped
+	Flush         string          `json:"flush"` // what became of the flush before it: done, silent, failed, expired, skipped; "": its policy has none
 	DurationMS    uint64          `json:"duration_ms"`
 	Since         *Since          `json:"since,omitempty,omitzero"` // by compaction.get
 }

@@ -131,7 +131,8 @@ var diskErrors = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, sy
 // FromError is err as it goes over the wire. What matches no sentinel is a
 // defect: its text goes to the log, not to the caller. That of a disk that fails is
 // unavailable, without its paths. The message lists the faults of a request, and
-// details.field is the pointer of the first.
+// details.field is the pointer of the first. details.min_version is the version that is needed, where a later build may
+// have it.
 func FromError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -167,6 +168,12 @@ func FromError(err error) *Error {
 		if first := faults[0]; first.Field != "" {
 			out.Details = map[string]any{"field": first.Field}
 		}
+	}
+	if later := (*turns.VersionError)(nil); out.Code == Unsupported && errors.As(err, &later) {
+		if out.Details == nil {
+			out.Details = make(map[string]any, 1)
+		}
+		out.Details["min_version"] = later.Version
 	}
 	return out
 }

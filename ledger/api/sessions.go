@@ -33,8 +33,10 @@ type SpawnedBy struct {
 // SetSession is session.set. SpawnedBy may be set once, on a session that was opened
 // without one.
 type SetSession struct {
-	ID        turns.ID   `json:"id,omitzero"`
-	SpawnedBy *SpawnedBy `json:"spawned_by,omitempty,omitzero"`
+	ID turns.ID `json:"id,omitzero"`
+	// Kind never changes: only the one that the session has is taken.
+	Kind      turns.SessionKind `json:"kind,omitempty,omitzero"`
+	SpawnedBy *SpawnedBy        `json:"spawned_by,omitempty,omitzero"`
 	SessionSettings
 }
 

@@ -96,9 +96,13 @@ type Turn struct {
 	PrevHash      turns.Hash      `json:"prev_hash"`
 	Position      string          `json:"position"`
 	Compaction    *Compaction     `json:"compaction" jsonschema:"nullable"`
-	Note          *Note           `json:"note,omitempty,omitzero"`      // of a person, in the session that was asked
-	Duplicate     bool            `json:"duplicate,omitempty,omitzero"` // compaction.record: the id was stored before; nothing was stored now
-	Error         Code            `json:"error,omitempty,omitzero"`     // lists only: why the turn's content can't be read
+	// System and Tools are the digests of the system part and of the tools in force at the turn: those of a preamble that has
+	// nothing else. turn.get only, and not where the settings can't be read.
+	System    turns.Hash `json:"system_digest,omitzero"`
+	Tools     turns.Hash `json:"tools_digest,omitzero"`
+	Note      *Note      `json:"note,omitempty,omitzero"`      // of a person, in the session that was asked
+	Duplicate bool       `json:"duplicate,omitempty,omitzero"` // compaction.record: the id was stored before; nothing was stored now
+	Error     Code       `json:"error,omitempty,omitzero"`     // lists only: why the turn's content can't be read
 
 	MissingKey turns.ID `json:"missing_key,omitzero"` // lists only, with error: the content key that is not in the key store
 	// Redacted is the parts that something was taken out of for ever, numbered from 1; 0 is what is no part.

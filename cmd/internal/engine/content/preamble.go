@@ -203,6 +203,15 @@ func (cs *Store) PreambleDigest(set *turns.Settings) (turns.Hash, error) {
 	return h, err
 }
 
+// PreambleDigests returns the digest of the system part of a preamble, and that of its tools: each of a preamble that has nothing
+// else, the zero Hash where there is none.
+func (cs *Store) PreambleDigests(p turns.Preamble) (system, tools turns.Hash, err error) {
+	if system, err = cs.PreambleDigest(&turns.Settings{Preamble: turns.Preamble{System: p.System}}); err == nil {
+		tools, err = cs.PreambleDigest(&turns.Settings{Preamble: turns.Preamble{Tools: p.Tools}})
+	}
+	return system, tools, err
+}
+
 // preambleBytes returns about how many bytes a preamble takes.
 func preambleBytes(p turns.Preamble) (n int) {
 	for _, s := range p.System {

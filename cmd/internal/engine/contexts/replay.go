@@ -277,7 +277,11 @@ func recipeOf(session turns.ID, req api.GetContext) (*view.Recipe, error) {
 	}
 	r, err := view.ParseRecipe(req.Recipe)
 	if errors.Is(err, turns.ErrUnsupported) {
-		return nil, &turns.FieldError{Field: "/recipe", Reason: err.Error(), Kind: turns.ErrUnsupported}
+		kind := turns.ErrUnsupported
+		if later := (*turns.VersionError)(nil); errors.As(err, &later) {
+			kind = later
+		}
+		return nil, &turns.FieldError{Field: "/recipe", Reason: err.Error(), Kind: kind}
 	}
 	if err != nil {
 		return nil, api.FieldErrorf("/recipe", "%v", err)

@@ -35,11 +35,26 @@ func (rd *Reader) GetTurn(ctx context.Context, c Caller, session turns.ID, req a
 	if err != nil {
 		return out, err
 	}
+	rd.addPreamble(ctx, t, out)
 	s, err := rd.Projections.Session(session)
 	if err != nil {
 		return nil, err
 	}
 	return out, rd.AddNote(&s, out)
+}
+
+// addPreamble fills in the digests of the system part and the tools in force at a turn. A turn whose settings can't be read, since
+// their key is gone, has none.
+func (rd *Reader) addPreamble(ctx context.Context, t rows.Turn, out *api.Turn) {
+	s, err := rd.Projections.Session(t.Ref.Session)
+	if err != nil || t.Index == 0 {
+		return
+	}
+	_, set, err := rd.SettingsAt(ctx, &s, t.Index-1)
+	if err != nil {
+		return
+	}
+	out.System, out.Tools, _ = rd.content.PreambleDigests(set.Preamble)
 }
 
 // TurnEvent returns the row and the event of a turn.
@@ -110,12 +125,34 @@ func (rd *Reader) describeTurn(t rows.Turn, ev *turns.Event, full bool) (*api.Tu
 		out.Context = &api.ContextUsed{Recipe: b.Context.Recipe, Fingerprint: b.Context.Fingerprint}
 	}
 	if full {
+		addContentTypes(b.Messages)
+		if b.Response != nil {
+			addContentTypes([]turns.Message{*b.Response})
+		}
 		out.Messages, out.Response = b.Messages, b.Response
 		if out.Messages == nil {
 			out.Messages = []turns.Message{}
 		}
 	}
 	return out, nil
+}
+
+// addContentTypes says of content that is in a blob what it is, where its ref does not. The type of a part tells.
+func addContentTypes(ms []turns.Message) {
+	for i := range ms {
+		for j := range ms[i].Parts {
+			p := &ms[i].Parts[j]
+			if p.Ref == nil || p.Ref.MimeType != "" {
+				continue
+			}
+			switch p.Type {
+			case turns.Text, turns.Reasoning:
+				p.Ref.MimeType = "text/plain"
+			case turns.ToolCall, turns.ToolCallResponse:
+				p.Ref.MimeType = "application/json"
+			}
+		}
+	}
 }
 
 // DescribeListedTurn returns a turn as a list shows it, and its bytes of JSON. A
@@ -195,7 +232,7 @@ func (rd *Reader) fillCompaction(out *api.Turn, ev *turns.Event, b *turns.Compac
 		Policy: b.Policy.Name, PolicyDigest: b.Policy.Digest, Trigger: b.Trigger, Mode: b.Mode, Tier: b.Tier, Model: b.Model,
 		Provenance: s.Provenance.String(), Scope: scope, Through: opt(s.Through), FirstKept: opt(s.FirstKept), Split: s.Split,
 		SawThrough: opt(s.SawThrough), Dropped: s.Dropped, Covered: s.Covered, TokensBefore: b.TokensBefore,
-		TokensAfter: b.TokensAfter, Survival: b.Survival, Usage: ev.Usage, CostMicros: b.CostMicros, Focus: b.Focus,
+		TokensAfter: b.TokensAfter, Survival: b.Survival, Usage: ev.Usage, CostMicros: b.CostMicros, Cost: float64(b.CostMicros) / 1e6, Focus: b.Focus,
 		FromOriginals: b.FromOriginals, Flush: b.Flush, DurationMS: b.DurationMS,
 	}
 	k.Elided = uint64(len(s.Elisions))
@@ -211,7 +248,11 @@ func (rd *Reader) fillCompaction(out *api.Turn, ev *turns.Event, b *turns.Compac
 		k.Elisions = append(k.Elisions, x)
 	}
 	if full {
-		k.Memories = b.Memories
+		if k.Memories = b.Memories; k.Memories == nil {
+			k.Memories = turns.Raw("[]")
+		}
+		addContentTypes(b.Replacement)
+		addContentTypes(b.Nudge)
 		k.Replacement, k.Nudge = b.Replacement, b.Nudge
 		if b.Summary != "" {
 			summary := page.ClipJSON(b.Summary, rd.page.SummaryBytes())

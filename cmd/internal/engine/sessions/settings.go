@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,6 +110,9 @@ func (ss *Sessions) Set(ctx context.Context, c reader.Caller, id turns.ID, req a
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindChanged)
 		if done || err != nil {
 			return nil, err
+		}
+		if kind := cmp.Or(s.Kind, turns.Peer); req.Kind != "" && req.Kind != kind {
+			return nil, api.FieldErrorf("/kind", "a session keeps the kind that it was opened with, %s: session.create opens one of another", kind)
 		}
 		label, set, err := ss.reader.SettingsInForce(ctx, s)
 		if err != nil {

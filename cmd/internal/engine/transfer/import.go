@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"nexus/cmd/internal/engine/content"
@@ -64,6 +65,9 @@ func (tr *Transfer) importRecord(ctx context.Context, c reader.Caller, r *api.Ex
 	switch {
 	case r.Ledger != nil:
 		if r.Ledger.Version != ExportVersion {
+			if r.Ledger.Version > ExportVersion {
+				return &turns.VersionError{What: "export", Version: strconv.Itoa(r.Ledger.Version), Known: strconv.Itoa(ExportVersion)}
+			}
 			return &api.Error{Code: api.Unsupported, Message: fmt.Sprintf("export version %d, this daemon knows %d", r.Ledger.Version, ExportVersion)}
 		}
 		return nil
