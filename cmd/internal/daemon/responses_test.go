@@ -105,7 +105,7 @@ func TestAKeyNamesOneResponseAcrossRestarts(t *testing.T) {
 	sameJSON(t, "a streamed retry", streamed(t, "POST", url, request("one", `"stream":true`), "Idempotency-Key", "k"), stream)
 	sameJSON(t, "its last event", stream[len(stream)-1]["response"], first)
 	code, o := ask(t, "POST", url, request("two"), "Idempotency-Key", "k")
-	if code != 400 || o.at("error.code") != "idempotency_key_reused" || o.at("error.type") != "invalid_request_error" {
+	if code != 409 || o.at("error.code") != "idempotency_key_reused" || o.at("error.type") != "invalid_request_error" {
 		t.Errorf("%d %v", code, o)
 	}
 	if a := send(t, "POST", url, request("two"), "Idempotency-Key", "k"); a.Header.Get("X-Should-Retry") != "false" {

@@ -200,7 +200,7 @@ func (b *beginning) claimed(ctx context.Context) (*run.Flight, error) {
 	b.Request.Digest = digest
 	a, err := b.Client.AppendEvent(ctx, api.AppendEvent{ID: b.IDs.Claim, Channel: keysChannel, Kind: "responses.key", Body: wire.Encode(keyClaim{digest})})
 	if wire.OfCode(err, api.IDReused) {
-		return nil, &wire.Error{Status: http.StatusBadRequest, Type: wire.InvalidRequest, Code: wire.CodeKeyReused, Param: "Idempotency-Key", Final: true,
+		return nil, &wire.Error{Status: http.StatusConflict, Type: wire.InvalidRequest, Code: wire.CodeKeyReused, Param: "Idempotency-Key", Final: true,
 			Message: "Another request was sent with this Idempotency-Key."}
 	}
 	if err != nil || !a.Duplicate {
@@ -216,7 +216,7 @@ func (b *beginning) claimed(ctx context.Context) (*run.Flight, error) {
 	} else if err := b.Target(ctx); err != nil {
 		return nil, err
 	} else if !b.Session.IsZero() {
-		candidates[0] = b.Session
+		candidates = append(candidates, b.Session) // after the one that the key opened, which may have been reset since
 	}
 	for _, s := range candidates {
 		t, err := b.Client.Turn(ctx, s, b.IDs.Turn)

@@ -124,6 +124,9 @@ func (b *Placing) Store(ctx context.Context, id turns.ID, in *wire.Input) (depth
 	if b.InPlace && wire.OfCode(err, api.Conflict) {
 		return 0, session, nil, ErrLocked
 	}
+	if b.InPlace && wire.OfCode(err, api.Closed) { // it was closed meanwhile
+		return 0, session, nil, err
+	}
 	if !b.Parent.IsZero() && wire.OfCode(err, api.Conflict, api.Closed) {
 		f, ferr := b.Client.Fork(ctx, b.Session, api.CreateFork{ID: b.IDs.Fork, Turn: b.Parent, Mode: "as_seen"})
 		if ferr != nil {
@@ -178,6 +181,9 @@ func (b *Placing) Join(ctx context.Context, in **wire.Input) (unlock func(), err
 // second gives way when it sees the first's turn.
 func (b *Placing) follow(ctx context.Context) error {
 	s, err := b.Client.Session(ctx, b.Session)
+	if err == nil {
+		err = endedFault(s)
+	}
 	if err != nil || s.Head == nil {
 		return err
 	}
@@ -204,6 +210,21 @@ func (b *Placing) follow(ctx context.Context) error {
 	return err
 }
 
+// endedFault returns the error of a request that names a session which takes no more turns; nil: it takes some.
+func endedFault(s *api.Session) error {
+	switch s.State {
+	case turns.Closed.String(), turns.Reset.String():
+		details := map[string]any{}
+		if !s.Successor.IsZero() {
+			details["successor"] = s.Successor.String()
+		}
+		return api.Errorf(api.Closed, details, "session %s takes no more turns: its state is %s", s.ID, s.State)
+	case turns.Erased.String():
+		return api.Errorf(api.Erased, nil, "session %s is erased", s.ID)
+	}
+	return nil
+}
+
 // waiting is the response of a request that has no answer yet.
 func (b *Placing) waiting(ctx context.Context, t *api.Turn) (*waiting, error) {
 	w := new(waiting)
@@ -214,11 +235,14 @@ func (b *Placing) waiting(ctx context.Context, t *api.Turn) (*waiting, error) {
 	switch {
 	case err == nil:
 		w.Earlier = v
-	case wire.AsError(err).Status != http.StatusNotFound: // one that was deleted has no answer to come
+	case !isGone(wire.AsError(err).Status): // one that was deleted has no answer to come
 		return nil, err
 	}
 	return w, nil
 }
+
+// isGone reports whether a status of HTTP says that something was deleted or erased, or never was.
+func isGone(status int) bool { return status == http.StatusNotFound || status == http.StatusGone }
 
 // ends are the ends of other paths that the newest request or answer up to a turn remembers.
 // Turns of others after it say nothing of them.

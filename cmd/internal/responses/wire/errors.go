@@ -23,6 +23,7 @@ type Error struct {
 	Param      string        // the member of the request; "": none
 	Final      bool          // a client library must not send the request again
 	RetryAfter time.Duration // 0: unknown
+	Successor  string        // of a session that was reset: the one that goes on
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -33,6 +34,9 @@ type ErrorBody struct {
 	Code    *string `json:"code"`
 	Message string  `json:"message"`
 	Param   *string `json:"param"`
+	Details *struct {
+		Successor string `json:"successor"`
+	} `json:"details,omitempty"` // only where there is a successor
 }
 
 func (e *Error) Body() ErrorBody {
@@ -42,6 +46,11 @@ func (e *Error) Body() ErrorBody {
 	}
 	if e.Param != "" {
 		b.Param = &e.Param
+	}
+	if e.Successor != "" {
+		b.Details = &struct {
+			Successor string `json:"successor"`
+		}{e.Successor}
 	}
 	return b
 }
@@ -162,13 +171,12 @@ func ofLedger(a *api.Error) *Error {
 	switch a.Code {
 	case api.Unprocessable:
 		e.Status = http.StatusBadRequest
-	case api.Erased: // as what was deleted, and what never was
-		e.Status = http.StatusNotFound
 	case api.Indeterminate: // the same request is to come again
 		e.Status = http.StatusServiceUnavailable
 	}
+	e.Successor, _ = a.Details["successor"].(string)
 	switch {
-	case e.Status == http.StatusNotFound:
+	case e.Status == http.StatusNotFound, e.Status == http.StatusGone:
 		e.Type = NotFoundType
 	case e.Status == http.StatusTooManyRequests:
 		e.Type, e.RetryAfter = TooMany, time.Second

@@ -25,7 +25,7 @@ func TestRefusalsOfTheLedger(t *testing.T) {
 		{api.TooLarge, 413, InvalidRequest, "input", 0, false},
 		{api.Denied, 403, InvalidRequest, "", 0, false},
 		{api.NotFound, 404, NotFoundType, "", 0, false},
-		{api.Erased, 404, NotFoundType, "", 0, false},
+		{api.Erased, 410, NotFoundType, "", 0, false},
 		{api.Conflict, 409, InvalidRequest, "", 0, true},
 		{api.Closed, 409, InvalidRequest, "", 0, true},
 		{api.IDReused, 409, InvalidRequest, "", 0, true},
@@ -44,5 +44,16 @@ func TestRefusalsOfTheLedger(t *testing.T) {
 		if e.Code != string(tc.code) || e.Message != "because" {
 			t.Errorf("%s: code %q, message %q", tc.code, e.Code, e.Message)
 		}
+	}
+}
+
+// A session that was reset goes on in its successor, which the refusal names.
+func TestARefusalNamesTheSuccessor(t *testing.T) {
+	b := AsError(api.Errorf(api.Closed, map[string]any{"successor": "01JE"}, "reset")).Body()
+	if b.Details == nil || b.Details.Successor != "01JE" {
+		t.Errorf("%+v", b)
+	}
+	if b := AsError(api.Errorf(api.Conflict, map[string]any{"head": "01JE"}, "moved")).Body(); b.Details != nil {
+		t.Errorf("%+v", b)
 	}
 }

@@ -1,0 +1,48 @@
+package responses_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"nexus/ledger/api"
+)
+
+// A request that names a session which takes no more turns is refused, and nothing is stored: no fork goes on in silence. What
+// was stored before is answered, and a response of it can be continued.
+func TestARequestThatNamesAClosedSessionIsRefused(t *testing.T) {
+	r := newRig(t)
+	const named = "X-Nexus-Session"
+	first := r.ok("POST", "/v1/responses", `{"model":"m","input":"one"}`, named, "desk", "Idempotency-Key", "k")
+	id := sessionIn(t, first)
+	must(r.ledger.Reset(t.Context(), id, api.ResetSession{}))(t)
+	next := must(r.ledger.Session(t.Context(), id))(t).Successor
+	status, out := r.call("POST", "/v1/responses", `{"model":"m","input":"two"}`, named, id.String())
+	said, _ := out["error"].(map[string]any)
+	details, _ := said["details"].(map[string]any)
+	if status != http.StatusConflict || said["code"] != "closed" || details["successor"] != next.String() {
+		t.Errorf("%d %v, want 409 closed with the successor %s", status, out, next)
+	}
+	if got := sessionIn(t, r.ok("POST", "/v1/responses", `{"model":"m","input":"two"}`, named, "desk")); got != next {
+		t.Errorf("the label leads to %s, want the successor %s", got, next)
+	}
+	must(r.ledger.Close(t.Context(), next, api.CloseSession{}))(t)
+	r.refused(http.StatusConflict, "closed", "POST", "/v1/responses", `{"model":"m","input":"three"}`, named, next.String())
+	sessions := 0
+	for _, err := range r.ledger.Sessions(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions++
+	}
+	if sessions != 2 {
+		t.Errorf("there are %d sessions, want 2", sessions)
+	}
+	if again := r.ok("POST", "/v1/responses", `{"model":"m","input":"one"}`, named, "desk", "Idempotency-Key", "k"); again["id"] != first["id"] {
+		t.Errorf("a retry is %v, want %v", again["id"], first["id"])
+	}
+	on := r.ok("POST", "/v1/responses", fmt.Sprintf(`{"model":"m","input":"two","previous_response_id":%q}`, first["id"]))
+	if forked, _ := on["nexus"].(map[string]any)["forked_from"].(map[string]any); forked["session"] != id.String() {
+		t.Errorf("what follows the response is at %v, want a fork of %s", on["nexus"], id)
+	}
+}
