@@ -59,7 +59,7 @@ func TestAChainSetAsideDoesNotStopTheDaemon(t *testing.T) {
 			t.Errorf("another session: %v", err)
 		}
 		v, err := c.As(api.Operator).Verify(t.Context())
-		if err != nil || v.OK || len(v.Problems) != 1 || v.Problems[0].Session != s.ID || v.Problems[0].Seq != seq {
+		if err != nil || v.OK || len(v.Problems) != 1 || v.Problems[0].Session != s.ID || uint64(v.Problems[0].Seq) != seq {
 			t.Errorf("verify: %+v, %v", v, err)
 		}
 		if err := d.Close(t.Context()); err != nil {

@@ -187,7 +187,7 @@ func TestARestoredLedgerContinuesWhatItsOriginalSigned(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	rolledBack := (*client.RolledBackError)(nil)
-	if _, _, err := c.As(api.Operator).CheckKnown(t.Context(), later); !errors.As(err, &rolledBack) || rolledBack.Known.Size != since.Size {
+	if _, _, err := c.As(api.Operator).CheckKnown(t.Context(), later); !errors.As(err, &rolledBack) || rolledBack.Known.Size != uint64(since.Size) {
 		t.Errorf("who saw more of the original: %v", err)
 	}
 	p := must[*api.TurnProof](t)(c.As(api.Operator).Proof(t.Context(), s.ID, api.GetProof{Turn: turn.ID}))

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/internal/engine/reader"
 	"nexus/compactor/view"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -160,6 +161,18 @@ func TestUnsupportedNamesTheVersionThatIsNeeded(t *testing.T) {
 	} {
 		if said := api.FromError(tc.err); said.Code != api.Unsupported || said.Details["min_version"] != tc.want {
 			t.Errorf("%s: %+v, want unsupported with %v", name, said, tc.want)
+		}
+	}
+}
+
+// The operator changes nothing, whatever else is wrong with the request.
+func TestTheOperatorReplacesNoDocument(t *testing.T) {
+	e := newWorld().Engine(t)
+	operator, text := reader.Caller{Tenant: alice.Tenant, Agent: api.Operator}, "x"
+	for _, agent := range []string{"", alice.Agent} {
+		r := api.MemoryDocument{Agent: agent, Text: &text, If: "0"}
+		if _, err := e.Memories.Document(t.Context(), operator, r, canon(r)); code(err) != api.Denied {
+			t.Errorf("for agent %q: %v, want denied", agent, err)
 		}
 	}
 }

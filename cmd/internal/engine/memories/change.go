@@ -228,6 +228,9 @@ func (ms *Memories) stillSeen(ctx context.Context, c reader.Caller, session turn
 // Document is memory.document: it reads the agent's document, or replaces the version
 // that the request names.
 func (ms *Memories) Document(ctx context.Context, c reader.Caller, req api.MemoryDocument, canonical []byte) (*api.Document, error) {
+	if req.Text != nil && c.Operator() {
+		return nil, errOperator()
+	}
 	agent, err := agentOf(c, req.Agent)
 	if err != nil {
 		return nil, err

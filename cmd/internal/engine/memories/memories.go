@@ -79,6 +79,11 @@ type draft struct {
 	keys  []turns.ID // content keys of sessions; the agent's comes on top
 }
 
+// errOperator is the answer to a change of the operator's.
+func errOperator() error {
+	return &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name an agent"}
+}
+
 // append calls decide on the fold of the caller's chain, and appends the event that it
 // drafts, expecting that tail. If another writer was faster, it decides again. If decide
 // returns no draft, append stores nothing and returns 0.
@@ -87,7 +92,7 @@ type draft struct {
 // it the event is on the log; a retry with the same id finds it, on any daemon.
 func (ms *Memories) append(ctx context.Context, c reader.Caller, decide func(ledger.Memories) (*draft, error)) (uint64, error) {
 	if c.Operator() {
-		return 0, &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name an agent"}
+		return 0, errOperator()
 	}
 	_, release, err := ms.writer.Hold(ctx, "memories "+c.Actor())
 	if err != nil {
