@@ -202,6 +202,22 @@ func (p *Part) validate(field string) error {
 	return nil
 }
 
+// ValidateUsage checks that no count of a usage, which may be nil, is over [MaxCount]. Field is its JSON pointer.
+func ValidateUsage(field string, u *Usage) error {
+	if u == nil {
+		return nil
+	}
+	for _, x := range [...]struct {
+		member string
+		n      uint64
+	}{{"/input_tokens", u.InputTokens}, {"/output_tokens", u.OutputTokens}, {"/cache_read_input_tokens", u.CacheRead}, {"/cache_creation_input_tokens", u.CacheCreation}} {
+		if x.n > MaxCount {
+			return malformed(field+x.member, "%d is over %d", x.n, uint64(MaxCount))
+		}
+	}
+	return nil
+}
+
 // validate checks a ref. Field is its JSON pointer.
 func (r *BlobRef) validate(field string) error {
 	limit := uint64(MaxBody)

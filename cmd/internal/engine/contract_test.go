@@ -176,3 +176,27 @@ func TestTheOperatorReplacesNoDocument(t *testing.T) {
 		}
 	}
 }
+
+// A count that no event can hold is refused with its field.
+func TestACountThatIsTooLargeIsNamed(t *testing.T) {
+	const over = turns.MaxCount + 1
+	e := newWorld().Engine(t)
+	s := create(t, e, 8000, "balanced").ID
+	add(t, e, s, say(long(2000), long(2000)))
+	add(t, e, s, say(long(2000), long(2000)))
+	last := add(t, e, s, say("q", "a"))
+	taken := must(e.Compactions.Take(t.Context(), alice, s, api.TakeCompaction{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":50}`)}}))(t)
+	turn := say("q", "a")
+	turn.Usage = &turns.Usage{InputTokens: 1, CacheRead: over}
+	_, appended := e.Sessions.Append(t.Context(), alice, s, turn, nil)
+	_, done := e.Compactions.DoneFlush(t.Context(), alice, s, api.DoneFlush{Cycle: 1, Usage: &turns.Usage{OutputTokens: over}}, nil)
+	_, submitted := e.Compactions.Submit(t.Context(), alice, s, api.SubmitCompaction{Plan: taken.Plan, Text: "short", Usage: &turns.Usage{InputTokens: over}}, nil)
+	_, recorded := e.Compactions.Record(t.Context(), alice, s, api.RecordCompaction{Summary: "short", FirstKept: last.ID, Usage: &turns.Usage{CacheCreation: over}}, nil)
+	_, before := e.Compactions.Record(t.Context(), alice, s, api.RecordCompaction{Summary: "short", FirstKept: last.ID, TokensBefore: over}, nil)
+	for field, err := range map[string]error{"/usage/cache_read_input_tokens": appended, "/usage/output_tokens": done, "/usage/input_tokens": submitted,
+		"/usage/cache_creation_input_tokens": recorded, "/tokens_before": before} {
+		if said := api.FromError(err); said.Code != api.Malformed || said.Details["field"] != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}

@@ -46,3 +46,16 @@ func TestARequestThatNamesAClosedSessionIsRefused(t *testing.T) {
 		t.Errorf("what follows the response is at %v, want a fork of %s", on["nexus"], id)
 	}
 }
+
+// What is left of an erased session says so; what follows one of its responses finds none.
+func TestAResponseOfAnErasedSessionIsGone(t *testing.T) {
+	r := newRig(t)
+	first := r.ok("POST", "/v1/responses", `{"model":"m","input":"one"}`, "X-Nexus-Session", "desk")
+	id, path := sessionIn(t, first), "/v1/responses/"+first["id"].(string)
+	must(r.ledger.As(api.Operator).Erase(t.Context(), id, api.EraseSession{}))(t)
+	r.refused(http.StatusGone, "erased", "GET", path, "")
+	r.refused(http.StatusGone, "erased", "GET", path+"/input_items", "")
+	r.refused(http.StatusGone, "erased", "POST", "/v1/responses", `{"model":"m","input":"two"}`, "X-Nexus-Session", id.String())
+	r.refused(http.StatusNotFound, "response_not_found", "GET", path, "", "X-Agent", "other")
+	r.refused(http.StatusBadRequest, "previous_response_not_found", "POST", "/v1/responses", fmt.Sprintf(`{"model":"m","input":"two","previous_response_id":%q}`, first["id"]))
+}

@@ -233,6 +233,9 @@ func (cm *Compactions) checkDone(req *api.DoneFlush) error {
 	if req.Saved > turns.MaxCount {
 		return api.FieldErrorf("/saved", "%d is over %d", req.Saved, uint64(turns.MaxCount))
 	}
+	if err := turns.ValidateUsage("/usage", req.Usage); err != nil {
+		return err
+	}
 	if err := page.CheckText("/response", req.Response, cm.page.SummaryBytes()); err != nil {
 		return err
 	}

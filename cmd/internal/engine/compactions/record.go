@@ -27,6 +27,12 @@ func (cm *Compactions) Record(ctx context.Context, c reader.Caller, session turn
 	if len(req.Model) > turns.MaxName {
 		return nil, api.FieldErrorf("/model", "longer than %d bytes", turns.MaxName)
 	}
+	if err := turns.ValidateUsage("/usage", req.Usage); err != nil {
+		return nil, err
+	}
+	if req.TokensBefore > turns.MaxCount {
+		return nil, api.FieldErrorf("/tokens_before", "%d is over %d", req.TokensBefore, uint64(turns.MaxCount))
+	}
 	if _, err := writer.ClaimedTime(req.Time); err != nil {
 		return nil, err
 	}

@@ -151,6 +151,9 @@ func (cm *Compactions) takeAt(ctx context.Context, s *ledger.Session, head linea
 // meanwhile it is rebased, or refused if that is not legal.
 func (cm *Compactions) Submit(ctx context.Context, c reader.Caller, session turns.ID, req api.SubmitCompaction, canonical []byte) (*api.Turn, error) {
 	t, err := parseTakenPlan(req.Plan)
+	if err == nil {
+		err = turns.ValidateUsage("/usage", req.Usage)
+	}
 	if err != nil {
 		return nil, err
 	}

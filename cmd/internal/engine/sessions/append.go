@@ -82,6 +82,9 @@ func validateAppend(req *api.AppendTurn) error {
 	case req.Meta != nil && req.Meta.Kind() != '{':
 		return api.FieldErrorf("/meta", "not a JSON object")
 	}
+	if err := turns.ValidateUsage("/usage", req.Usage); err != nil {
+		return err
+	}
 	_, err := writer.ClaimedTime(req.Time)
 	return err
 }
