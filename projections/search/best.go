@@ -7,7 +7,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sort"
 
 	blevesearch "github.com/blevesearch/bleve/v2/search"
 	"github.com/blevesearch/bleve/v2/search/query"
@@ -271,19 +270,19 @@ func (l *libraryRanking) next() (score float64, doc uint64, more bool, err error
 // share of them that a document has. It takes the library's scores of terms, and adds them
 // up as the library does, without its five searchers around them.
 type wordRanking struct {
-	terms  []blevesearch.Searcher
-	at     []*blevesearch.DocumentMatch // of each term: the next document that has it; nil: none has
-	docs   []uint64                     // their numbers
-	filter blevesearch.Searcher         // nil: all documents
-	passes uint64                       // one more than the last document of filter that was looked up; 0: none
-	id     [8]byte                      // of the document that is looked up
+	terms  []*termRanking
+	docs   []uint64             // of each term: the next document that has it; [math.MaxUint64]: none has
+	filter blevesearch.Searcher // nil: all documents
+	passes uint64               // one more than the last document of filter that was looked up; 0: none
+	id     [8]byte              // of the document that is looked up
 	ctx    *blevesearch.SearchContext
 	begun  bool
 }
 
 // wordRankingOf returns nil for terms that the library adds up in another way.
 func (x opened) wordRankingOf(ctx context.Context, r index.IndexReader, want []wanted, f Filter) (w *wordRanking, err error) {
-	if len(want) != 1 || len(want[0]) != 1 || len(want[0][0]) > searcher.DisjunctionHeapTakeover {
+	lengths, ok := r.(index.BM25Reader)
+	if !ok || len(want) != 1 || len(want[0]) != 1 || len(want[0][0]) > searcher.DisjunctionHeapTakeover {
 		return nil, nil
 	}
 	w = new(wordRanking)
@@ -293,34 +292,104 @@ func (x opened) wordRankingOf(ctx context.Context, r index.IndexReader, want []w
 		}
 	}()
 	for _, t := range want[0][0] {
-		s, err := searcher.NewTermSearcher(ctx, r, t.text, t.field, t.weight, blevesearch.SearcherOptions{})
+		one, err := termRankingOf(ctx, lengths, t)
 		if err != nil {
 			return w, err
 		}
-		w.terms = append(w.terms, s)
+		w.terms = append(w.terms, one)
 	}
-	sort.Sort(searcher.OrderedSearcherList(w.terms)) // the order in which the library adds
+	slices.SortStableFunc(w.terms, func(a, b *termRanking) int { return cmp.Compare(a.docs.Count(), b.docs.Count()) }) // the order in which the library adds
 	sum := 0.0
-	for _, s := range w.terms {
-		sum += s.Weight()
+	for _, t := range w.terms {
+		sum += t.library.Weight()
 	}
-	for _, s := range w.terms {
-		s.SetQueryNorm(1 / math.Sqrt(sum))
+	for _, t := range w.terms {
+		t.library.SetQueryNorm(1 / math.Sqrt(sum))
 	}
 	all, err := isOfAll(ctx, r, f)
 	if err != nil {
 		return w, err
 	}
-	matches := 2 * len(w.terms)
+	matches := 1 // of a term
 	if !all {
 		if w.filter, err = f.query().Searcher(ctx, r, x.idx.Mapping(), blevesearch.SearcherOptions{Score: "none"}); err != nil {
 			return w, err
 		}
 		matches += w.filter.DocumentMatchPoolSize() + 2
 	}
-	w.at, w.docs, w.ctx = make([]*blevesearch.DocumentMatch, len(w.terms)), make([]uint64, len(w.terms)), contextOf(r, matches)
+	w.docs, w.ctx = make([]uint64, len(w.terms)), contextOf(r, matches)
 	return w, nil
 }
+
+// termRanking is documents that have a term, with the library's scores. A score depends on how often
+// the document has the term and on the length of the field, which it has in common with many, so the
+// library is asked for it once, while there is room.
+type termRanking struct {
+	docs    index.TermFieldReader
+	at      *index.TermFieldDoc
+	library blevesearch.Searcher // of a reader that shows it the document at
+	known   [512]knownScore
+}
+
+// knownScore is the score of the documents that have a term so often in a field of a length.
+type knownScore struct {
+	freq        uint64 // 0: none
+	norm, score float64
+}
+
+func termRankingOf(ctx context.Context, r index.BM25Reader, term fieldTerm) (t *termRanking, err error) {
+	t = &termRanking{at: new(index.TermFieldDoc)}
+	if t.docs, err = r.TermFieldReader(ctx, []byte(term.text), term.field, true, true, false); err != nil {
+		return nil, err
+	}
+	// The searcher closes what it reads, also if there is none.
+	t.library, err = searcher.NewTermSearcher(ctx, shownReader{r, shownTerm{t.docs, t.at}}, term.text, term.field, term.weight, blevesearch.SearcherOptions{})
+	return t, err
+}
+
+// next brings a term to its next document, and returns its number.
+func (t *termRanking) next() (doc uint64, err error) {
+	d, err := t.docs.Next(t.at.Reset())
+	if err != nil || d == nil {
+		return math.MaxUint64, err
+	}
+	return d.ID.Value(), nil
+}
+
+// score returns the library's score of the document that the term is at.
+func (t *termRanking) score(ctx *blevesearch.SearchContext) (float64, error) {
+	freq, norm := t.at.Freq, t.at.Norm
+	length := math.Float64bits(norm) >> 29 // it was a float32
+	k := &t.known[(length^length>>9^length>>18^freq*61)%uint64(len(t.known))]
+	if k.freq == freq && k.norm == norm {
+		return k.score, nil
+	}
+	m, err := t.library.Next(ctx)
+	if err != nil {
+		return 0, err
+	}
+	*k = knownScore{freq: freq, norm: norm, score: m.Score}
+	ctx.DocumentMatchPool.Put(m)
+	return k.score, nil
+}
+
+// shownReader is a reader of which each term is the one that is shown.
+type shownReader struct {
+	index.BM25Reader
+	term shownTerm
+}
+
+func (r shownReader) TermFieldReader(context.Context, []byte, string, bool, bool, bool) (index.TermFieldReader, error) {
+	return r.term, nil
+}
+
+// shownTerm is a term whose next document is always the one that it was brought to.
+type shownTerm struct {
+	index.TermFieldReader
+	at *index.TermFieldDoc
+}
+
+func (t shownTerm) Next(*index.TermFieldDoc) (*index.TermFieldDoc, error) { return t.at, nil }
 
 // isOfAll reports whether each document of an index passes a filter, as far as counts of terms say it.
 func isOfAll(ctx context.Context, r index.IndexReader, f Filter) (bool, error) {
@@ -374,24 +443,11 @@ func (x opened) isOfMany(ctx context.Context, want []wanted, f Filter) (many boo
 	return false, nil
 }
 
-// move brings a term to its next document.
-func (w *wordRanking) move(i int) (err error) {
-	if w.at[i] != nil {
-		w.ctx.DocumentMatchPool.Put(w.at[i])
-	}
-	if w.at[i], err = w.terms[i].Next(w.ctx); err != nil || w.at[i] == nil {
-		w.docs[i] = math.MaxUint64
-		return err
-	}
-	w.docs[i] = w.at[i].IndexInternalID.Value()
-	return nil
-}
-
 func (w *wordRanking) next() (score float64, doc uint64, more bool, err error) {
 	if !w.begun {
 		w.begun = true
-		for i := range w.terms {
-			if err := w.move(i); err != nil {
+		for i, t := range w.terms {
+			if w.docs[i], err = t.next(); err != nil {
 				return 0, 0, false, err
 			}
 		}
@@ -400,19 +456,25 @@ func (w *wordRanking) next() (score float64, doc uint64, more bool, err error) {
 		if doc = slices.Min(w.docs); doc == math.MaxUint64 {
 			return 0, 0, false, nil
 		}
-		sum, n := 0.0, 0
-		for i, d := range w.docs {
-			if d != doc {
-				continue
-			}
-			sum, n = sum+w.at[i].Score, n+1
-			if err := w.move(i); err != nil {
-				return 0, 0, false, err
-			}
-		}
 		ok, err := w.isIn(doc)
 		if err != nil {
 			return 0, 0, false, err
+		}
+		sum, n := 0.0, 0
+		for i, t := range w.terms {
+			if w.docs[i] != doc {
+				continue
+			}
+			if ok {
+				one, err := t.score(w.ctx)
+				if err != nil {
+					return 0, 0, false, err
+				}
+				sum, n = sum+one, n+1
+			}
+			if w.docs[i], err = t.next(); err != nil {
+				return 0, 0, false, err
+			}
 		}
 		if ok {
 			return sum * (float64(n) / float64(len(w.terms))), doc, true, nil
@@ -440,8 +502,8 @@ func (w *wordRanking) isIn(doc uint64) (bool, error) {
 }
 
 func (w *wordRanking) Close() (err error) {
-	for _, s := range w.terms {
-		err = errors.Join(err, s.Close())
+	for _, t := range w.terms {
+		err = errors.Join(err, t.library.Close())
 	}
 	if w.filter != nil {
 		err = errors.Join(err, w.filter.Close())

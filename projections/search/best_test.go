@@ -132,23 +132,95 @@ func TestRankingEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// BenchmarkWordOfEveryTurn searches for a word that each of 20,000 turns has.
-func BenchmarkWordOfEveryTurn(b *testing.B) {
+// Of words that most of many documents have, the newest are found, ranked, and the others behind
+// them; also where few pass the filter. A word that fewer have is looked for in all.
+func TestOfCommonWordsTheNewestAreFound(t *testing.T) {
 	src := newSource()
-	for i := range 20_000 {
-		src.add(turnOf("s", fmt.Sprintf("Where is thing %d? Answer %d: it is in **file-%d.go**, below `func main`.", i, i, i)))
-	}
-	x, _ := open(b, b.TempDir(), src, 0)
-	q, err := Parse("thing")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	used := processor()
-	for b.Loop() {
-		if r, err := x.Search(b.Context(), q, Filter{Tenant: "default"}); err != nil || len(r.Hits) != MaxHits {
-			b.Fatal(len(r.Hits), err)
+	for i := range minCommon + 2000 {
+		text := "thing in a text of some words of which none is another"
+		switch {
+		case i == 5:
+			text = "thing thing"
+		case i == minCommon+1990:
+			text = "thing thing thing"
+		}
+		if i%3 > 0 {
+			text += " common"
+		}
+		d := turnOf(fmt.Sprintf("s%d", i%4), text)
+		if i < 200 {
+			d.Agent = "bob"
+		}
+		if i%5 == 0 {
+			src.add(d, turnOf("s", "hay"))
+		} else {
+			src.add(d)
 		}
 	}
-	b.ReportMetric(float64((processor()-used).Microseconds())/float64(b.N)/1000, "cpu-ms/op")
+	last := uint64(len(src.docs))
+	x, _ := open(t, t.TempDir(), src, 0)
+	find := func(text string, f Filter) Result {
+		t.Helper()
+		q, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := x.Search(t.Context(), q, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := find("thing", Filter{Tenant: "default"})
+	if len(r.Hits) != maxNewest || r.All != maxNewest || !r.Cut || r.Hits[0].ID != DocumentID(minCommon+1991, 0) || r.Hits[0].Score <= r.Hits[1].Score || r.Hits[maxNewest-1].Score <= 0 {
+		t.Errorf("%d hits, all %d, cut %v, the first %+v", len(r.Hits), r.All, r.Cut, r.Hits[0])
+	}
+	got := make(map[string]bool)
+	for _, h := range r.Hits {
+		got[h.ID] = true
+	}
+	for seq := last; seq > last-maxNewest; seq-- {
+		if !got[DocumentID(seq, 0)] {
+			t.Fatalf("document %d of %d is missing", seq, last)
+		}
+	}
+	if r := find("thing", Filter{Tenant: "default", Agent: "bob"}); len(r.Hits) != 200 || r.Cut || r.Hits[0].ID != DocumentID(6, 0) {
+		t.Errorf("bob: %d hits, cut %v, the first %+v", len(r.Hits), r.Cut, r.Hits[:min(len(r.Hits), 1)])
+	}
+	if r := find("thing", Filter{Tenant: "none"}); len(r.Hits) != 0 || r.Cut {
+		t.Errorf("another tenant: %d hits", len(r.Hits))
+	}
+	// Of two words one is not common: all documents with both are ranked.
+	if r := find("thing common", Filter{Tenant: "default"}); len(r.Hits) != MaxHits || r.Hits[0].ID != DocumentID(minCommon+1991, 0) || r.Hits[1].ID != DocumentID(6, 0) {
+		t.Errorf("two words: %d hits, the first %+v", len(r.Hits), r.Hits[:2])
+	}
+}
+
+// BenchmarkWordOfMany searches for a word that each of 20,000 turns has, and for one that every third has.
+func BenchmarkWordOfMany(b *testing.B) {
+	src := newSource()
+	for i := range 20_000 {
+		text := fmt.Sprintf("Where is thing %d? Answer %d: it is in **file-%d.go**, below `func main`.", i, i, i)
+		if i%3 == 0 {
+			text += " Third."
+		}
+		src.add(turnOf("s", text))
+	}
+	x, _ := open(b, b.TempDir(), src, 0)
+	for _, word := range []string{"thing", "third"} {
+		b.Run(word, func(b *testing.B) {
+			q, err := Parse(word)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			used := processor()
+			for b.Loop() {
+				if r, err := x.Search(b.Context(), q, Filter{Tenant: "default"}); err != nil || len(r.Hits) < maxNewest {
+					b.Fatal(len(r.Hits), err)
+				}
+			}
+			b.ReportMetric(float64((processor()-used).Microseconds())/float64(b.N)/1000, "cpu-ms/op")
+		})
+	}
 }

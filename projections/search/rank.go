@@ -198,8 +198,14 @@ func (x opened) withExtras(ctx context.Context, q Query, all []query.Query, f Fi
 
 // askAll is ask for documents that match all of the queries. Most queries of several words
 // and phrases have few: these are found without the library's scores, which takes it an
-// intersection of bitmaps in place of a walk over all documents with a word.
+// intersection of bitmaps in place of a walk over all documents with a word. Words that most
+// documents have do not say which is best: the best of the newest ones are found.
 func (x opened) askAll(ctx context.Context, all []query.Query, want []wanted, f Filter) (hits []Hit, total uint64, err error) {
+	if common, err := x.areCommon(ctx, want); err != nil {
+		return nil, 0, err
+	} else if common {
+		return x.newest(ctx, all, f)
+	}
 	if many, err := x.isOfMany(ctx, want, f); err != nil || many {
 		if err != nil {
 			return nil, 0, err
