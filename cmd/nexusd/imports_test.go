@@ -78,7 +78,9 @@ var allowed = map[string][]string{
 	"projections/apply":                       {"projections/rows", "projections/db", "turns", "ledger", "ledger/tlog", "lineage"},
 	"projections/compare":                     {"projections/rows", "projections/db", "projections/apply", "turns", "ledger", "ledger/tlog", "lineage"},
 	"projections":                             {"projections/rows", "projections/db", "projections/apply", "projections/compare", "turns", "ledger", "ledger/tlog", "lineage"},
-	"projections/search":                      {"turns", "ledger"},
+	"projections/search/words":                {},
+	"projections/search/ranking":              {},
+	"projections/search":                      {"projections/search/words", "projections/search/ranking", "turns", "ledger"},
 	"cmd/internal/build":                      {},
 	"cmd/internal/localserver":                {"cmd/internal/wholefile", "ledger/jetstream/embed"},
 	"cmd/ledgerctl/internal/serve":            {"cmd/internal/daemon", "cmd/internal/daemon/config", "cmd/internal/localserver", "ledger/api", "ledger/api/client", "ledger/jetstream/embed"},
@@ -225,7 +227,7 @@ func rooms(names ...string) (out []string) {
 // only says which packages may import something from outside.
 var only = map[string][]string{
 	"github.com/cockroachdb/pebble":       {"projections/db", "cmd/internal/engine/enginetest", "cmd/ledgerctl/internal/bench"},
-	"github.com/blevesearch":              {"projections/search"},
+	"github.com/blevesearch":              {"projections/search", "projections/search/ranking"},
 	"github.com/fsnotify/fsnotify":        {"cmd/internal/watch"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
 	"github.com/nats-io/nats.go":          {"cmd/ledgerctl/internal/bench", "cmd/ledgerctl/internal/connect", "cmd/ledgerctl/internal/fault", "cmd/ledgerctl/internal/history", "cmd/ledgerctl/internal/completion", "cmd/ledgerctl/internal/eventview", "cmd/ledgerctl/internal/services", "cmd/ledgerctl/internal/hooks", "cmd/ledgerctl/internal/follow", "ledger/jetstream", "ledger/jetstream/embed", "ledger/api/client", "cmd/internal/daemon", "cmd/internal/explorer/live", "cmd/internal/natsapi", "cmd/ledgerctl", "docs/examples/go", "docs/examples/go/core", "cmd/internal/daemon/mend", "cmd/internal/daemon/storage"},

@@ -7,6 +7,9 @@ import (
 
 	"github.com/blevesearch/bleve/v2"
 	"github.com/blevesearch/bleve/v2/search/query"
+	index "github.com/blevesearch/bleve_index_api"
+
+	"nexus/projections/search/ranking"
 )
 
 const (
@@ -32,7 +35,7 @@ func (x opened) areCommon(ctx context.Context, want []wanted) (common bool, err 
 		most := uint64(0)
 		if len(unit) == 1 {
 			for _, t := range unit[0] {
-				n, err := countOf(ctx, r, t.field, t.text)
+				n, err := countOf(ctx, r, t.Field, t.Text)
 				if err != nil {
 					return false, err
 				}
@@ -54,7 +57,7 @@ func (x opened) newest(ctx context.Context, all []query.Query, f Filter) (hits [
 	if err != nil {
 		return nil, 0, err
 	}
-	blocks, err := termsOf(r, fieldBlock)
+	blocks, err := ranking.TermsOf(r, fieldBlock)
 	if err = errors.Join(err, r.Close()); err != nil {
 		return nil, 0, err
 	}
@@ -73,4 +76,56 @@ func (x opened) newest(ctx context.Context, all []query.Query, f Filter) (hits [
 		hits = append(hits, hitsOf(res)...)
 	}
 	return hits[:min(len(hits), maxNewest)], uint64(len(hits)), nil
+}
+
+// isOfAll reports whether each document of an index passes a filter, as far as counts of terms say it.
+func isOfAll(ctx context.Context, r index.IndexReader, f Filter) (bool, error) {
+	terms := map[string]string{"tenant": f.Tenant, "agent": f.Agent}
+	if f.Agent == "" {
+		delete(terms, "agent")
+	}
+	if f.Tenant, f.Agent = "", ""; !f.isZero() {
+		return false, nil
+	}
+	all, err := r.DocCount()
+	if err != nil {
+		return false, err
+	}
+	for field, term := range terms {
+		if n, err := countOf(ctx, r, field, term); err != nil || n < all {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// countOf returns how many documents have a term.
+func countOf(ctx context.Context, r index.IndexReader, field, term string) (n uint64, err error) {
+	docs, err := r.TermFieldReader(ctx, []byte(term), field, false, false, false)
+	if err != nil {
+		return 0, err
+	}
+	n = docs.Count()
+	return n, docs.Close()
+}
+
+// isOfMany reports whether a query is a word of more documents than it has hits, and all documents pass the filter.
+func (x opened) isOfMany(ctx context.Context, want []wanted, f Filter) (many bool, err error) {
+	if len(want) != 1 || len(want[0]) != 1 {
+		return false, nil
+	}
+	r, err := x.reader()
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if all, err := isOfAll(ctx, r, f); err != nil || !all {
+		return false, err
+	}
+	for _, t := range want[0][0] {
+		if n, err := countOf(ctx, r, t.Field, t.Text); err != nil || n > MaxHits {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }

@@ -11,7 +11,8 @@
 // ledger. It imports bleve, no room of the engine and no key; [Source] is what the engine
 // gives it. The engine's room search asks it, the daemon runs it.
 //
-// Begin at [Index] in index.go; words.go splits texts, fields.go makes a document of them,
-// query.go reads a query, rank.go asks and ranks, best.go finds the best of many documents, lang.go knows languages, snippet.go finds
-// the words of a query in a text.
+// Begin at [Index] in index.go; fields.go makes a document of texts, which the room words splits,
+// query.go reads a query, rank.go asks and ranks, common.go finds the newest where most documents
+// have the words, and the room ranking the best of many documents; lang.go knows languages,
+// snippet.go finds the words of a query in a text.
 package search

@@ -3,6 +3,9 @@ package search
 import (
 	"context"
 	"math"
+
+	"nexus/projections/search/ranking"
+	"nexus/projections/search/words"
 )
 
 // Words that stand side by side, as they do in the query, count for more, and so does a
@@ -43,20 +46,20 @@ func (q Query) extras() (out []extra) {
 }
 
 // findExtras marks the extras that a text has with its next word, and reports whether one is missing.
-func (m Matches) findExtras(s *finding, p place) (missing bool) {
-	word, before := s.text[p.start:p.end], ""
+func (m Matches) findExtras(s *finding, p words.Place) (missing bool) {
+	word, before := s.text[p.Start:p.End], ""
 	if len(m.wanted) > 0 && s.words > 0 {
 		last := s.recent[(s.words-1)%s.longest]
-		before = s.text[last.start:last.end]
+		before = s.text[last.Start:last.End]
 	}
 	for i := range m.wanted {
 		switch x := &m.wanted[i]; {
 		case m.extras[i]:
 			continue
-		case p.whole:
-			m.extras[i] = x.whole != "" && isTerm(word, x.whole)
+		case p.Whole:
+			m.extras[i] = x.whole != "" && words.IsTerm(word, x.whole)
 		case x.whole == "":
-			m.extras[i] = isTerm(word, x.pair[1]) && isTerm(before, x.pair[0])
+			m.extras[i] = words.IsTerm(word, x.pair[1]) && words.IsTerm(before, x.pair[0])
 		}
 		missing = missing || !m.extras[i]
 	}
@@ -67,9 +70,9 @@ func (m Matches) findExtras(s *finding, p place) (missing bool) {
 // returns what each is.
 func (s *scorer) extras(ctx context.Context, all []extra) (worth []float64, err error) {
 	for _, x := range all {
-		t := fieldTerm{field: fieldWhole, text: x.whole, weight: 1}
+		t := ranking.Term{Field: fieldWhole, Text: x.whole, Weight: 1}
 		if x.whole == "" {
-			t.field, t.text = fieldPair, pairTerm(x.pair[0], x.pair[1])
+			t.Field, t.Text = fieldPair, pairTerm(x.pair[0], x.pair[1])
 		}
 		has := make([]float64, len(s.docs))
 		df, err := s.term(ctx, t, has)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/blevesearch/bleve/v2/document"
 	index "github.com/blevesearch/bleve_index_api"
+
+	"nexus/projections/search/words"
 )
 
 // The fields of a document. None is stored, and none has a column of values: what a reply
@@ -50,22 +52,22 @@ func (d *Document) indexed() *document.Document {
 		name  string
 		texts []string
 	}{{fieldSaid, d.Said}, {fieldCalls, d.Calls}, {fieldOutput, d.Output}} {
-		words := field{name: f.name, counted: true}
+		terms := field{name: f.name, counted: true}
 		for _, text := range f.texts {
 			last := ""
-			for _, w := range Words(text) {
+			for _, w := range words.Of(text) {
 				if w.Whole {
 					wholes.add(w.Term)
 					continue
 				}
-				words.add(w.Term)
+				terms.add(w.Term)
 				if last != "" {
 					pairs.add(pairTerm(last, w.Term))
 				}
 				last = w.Term
 			}
 		}
-		words.to(out)
+		terms.to(out)
 	}
 	wholes.to(out)
 	pairs.to(out)
@@ -167,8 +169,8 @@ func pairTerm(a, b string) string {
 
 // bound cuts a term.
 func bound(s string) string {
-	if len(s) > 4*MaxTerm {
-		s = s[:4*MaxTerm]
+	if len(s) > 4*words.MaxTerm {
+		s = s[:4*words.MaxTerm]
 	}
 	return s
 }

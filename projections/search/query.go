@@ -14,6 +14,7 @@ import (
 	index "github.com/blevesearch/bleve_index_api"
 
 	"nexus/ledger"
+	"nexus/projections/search/words"
 	"nexus/turns"
 )
 
@@ -141,14 +142,14 @@ func (q *Query) add(u unit) {
 
 // unitOf returns the unit of a word, or of a phrase.
 func unitOf(text string, prefix bool) (u unit) {
-	words := Words(text)
-	for _, w := range words {
+	found := words.Of(text)
+	for _, w := range found {
 		if !w.Whole {
 			u.parts = append(u.parts, w.Term)
 		}
 	}
-	if last := len(words) - 1; last > 0 && !prefix && words[last].Whole && words[last].Start == words[0].Start {
-		u.whole = words[last].Term
+	if last := len(found) - 1; last > 0 && !prefix && found[last].Whole && found[last].Start == found[0].Start {
+		u.whole = found[last].Term
 	}
 	if n := len(u.parts); n > 0 {
 		u.prefix = prefix && (n > 1 || len([]rune(u.parts[0])) >= minStem)

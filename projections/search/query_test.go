@@ -121,7 +121,7 @@ func TestHostileQueriesAreBoundedAndTyped(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "space": " \t\n", "operators": `+-&|!(){}[]^"~*?:\/ "" ***`, "underscores": "___ _ __", "no words": "…—«»",
 		"ten thousand terms": strings.Repeat("a ", 10_000), "a long word": strings.Repeat("x", 100_000),
-		"many words": words(maxUnits + 1), "a long phrase": `"` + strings.Repeat("字", maxParts+1) + `"`,
+		"many words": numbered(maxUnits + 1), "a long phrase": `"` + strings.Repeat("字", maxParts+1) + `"`,
 	} {
 		_, err := Parse(text)
 		var f *turns.FieldError
@@ -130,7 +130,7 @@ func TestHostileQueriesAreBoundedAndTyped(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{
-		"regular expression": `^(w1|w2)+.*$`, "a stem that all have": "w* w1*", "as many words as may be": words(maxUnits),
+		"regular expression": `^(w1|w2)+.*$`, "a stem that all have": "w* w1*", "as many words as may be": numbered(maxUnits),
 		"the longest phrase": `"` + strings.Repeat("字", maxParts) + `"`, "bytes that are no text": "w1 \xff\xfe\x00", "a query of fields": "tenant:other agent:bob w1",
 	} {
 		q, err := Parse(text)
@@ -174,8 +174,8 @@ func TestAPhraseInATextOfOneWordTakesOnePass(t *testing.T) {
 	}
 }
 
-// words returns n different words.
-func words(n int) string {
+// numbered returns n different words.
+func numbered(n int) string {
 	var b strings.Builder
 	for i := range n {
 		fmt.Fprintf(&b, "q%d ", i)

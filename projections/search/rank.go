@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	"github.com/blevesearch/bleve/v2"
+	blevesearch "github.com/blevesearch/bleve/v2/search"
 	"github.com/blevesearch/bleve/v2/search/query"
 	index "github.com/blevesearch/bleve_index_api"
 
 	"nexus/ledger"
+	"nexus/projections/search/ranking"
 )
 
 const (
@@ -29,15 +31,9 @@ const (
 	bm25K1, bm25B = 1.2, 0.4
 )
 
-// fieldTerm is a term that a unit looks for in a field.
-type fieldTerm struct {
-	field, text string
-	weight      float64
-}
-
 // wanted is the terms that count for each part of a unit. A phrase is there as often as its
 // rarest part.
-type wanted [][]fieldTerm
+type wanted [][]ranking.Term
 
 // Search returns the documents that match. Errors: [ledger.ErrUnavailable] while the index
 // is opened or made again, and when ctx ends.
@@ -241,17 +237,45 @@ func (x opened) ask(ctx context.Context, what query.Query, want []wanted, f Filt
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	ctx = withModel(ctx)
-	var from ranking
-	if w, werr := x.wordRankingOf(ctx, r, want, f); werr != nil || w != nil {
-		from, err = w, werr
-	} else {
-		from, err = x.rankingOf(ctx, r, what, f)
-	}
+	from, err := x.rankingOf(ctx, r, what, want, f)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	return bestOf(ctx, r, from)
+	best, total, err := ranking.Best(ctx, r, from, MaxHits, fieldBlock)
+	for _, h := range best {
+		hits = append(hits, Hit{ID: h.ID, at: h.At})
+	}
+	return hits, total, err
+}
+
+// rankingOf returns the documents that match, as the library ranks them.
+func (x opened) rankingOf(ctx context.Context, r index.IndexReader, what query.Query, want []wanted, f Filter) (ranking.Ranking, error) {
+	if len(want) == 1 && len(want[0]) == 1 {
+		var filter blevesearch.Searcher
+		all, err := isOfAll(ctx, r, f)
+		if err == nil && !all {
+			filter, err = f.query().Searcher(ctx, r, x.idx.Mapping(), blevesearch.SearcherOptions{Score: "none"})
+		}
+		if err != nil {
+			return nil, err
+		}
+		if w, err := ranking.OfWord(ctx, r, want[0][0], filter); err != nil || w != nil {
+			return w, err
+		}
+	}
+	q := query.NewBooleanQuery([]query.Query{what}, nil, nil)
+	q.AddFilter(f.query())
+	s, err := q.Searcher(ctx, r, x.idx.Mapping(), blevesearch.SearcherOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return ranking.Of(r, s), nil
+}
+
+// withModel returns a context in which searchers score as [newMapping] says.
+func withModel(ctx context.Context) context.Context {
+	return context.WithValue(ctx, blevesearch.GetScoringModelCallbackKey, blevesearch.GetScoringModelCallbackFn(func() string { return index.BM25Scoring }))
 }
 
 // reader returns a view of the index as it is now.
@@ -279,7 +303,7 @@ func (x opened) unitQuery(ctx context.Context, u unit, lang *language) (query.Qu
 	var w wanted
 	var all []query.Query
 	for i, word := range u.parts {
-		forms := []fieldTerm{{text: word, weight: 1}}
+		forms := []ranking.Term{{Text: word, Weight: 1}}
 		last := i == len(u.parts)-1
 		switch {
 		case u.prefix && last:
@@ -289,7 +313,7 @@ func (x opened) unitQuery(ctx context.Context, u unit, lang *language) (query.Qu
 			}
 			forms = forms[:0]
 			for _, s := range begun {
-				forms = append(forms, fieldTerm{text: s, weight: 1})
+				forms = append(forms, ranking.Term{Text: s, Weight: 1})
 			}
 		case lang != nil && u.isWord():
 			others, err := x.forms(ctx, word, lang)
@@ -297,23 +321,23 @@ func (x opened) unitQuery(ctx context.Context, u unit, lang *language) (query.Qu
 				return nil, w, err
 			}
 			for _, s := range others {
-				forms = append(forms, fieldTerm{text: s, weight: formRate})
+				forms = append(forms, ranking.Term{Text: s, Weight: formRate})
 			}
 		}
 		var any []query.Query
-		var counts []fieldTerm
-		look := func(t fieldTerm) {
-			q := query.NewTermQuery(t.text)
-			q.SetField(t.field)
-			q.SetBoost(t.weight)
+		var counts []ranking.Term
+		look := func(t ranking.Term) {
+			q := query.NewTermQuery(t.Text)
+			q.SetField(t.Field)
+			q.SetBoost(t.Weight)
 			any, counts = append(any, q), append(counts, t)
 		}
 		for _, f := range forms {
 			for _, t := range textFields {
-				look(fieldTerm{t.field, f.text, f.weight * t.boost})
+				look(ranking.Term{Field: t.field, Text: f.Text, Weight: f.Weight * t.boost})
 			}
 			if len(u.parts) == 1 {
-				look(fieldTerm{fieldWhole, f.text, f.weight})
+				look(ranking.Term{Field: fieldWhole, Text: f.Text, Weight: f.Weight})
 			}
 		}
 		if len(any) == 0 {
@@ -452,14 +476,14 @@ func (s *scorer) count(ctx context.Context, w wanted) error {
 		c := partCount{freq: make(map[string][]float64)}
 		df := make(map[string]float64)
 		for _, t := range part {
-			if c.freq[t.field] == nil {
-				c.freq[t.field] = make([]float64, len(s.docs))
+			if c.freq[t.Field] == nil {
+				c.freq[t.Field] = make([]float64, len(s.docs))
 			}
-			n, err := s.term(ctx, t, c.freq[t.field])
+			n, err := s.term(ctx, t, c.freq[t.Field])
 			if err != nil {
 				return err
 			}
-			df[t.field] += n
+			df[t.Field] += n
 		}
 		for _, n := range df {
 			c.df = max(c.df, min(n, s.total))
@@ -471,9 +495,9 @@ func (s *scorer) count(ctx context.Context, w wanted) error {
 }
 
 // term adds how often a term is in each document, and returns how many of all have it.
-func (s *scorer) term(ctx context.Context, t fieldTerm, freq []float64) (df float64, err error) {
-	often := t.field != fieldWhole && t.field != fieldPair
-	r, err := s.reader.TermFieldReader(ctx, []byte(t.text), t.field, often, often, false)
+func (s *scorer) term(ctx context.Context, t ranking.Term, freq []float64) (df float64, err error) {
+	often := t.Field != fieldWhole && t.Field != fieldPair
+	r, err := s.reader.TermFieldReader(ctx, []byte(t.Text), t.Field, often, often, false)
 	if err != nil {
 		return 0, err
 	}
@@ -492,13 +516,13 @@ func (s *scorer) term(ctx context.Context, t fieldTerm, freq []float64) (df floa
 			continue
 		}
 		if !often {
-			freq[j] += t.weight
+			freq[j] += t.Weight
 		} else {
-			freq[j] += t.weight * float64(d.Freq)
-			if s.length[t.field] == nil {
-				s.length[t.field] = make([]float64, len(s.docs))
+			freq[j] += t.Weight * float64(d.Freq)
+			if s.length[t.Field] == nil {
+				s.length[t.Field] = make([]float64, len(s.docs))
 			}
-			s.length[t.field][j] = lengthOf(1 / (d.Norm * d.Norm))
+			s.length[t.Field][j] = lengthOf(1 / (d.Norm * d.Norm))
 		}
 		j++
 	}

@@ -12,73 +12,15 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"nexus/projections/search/words"
 	"nexus/turns"
 )
 
-// slowWords is [Words] by runes.
-func slowWords(text string) (out []Word) {
-	add := func(start, end int, whole bool) {
-		out = append(out, Word{Term: termOf(text[start:end]), Start: start, End: end, Whole: whole})
-	}
-	parts := func(from, to int) {
-		count, start := 0, from
-		flush := func(end int) {
-			if s := strings.Trim(text[start:end], "_"); s != "" {
-				at := start + strings.Index(text[start:end], s)
-				count++
-				add(at, at+len(s), false)
-			}
-			start = end
-		}
-		var before, last rune
-		for i, r := range text[from:to] {
-			i += from
-			switch {
-			case r == '_' || last == '_':
-				flush(i)
-			case unicode.IsUpper(r) && unicode.IsLower(last):
-				flush(i)
-			case unicode.IsLower(r) && unicode.IsUpper(last) && unicode.IsUpper(before):
-				flush(i - utf8.RuneLen(last))
-			}
-			before, last = last, r
-		}
-		flush(to)
-		if count > 1 {
-			add(from, to, true)
-		}
-	}
-	for i := 0; i < len(text); {
-		r, n := utf8.DecodeRuneInString(text[i:])
-		switch {
-		case r == escape:
-			i += escapeLen(text[i:])
-		case isSingle(r):
-			n = composed(text[i:], n)
-			add(i, i+n, false)
-			i += n
-		case isWord(r):
-			start := i
-			for i < len(text) {
-				r, n := utf8.DecodeRuneInString(text[i:])
-				if !isWord(r) || isSingle(r) {
-					break
-				}
-				i += n
-			}
-			parts(start, i)
-		default:
-			i += n
-		}
-	}
-	return out
-}
-
 // slowFind is [Query.Find] over a list of all words, unit by unit.
 func slowFind(q Query, text string, all Matches) (f Found) {
-	words := slowWords(text)
+	every := words.Of(text)
 	last := ""
-	for _, w := range words {
+	for _, w := range every {
 		for i, x := range all.wanted {
 			if w.Whole && x.whole != "" && w.Term == x.whole || !w.Whole && x.whole == "" && w.Term == x.pair[1] && last == x.pair[0] {
 				all.extras[i] = true
@@ -88,9 +30,9 @@ func slowFind(q Query, text string, all Matches) (f Found) {
 			last = w.Term
 		}
 	}
-	var parts []Word
+	var parts []words.Word
 	var wholes []Span
-	for _, w := range words {
+	for _, w := range every {
 		if w.Whole {
 			wholes = append(wholes, Span{w.Start, w.End})
 		} else {
@@ -108,7 +50,7 @@ func slowFind(q Query, text string, all Matches) (f Found) {
 	for i, u := range q.units {
 		list := parts
 		if len(u.parts) == 1 {
-			list = words
+			list = every
 		}
 		var spans []Span
 		for j := range list {
@@ -185,8 +127,8 @@ func slowSnip(text string, spans []Span) (s Snippet) {
 		}
 		r, size := utf8.DecodeRuneInString(text[i:])
 		switch {
-		case r == escape:
-			i += escapeLen(text[i:])
+		case r == words.Escape:
+			i += words.EscapeLen(text[i:])
 			continue
 		case r != '\n' && r != '\t' && r != '\r' && unicode.IsControl(r):
 			i += size
@@ -215,29 +157,6 @@ var pieces = []string{
 
 func textOf(t *rapid.T, name string, most int) string {
 	return strings.Join(rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(pieces), rapid.StringN(0, 4, -1)), 0, most).Draw(t, name), "")
-}
-
-func TestWordsAreThoseByRunes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		text := textOf(t, "text", 30)
-		if d := gocmp.Diff(slowWords(text), Words(text)); d != "" {
-			t.Fatalf("%q: -want +got\n%s", text, d)
-		}
-	})
-}
-
-// A term is compared with that of a word as if the word's term were made.
-func TestTermsAreComparedWithoutMakingThem(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		word := rapid.OneOf(rapid.SampledFrom(pieces), rapid.String()).Draw(t, "word")
-		term := termOf(rapid.OneOf(rapid.Just(word), rapid.SampledFrom(pieces), rapid.Just(word[:len(word)/2]), rapid.Just(word+"s")).Draw(t, "term"))
-		if got, want := isTerm(word, term), termOf(word) == term; got != want {
-			t.Fatalf("%q is %q: %v", word, term, got)
-		}
-		if got, want := beginsTerm(word, term), strings.HasPrefix(termOf(word), term); got != want {
-			t.Fatalf("%q begins with %q: %v", word, term, got)
-		}
-	})
 }
 
 // What is found in a text, and shown of it, is what a list of all its words and a text that is masked as a whole give.

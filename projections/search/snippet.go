@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"nexus/projections/search/words"
 	"nexus/turns"
 )
 
@@ -65,8 +66,8 @@ func (q Query) Find(text string, all Matches) (f Found) {
 	for i := range q.units {
 		s.left[i], s.longest = maxSpans, max(s.longest, len(q.units[i].parts))
 	}
-	s.recent = make([]place, s.longest)
-	eachPlace(text, s.word)
+	s.recent = make([]words.Place, s.longest)
+	words.Each(text, s.word)
 	f = s.found
 	for i := range f.Spans {
 		f.Spans[i] = inWords(f.Spans[i], s.wholes)
@@ -82,28 +83,28 @@ type finding struct {
 	all     *Matches
 	text    string
 	found   Found
-	left    []int   // places that each unit may still have
-	open    int     // units that may have more
-	missing bool    // an extra
-	longest int     // parts of the longest unit
-	recent  []place // the last words that are no whole identifiers, so many; the one with number n at n modulo their number
-	words   int     // such words so far
-	end     int     // where the last place ends
-	wholes  []Span  // identifiers of several parts, at least those with a place in them, in order
+	left    []int         // places that each unit may still have
+	open    int           // units that may have more
+	missing bool          // an extra
+	longest int           // parts of the longest unit
+	recent  []words.Place // the last words that are no whole identifiers, so many; the one with number n at n modulo their number
+	words   int           // such words so far
+	end     int           // where the last place ends
+	wholes  []Span        // identifiers of several parts, at least those with a place in them, in order
 	stems   map[string]string
 	begins  []string // the beginnings that all forms of the units' words have
 }
 
 // word looks at the next word, and reports whether to go on.
-func (s *finding) word(p place) bool {
-	if s.open == 0 && !s.missing && p.start >= s.end && s.text[s.end] < utf8.RuneSelf && !inWord[s.text[s.end]] {
+func (s *finding) word(p words.Place) bool {
+	if s.open == 0 && !s.missing && p.Start >= s.end && s.text[s.end] < utf8.RuneSelf && !words.IsASCII(s.text[s.end]) {
 		return false // no identifier around the last place is to come
 	}
-	if p.whole && (s.longest > 1 || p.start < s.end) {
-		s.wholes = append(s.wholes, Span{p.start, p.end})
+	if p.Whole && (s.longest > 1 || p.Start < s.end) {
+		s.wholes = append(s.wholes, Span{p.Start, p.End})
 	}
 	s.missing = s.all.findExtras(s, p)
-	if !p.whole {
+	if !p.Whole {
 		s.recent[s.words%s.longest] = p
 		s.words++
 	}
@@ -114,11 +115,11 @@ func (s *finding) word(p place) bool {
 		u := &s.query.units[i]
 		begin := p
 		if n := len(u.parts); n > 1 {
-			if p.whole || !s.followed(u) {
+			if p.Whole || !s.followed(u) {
 				continue
 			}
 			begin = s.recent[(s.words-n)%s.longest]
-		} else if !s.same(i, u, s.text[p.start:p.end]) { // an identifier as one word, too: parsehttprequest
+		} else if !s.same(i, u, s.text[p.Start:p.End]) { // an identifier as one word, too: parsehttprequest
 			continue
 		}
 		if s.left[i] == maxSpans {
@@ -128,7 +129,7 @@ func (s *finding) word(p place) bool {
 		if s.left[i]--; u.stop {
 			s.left[i] = 0
 		} else {
-			s.found.Spans, s.end = append(s.found.Spans, Span{begin.start, p.end}), max(s.end, p.end)
+			s.found.Spans, s.end = append(s.found.Spans, Span{begin.Start, p.End}), max(s.end, p.End)
 		}
 		if s.left[i] == 0 {
 			s.open--
@@ -145,8 +146,8 @@ func (s *finding) followed(u *unit) bool {
 	}
 	for i := n - 1; i >= 0; i-- {
 		p := s.recent[(s.words-n+i)%s.longest]
-		word := s.text[p.start:p.end]
-		if !isTerm(word, u.parts[i]) && !(u.prefix && i == n-1 && beginsTerm(word, u.parts[i])) {
+		word := s.text[p.Start:p.End]
+		if !words.IsTerm(word, u.parts[i]) && !(u.prefix && i == n-1 && words.BeginsTerm(word, u.parts[i])) {
 			return false
 		}
 	}
@@ -180,7 +181,7 @@ func inWords(s Span, wholes []Span) Span {
 // same reports whether a word of the text is the one that u, which has number i, looks for.
 func (s *finding) same(i int, u *unit, word string) bool {
 	switch {
-	case isTerm(word, u.parts[0]) || u.prefix && beginsTerm(word, u.parts[0]):
+	case words.IsTerm(word, u.parts[0]) || u.prefix && words.BeginsTerm(word, u.parts[0]):
 		return true
 	case s.query.lang == nil || !u.isWord():
 		return false
@@ -192,7 +193,7 @@ func (s *finding) same(i int, u *unit, word string) bool {
 			s.begins = append(s.begins, string(begin[:min(len(begin), minForm-1)]))
 		}
 	}
-	return beginsTerm(word, s.begins[i]) && s.stemOf(termOf(word)) == s.stemOf(u.parts[0])
+	return words.BeginsTerm(word, s.begins[i]) && s.stemOf(words.TermOf(word)) == s.stemOf(u.parts[0])
 }
 
 func (s *finding) stemOf(term string) string {
@@ -306,8 +307,8 @@ func lead(text string, at int) int {
 func nextShown(text string) (r rune, size int) {
 	r, size = utf8.DecodeRuneInString(text)
 	switch {
-	case r == escape:
-		return -1, escapeLen(text)
+	case r == words.Escape:
+		return -1, words.EscapeLen(text)
 	case r == '\n' || r == '\t' || r == '\r':
 		r = ' '
 	case unicode.IsControl(r):
@@ -329,5 +330,5 @@ func reach(text string, at int) (lo, hi int) {
 			chars++
 		}
 	}
-	return lo, min(len(text), hi+longestEscape)
+	return lo, min(len(text), hi+words.LongestEscape)
 }

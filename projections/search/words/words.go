@@ -1,4 +1,5 @@
-package search
+// Package words splits texts into words, and says what of a word its term in an index is.
+package words
 
 import (
 	"strings"
@@ -21,33 +22,33 @@ type Word struct {
 	Whole bool
 }
 
-// Words splits a text into terms: NFKC, lower case.
+// Of splits a text into terms: NFKC, lower case.
 //
 // A character of a script without spaces (Chinese, Japanese, Korean, Thai, Lao, Khmer,
 // Burmese) is a word of its own, so that a phrase finds any run of them. An identifier is
 // split where its case changes and at underscores, and is there as a whole, too. A path is
 // its parts. A sequence that steers a terminal is no word.
-func Words(text string) (out []Word) {
-	eachPlace(text, func(p place) bool {
-		out = append(out, Word{Term: termOf(text[p.start:p.end]), Start: p.start, End: p.end, Whole: p.whole})
+func Of(text string) (out []Word) {
+	Each(text, func(p Place) bool {
+		out = append(out, Word{Term: TermOf(text[p.Start:p.End]), Start: p.Start, End: p.End, Whole: p.Whole})
 		return true
 	})
 	return out
 }
 
-// place is where a word stands: a [Word] without its term.
-type place struct {
-	start, end int
-	whole      bool
+// Place is where a word stands: a [Word] without its term.
+type Place struct {
+	Start, End int
+	Whole      bool
 }
 
-// eachPlace yields where the words of a text stand, in the order of [Words], until yield
+// Each yields where the words of a text stand, in the order of [Of], until yield
 // returns false. It allocates nothing.
-func eachPlace(text string, yield func(place) bool) {
+func Each(text string, yield func(Place) bool) {
 	for i := 0; i < len(text); {
 		switch c := text[i]; {
-		case c == escape:
-			i += escapeLen(text[i:])
+		case c == Escape:
+			i += EscapeLen(text[i:])
 			continue
 		case c < utf8.RuneSelf && !inWord[c]:
 			i++
@@ -56,7 +57,7 @@ func eachPlace(text string, yield func(place) bool) {
 			r, n := utf8.DecodeRuneInString(text[i:])
 			if isSingle(r) {
 				n = composed(text[i:], n)
-				if !yield(place{start: i, end: i + n}) {
+				if !yield(Place{Start: i, End: i + n}) {
 					return
 				}
 			}
@@ -83,7 +84,7 @@ func eachPlace(text string, yield func(place) bool) {
 			i += n
 		}
 		if plain {
-			if !yield(place{start: start, end: i}) {
+			if !yield(Place{Start: start, End: i}) {
 				return
 			}
 		} else if !eachPart(text, start, i, yield) {
@@ -91,6 +92,9 @@ func eachPlace(text string, yield func(place) bool) {
 		}
 	}
 }
+
+// IsASCII reports whether a byte is a character of ASCII that words have.
+func IsASCII(c byte) bool { return c < utf8.RuneSelf && inWord[c] }
 
 // inWord says which bytes of ASCII are of words.
 var inWord = func() (is [utf8.RuneSelf]bool) {
@@ -100,15 +104,15 @@ var inWord = func() (is [utf8.RuneSelf]bool) {
 	return is
 }()
 
-// escape begins a sequence that steers a terminal: programs print colors so.
-const escape = '\x1b'
+// Escape begins a sequence that steers a terminal: programs print colors so.
+const Escape = '\x1b'
 
-// longestEscape bounds the bytes of a title or a link.
-const longestEscape = 4 << 10
+// LongestEscape bounds the bytes of a title or a link.
+const LongestEscape = 4 << 10
 
-// escapeLen returns the bytes of the sequence that text begins with: ESC [ … letter, ESC ] …
+// EscapeLen returns the bytes of the sequence that text begins with: ESC [ … letter, ESC ] …
 // BEL, or two characters. One without an end is its beginning alone.
-func escapeLen(text string) int {
+func EscapeLen(text string) int {
 	if len(text) < 2 {
 		return len(text)
 	}
@@ -123,11 +127,11 @@ func escapeLen(text string) int {
 		}
 		return 2
 	case ']', 'P', '_', '^':
-		for i := 2; i < min(len(text), longestEscape); i++ {
+		for i := 2; i < min(len(text), LongestEscape); i++ {
 			if text[i] == '\a' {
 				return i + 1
 			}
-			if text[i] == escape {
+			if text[i] == Escape {
 				return min(i+2, len(text))
 			}
 		}
@@ -161,7 +165,7 @@ func composed(text string, n int) int {
 
 // eachPart yields the parts of the word text[from:to], and the word if it has several. It
 // returns false when yield does.
-func eachPart(text string, from, to int, yield func(place) bool) bool {
+func eachPart(text string, from, to int, yield func(Place) bool) bool {
 	count, start, more := 0, from, true
 	flush := func(end int) {
 		at, till := start, end
@@ -173,7 +177,7 @@ func eachPart(text string, from, to int, yield func(place) bool) bool {
 		}
 		if start = end; at < till && more {
 			count++
-			more = yield(place{start: at, end: till})
+			more = yield(Place{Start: at, End: till})
 		}
 	}
 	var before, last rune // the two runes before i
@@ -190,11 +194,11 @@ func eachPart(text string, from, to int, yield func(place) bool) bool {
 		before, last = last, r
 	}
 	flush(to)
-	return more && (count < 2 || yield(place{start: from, end: to, whole: true}))
+	return more && (count < 2 || yield(Place{Start: from, End: to, Whole: true}))
 }
 
-// termOf returns the term of a word.
-func termOf(word string) string { return strings.ToLower(norm.NFKC.String(beginning(word))) }
+// TermOf returns the term of a word.
+func TermOf(word string) string { return strings.ToLower(norm.NFKC.String(beginning(word))) }
 
 // beginning returns what of a word is its term.
 func beginning(word string) string {
@@ -208,40 +212,40 @@ func beginning(word string) string {
 	return word[:n]
 }
 
-// isTerm reports whether t is the term of a word, without making that. The term of a letter
+// IsTerm reports whether t is the term of a word, without making that. The term of a letter
 // of ASCII is that letter in lower case, unless a character behind it changes it, as an accent
 // does, which is none of ASCII.
-func isTerm(word, t string) bool {
+func IsTerm(word, t string) bool {
 	word = beginning(word)
 	for i := range len(word) {
 		if c := word[i]; c >= utf8.RuneSelf {
-			return termOf(word) == t
+			return TermOf(word) == t
 		} else if i < len(t) && lower(c) == t[i] {
 			continue
 		}
 		if i+1 == len(word) || word[i+1] < utf8.RuneSelf {
 			return false
 		}
-		return termOf(word) == t
+		return TermOf(word) == t
 	}
 	return len(word) == len(t)
 }
 
-// beginsTerm reports whether the term of a word begins with stem, in the way of [isTerm].
-func beginsTerm(word, stem string) bool {
+// BeginsTerm reports whether the term of a word begins with stem, in the way of [IsTerm].
+func BeginsTerm(word, stem string) bool {
 	word = beginning(word)
 	for i := range len(word) {
 		c := word[i]
 		switch {
 		case c >= utf8.RuneSelf:
-			return strings.HasPrefix(termOf(word), stem)
+			return strings.HasPrefix(TermOf(word), stem)
 		case i == len(stem):
 			return true
 		case lower(c) == stem[i]:
 		case i+1 == len(word) || word[i+1] < utf8.RuneSelf:
 			return false
 		default:
-			return strings.HasPrefix(termOf(word), stem)
+			return strings.HasPrefix(TermOf(word), stem)
 		}
 	}
 	return len(word) >= len(stem)
