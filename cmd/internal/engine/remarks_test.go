@@ -19,6 +19,51 @@ func listedIDs(t *testing.T, e *Engine, r api.ListSessions) (ids []turns.ID) {
 	return ids
 }
 
+// A page of a list looks at so many sessions, whatever the request leaves out of them. All pages together have
+// those that it asks for, once each.
+func TestAPageOfAListLooksAtFewSessions(t *testing.T) {
+	e := newWorld().Engine(t)
+	var want []turns.ID
+	for i := range uint64(20) {
+		s := create(t, e, i, "nexus").ID
+		switch i {
+		case 3, 9, 10:
+			describe(t, e, s, api.DescribeSession{Tag: []string{"zebra"}})
+			want = append(want, s)
+		case 5, 11:
+			describe(t, e, s, api.DescribeSession{Tag: []string{"zebra"}})
+			hide(t, e, s, true)
+		}
+	}
+	slices.SortFunc(want, turns.ID.Compare)
+	e.History.PageSessions = 4
+	for _, order := range []string{"id", "updated"} {
+		for _, limit := range []int{1, 2, 50} {
+			var got []turns.ID
+			r := api.ListSessions{Order: order, Tag: "zebra", Page: api.Page{Limit: limit}}
+			for pages := 1; ; pages++ {
+				list := must(e.History.List(t.Context(), alice, r))(t)
+				for _, s := range list.Sessions {
+					got = append(got, s.ID)
+				}
+				if r.After = list.Next; r.After == "" {
+					if limit == 50 && pages != 5 {
+						t.Errorf("by %s: %d pages of four of twenty sessions", order, pages)
+					}
+					break
+				}
+				if pages > 20 {
+					t.Fatalf("by %s, %d a page: no end", order, limit)
+				}
+			}
+			slices.SortFunc(got, turns.ID.Compare)
+			if !slices.Equal(got, want) {
+				t.Errorf("by %s, %d a page: %v, want %v", order, limit, got, want)
+			}
+		}
+	}
+}
+
 func hide(t *testing.T, e *Engine, s turns.ID, hidden bool) *api.Session {
 	t.Helper()
 	return must(e.Sessions.Hide(t.Context(), alice, s, hidden, api.HideSession{Cause: "by mistake"}, []byte("{}")))(t)

@@ -31,7 +31,7 @@ func (hs *History) GetAbout(ctx context.Context, c reader.Caller, id turns.ID, r
 }
 
 // List is session.list. Sessions are sorted by id, which is by claimed time, or by their
-// last changes.
+// last changes. A page may have few sessions, or none, and still a next one.
 func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessions) (*api.SessionList, error) {
 	if err := hs.reader.WaitLog(ctx, req.Read); err != nil {
 		return nil, err
@@ -54,7 +54,8 @@ func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessio
 		return nil, err
 	}
 	out := &api.SessionList{Sessions: []api.Session{}}
-	size := 0
+	size, looked := 0, 0
+	var last turns.ID // session that was looked at
 	for s, err := range list {
 		if ctx.Err() != nil { // what is left out may be many
 			err = fmt.Errorf("%w: listed sessions: %w", ledger.ErrUnavailable, ctx.Err())
@@ -66,6 +67,12 @@ func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessio
 			out.Next = next(out.Sessions[limit-1].ID)
 			break
 		}
+		if looked == hs.PageSessions {
+			out.Next = next(last)
+			break
+		}
+		last = s.ID
+		looked++
 		if s.Hidden && !req.Hidden {
 			continue
 		}
