@@ -62,6 +62,8 @@ func (st *Starter) Serving(ctx context.Context) (Serving, error) {
 		}
 		said, err := st.start(ctx)
 		switch {
+		case errors.Is(err, context.DeadlineExceeded): // the child waits for that process, or starts for longer than we wait
+			return s, fmt.Errorf("%w: %w", ErrSilent, err)
 		case err != nil:
 			return s, err
 		case said.Ready:

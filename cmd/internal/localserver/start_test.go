@@ -17,17 +17,25 @@ func TestAProcessThatDoesNotAnswer(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
 	st := &Starter{Program: program, Version: "v", Data: filepath.Join(dir, "data")}
-	child := func(line string) {
-		if err := os.WriteFile(program, []byte("#!/bin/sh\necho '"+line+"'\n"), 0o700); err != nil {
+	runs := func(command string) {
+		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+command+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
+	child := func(line string) { runs("echo '" + line + "'") }
 	child(`{"ready":false,"error":"another process has it","in_use":true}`)
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := st.Serving(short); !errors.Is(err, ErrSilent) {
 		t.Errorf("it does not answer: %v", err)
 	}
+	runs("exec sleep 2") // the time is over while a child starts, and not between two
+	starts, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := st.Serving(starts); !errors.Is(err, ErrSilent) {
+		t.Errorf("a child says nothing: %v", err)
+	}
+	child(`{"ready":false,"error":"another process has it","in_use":true}`)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	if _, err := st.Serving(stopped); err == nil || errors.Is(err, ErrSilent) {
