@@ -8,6 +8,7 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,21 @@ func (b *Browser) Has(path string, want ...string) string {
 		}
 	}
 	return body
+}
+
+// Shows gets a page until it has all texts: a figure that takes long to add up is on a later view. It fails after a minute.
+func (b *Browser) Shows(path string, want ...string) string {
+	b.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		body := b.Page(path)
+		missing := slices.DeleteFunc(slices.Clone(want), func(w string) bool { return strings.Contains(body, w) })
+		if len(missing) == 0 {
+			return body
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("%s has no %q after a minute\n%s", path, missing, body)
+		}
+	}
 }
 
 // Say returns a message of one text.
