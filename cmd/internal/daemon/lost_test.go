@@ -63,7 +63,7 @@ func TestADaemonHaltsWhereTheLogCameBackShorter(t *testing.T) {
 	start()
 	retry := api.AppendTurn{ID: last.ID, Messages: []turns.Message{turns.TextMessage(turns.User, "the same id, which the projections know")}}
 	for _, r := range []api.AppendTurn{{Messages: []turns.Message{turns.TextMessage(turns.User, "on top")}}, retry} {
-		for until := time.Now().Add(20 * time.Second); ; {
+		for until := time.Now().Add(untilTheTestEnds(t)); ; {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the daemon connects again, too
 			a, err := c.Append(ctx, session, r)
 			cancel()
