@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -163,13 +164,18 @@ func (c *cluster) daemon(t *testing.T, log *lockedLog, data string) *Nexusd {
 	return d
 }
 
-// freePorts returns ports of the loopback that were free a moment ago.
+// freePorts returns ports of the loopback that were free a moment ago. They are below those that a system gives out by
+// itself: no other program gets one while a process that was killed is away from it.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	const low, high = 20_000, 32_000
+	for tries := 0; len(ports) < n; tries++ {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", low+rand.IntN(high-low)))
 		if err != nil {
-			t.Fatal(err)
+			if tries == 1000 {
+				t.Fatal(err)
+			}
+			continue
 		}
 		defer l.Close()
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)

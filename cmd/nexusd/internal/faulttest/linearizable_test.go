@@ -74,13 +74,21 @@ func checkLinearizable(t *testing.T, r *recorder, c *cluster, count int, start f
 			d.Kill()
 		}
 	})
-	r.began = time.Now()
-	working, stop := context.WithTimeout(t.Context(), length)
+	r.began, r.begun = time.Now(), make(chan struct{}, 1)
+	working, stop := context.WithCancel(t.Context())
 	defer stop()
 	var group sync.WaitGroup
 	for g := range 3 {
 		group.Go(func() { r.work(working, t, rand.New(rand.NewPCG(seed, uint64(g)))) })
 	}
+	select { // the time counts from the first session: a busy machine takes long to come so far
+	case <-r.begun:
+	case <-time.After(startTime):
+		stop()
+		group.Wait()
+		t.Fatal("no session was created")
+	}
+	defer time.AfterFunc(length, stop).Stop()
 	faults := harass(working, t, c, daemons, start, rand.New(rand.NewPCG(seed, 99)))
 	group.Wait()
 	if t.Failed() {
@@ -192,7 +200,8 @@ func harass(ctx context.Context, t *testing.T, c *cluster, daemons []*Nexusd, st
 type recorder struct {
 	began           time.Time
 	url             string
-	agent, operator string // files of credentials; "": none
+	agent, operator string        // files of credentials; "": none
+	begun           chan struct{} // a session was created
 
 	mu                 sync.Mutex
 	sessions           []*sharedSession
@@ -251,6 +260,10 @@ func (r *recorder) work(ctx context.Context, t *testing.T, rng *rand.Rand) {
 		r.mu.Lock()
 		r.sessions = append(r.sessions, s)
 		r.mu.Unlock()
+		select {
+		case r.begun <- struct{}{}:
+		default:
+		}
 		var group sync.WaitGroup
 		for i, c := range clients {
 			mine := rand.New(rand.NewPCG(rng.Uint64(), 0))
