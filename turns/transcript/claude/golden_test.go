@@ -191,6 +191,7 @@ func (s *claudeStream) Read(p []byte) (int, error) {
 func TestClaudeMemory(t *testing.T) {
 	heap := func() uint64 {
 		runtime.GC()
+		runtime.GC() // of pools, too
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
