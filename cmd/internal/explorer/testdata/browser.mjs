@@ -12,12 +12,18 @@ const { chromium } = require('playwright-core');
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 const base = new URL(link).origin;
 const wrong = [];
-const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] }).catch((e) => { console.error(String(e)); process.exit(77); });
+const timeout = brief ? 180_000 : 30_000; // for each step; who asks for brief bounds the whole
+const browser = await chromium.launch({ executablePath, timeout, args: ['--no-sandbox'] }).catch((e) => { console.error(String(e)); process.exit(77); });
 const end = async () => { await browser.close(); console.log(JSON.stringify(wrong)); process.exit(); };
 const check = (ok, where, what) => { if (!ok) wrong.push({ where, what }); };
 
 // Nobody is logged in by loading the link, and Enter on its page is enough.
-const first = await browser.newContext();
+const contextOf = async (options) => {
+  const context = await browser.newContext(options);
+  context.setDefaultTimeout(timeout);
+  return context;
+};
+const first = await contextOf();
 const door = await first.newPage();
 await door.goto(link);
 await door.waitForFunction(() => document.activeElement.matches('button'));
@@ -25,7 +31,7 @@ await door.keyboard.press('Enter');
 await door.waitForSelector('header.top');
 const storageState = await first.storageState();
 const open = async (options, where) => {
-  const context = await browser.newContext({ storageState, ...options });
+  const context = await contextOf({ storageState, ...options });
   const page = await context.newPage();
   page.on('request', (r) => { if (!r.url().startsWith(base)) check(false, where, 'asks for ' + r.url()); });
   page.on('console', (m) => check(false, where, 'console: ' + m.text()));
@@ -78,7 +84,7 @@ for (const name of Object.keys(paths)) {
       await close();
       // With axe in it, which the page's policy would refuse; each width and theme once.
       if (!brief && (width === 390) !== (colorScheme === 'light')) continue;
-      const tested = await browser.newContext({ storageState, viewport, colorScheme, bypassCSP: true });
+      const tested = await contextOf({ storageState, viewport, colorScheme, bypassCSP: true });
       const view = await tested.newPage();
       await reach(view, name);
       await view.evaluate(() => { for (const d of document.querySelectorAll('details')) d.open = true; });
