@@ -147,7 +147,8 @@ func TestErasedWordsAreNotInTheMemoryOfTheNextProcess(t *testing.T) {
 		}
 	}
 	delete(words, "redacted label") // what a session is called stays
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // until no store has anything of either
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		// Until no store has anything of either.
 		erased, err := admin.Erase(ctx, sessions[0], api.EraseSession{})
 		check(err)
 		redacted, err := admin.Redact(ctx, sessions[1], api.RedactTurn{Text: words["redacted prompt"]})
