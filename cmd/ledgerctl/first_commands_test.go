@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -139,7 +140,8 @@ func TestFirstCommandsOfAStranger(t *testing.T) {
 		l := newFirstLedger(t)
 		l.bringIn(t)
 		l.damage(t)
-		l.typeAll(t, map[string]int{"verify": 6, "verify --json": 6}) // S itself has no damage
+		l.stopsAppends(t)
+		l.typeAll(t, map[string]int{"verify": 6, "verify --json": 6, "rename S login": 6}) // S itself has no damage
 	})
 }
 
@@ -230,6 +232,22 @@ func (l *firstLedger) damage(t *testing.T) {
 	})
 	if err != nil || damaged == 0 {
 		t.Fatalf("%d files damaged: %v", damaged, err)
+	}
+}
+
+// stopsAppends verifies until the daemon has read its files through and refuses appends: that goes on behind a verification.
+func (l *firstLedger) stopsAppends(t *testing.T) {
+	t.Helper()
+	for until := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if status, _ := l.run(t, "verify"); status != 6 {
+			t.Fatalf("verify of a damaged ledger ends with status %d", status)
+		}
+		switch status, out := l.run(t, "rename", l.session, "login"); {
+		case status == 6:
+			return
+		case status != 0 || time.Now().After(until):
+			t.Fatalf("rename in a damaged ledger ends with status %d:\n%s", status, out)
+		}
 	}
 }
 
