@@ -17,6 +17,9 @@ import (
 	"nexus/ledger/api"
 )
 
+// picked is how many sessions a person picks from: those that changed last.
+const picked = 2000
+
 // pick offers the sessions, newest first, and runs a verb on the one that is picked, until
 // the person leaves. shown is false if there is no terminal or no session: then nothing was
 // shown.
@@ -31,12 +34,15 @@ func (e *env) pick(ctx context.Context, verb func(args ...string) error) (shown 
 	}
 	var p picker.Picker
 	var list []api.Session
-	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
+	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}, Order: "updated", Page: api.Page{Limit: 500}}) {
 		if err != nil {
 			return false, nil
 		}
 		if s.Head != nil {
 			list = append(list, s)
+		}
+		if len(list) == picked {
+			break
 		}
 	}
 	slices.SortStableFunc(list, func(a, b api.Session) int { return saidAt(&b).Compare(saidAt(&a)) })

@@ -55,13 +55,18 @@ func printParts(ctx context.Context, e *cli.Env, c *client.Client, t *api.Tree) 
 		in[s.ID] = true
 	}
 	var parts []api.Session
-	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
+	for s, err := range c.ListSessions(ctx, api.ListSessions{Page: api.Page{Limit: 500}}) {
 		if err != nil {
 			return err
 		}
-		if s.SpawnedBy != nil && in[s.SpawnedBy.Session] && !in[s.ID] {
-			parts = append(parts, s)
+		if s.SpawnedBy == nil || !in[s.SpawnedBy.Session] || in[s.ID] {
+			continue
 		}
+		about, err := c.GetSession(ctx, s.ID, api.GetSession{About: api.About{About: true}}) // its title takes longer than all the rest
+		if err != nil {
+			return err
+		}
+		parts = append(parts, *about)
 	}
 	for i := range parts {
 		s := &parts[i]
