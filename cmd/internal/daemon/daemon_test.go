@@ -153,7 +153,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		{"turn.append." + s.ID.String(), `{"messages":[{"role":"robot","parts":[]}]}`, api.Malformed, "/messages/0/role"},
 		{"turn.append." + s.ID.String(), "{\"messages\":[{\"role\":\"user\",\"parts\":[{\"type\":\"text\",\"content\":\"a\xff\"}]}]}", api.Malformed, "/messages/0/parts/0/content"},
 		{"turn.append.01ARZ3NDEKTSV4RRFFQ69G5FAV", `{"messages":[{"role":"user","parts":[]}]}`, api.NotFound, ""},
-		{"session.get.not-an-id", `{}`, api.Malformed, ""},
+		{"session.get.not-an-id", `{}`, api.Malformed, "session"},
 		{"compaction.run." + s.ID.String(), `{}`, api.Nothing, ""},
 		{"search.query", `{"text":"*"}`, api.Malformed, "/text"},
 		{"audit.proof." + s.ID.String(), `{}`, api.Denied, ""},
