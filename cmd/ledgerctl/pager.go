@@ -17,10 +17,7 @@ import (
 	"nexus/ledger/api"
 )
 
-// picked is how many sessions a person picks from: those that changed last.
-const picked = 2000
-
-// pick offers the sessions, newest first, and runs a verb on the one that is picked, until
+// pick offers the sessions that changed last, newest first, and runs a verb on the one that is picked, until
 // the person leaves. shown is false if there is no terminal or no session: then nothing was
 // shown.
 func (e *env) pick(ctx context.Context, verb func(args ...string) error) (shown bool, err error) {
@@ -41,7 +38,7 @@ func (e *env) pick(ctx context.Context, verb func(args ...string) error) (shown 
 		if s.Head != nil {
 			list = append(list, s)
 		}
-		if len(list) == picked {
+		if len(list) == sessionview.MaxRecent {
 			break
 		}
 	}

@@ -49,9 +49,9 @@ func (x opened) areCommon(ctx context.Context, want []wanted) (common bool, err 
 	return true, nil
 }
 
-// newest returns the newest documents that match all of the queries, [maxNewest] at most, and more
-// as their number where there are more. It looks at the last blocks of positions first, and each
-// time at twice as many.
+// newest returns the newest documents that match all of the queries, [maxNewest] at most; total is
+// larger than their number if there are more. It looks at the last blocks of positions first, and
+// each time at twice as many.
 func (x opened) newest(ctx context.Context, all []query.Query, f Filter) (hits []Hit, total uint64, err error) {
 	r, err := x.reader()
 	if err != nil {

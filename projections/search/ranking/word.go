@@ -18,7 +18,7 @@ type Term struct {
 	Weight      float64
 }
 
-// wordRanking is what [Of] returns for a single word: the sum of the scores of its terms, times the
+// wordRanking is the [Ranking] that [Of] gives for the query of a single word: the sum of the scores of its terms, times the
 // share of them that a document has. It takes the library's scores of terms, and adds them
 // up as the library does, without its five searchers around them.
 type wordRanking struct {

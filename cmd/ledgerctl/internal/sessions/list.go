@@ -21,10 +21,6 @@ import (
 	"nexus/ledger/api/client"
 )
 
-// listedMost is how many sessions a short list is of: those that changed last. The titles and
-// times of 200,000 take minutes.
-const listedMost = 2000
-
 // List lists the sessions: those that an import opened and that have no
 // turn yet only with all.
 func List(ctx context.Context, e *cli.Env, all bool, sorted string, g *searchview.Filter) error {
@@ -44,19 +40,18 @@ func List(ctx context.Context, e *cli.Env, all bool, sorted string, g *searchvie
 	var list []api.Session
 	empty, hidden, others := uint64(0), uint64(0), false
 	r := api.ListSessions{About: api.About{About: true}, Superseded: all, Hidden: true, Tag: g.Tag}
-	few := g.Limit > 0 && g.Limit <= listedMost && !all && !g.IsSet() && sorted == "said"
+	few := g.Limit > 0 && g.Limit <= sessionview.MaxRecent && !all && !g.IsSet() && sorted == "said"
 	if few {
 		r.Order, r.Limit = "updated", 500
 	}
-	looked, rest := 0, false
+	rest := false
 	for s, err := range c.ListSessions(ctx, r) {
 		if err != nil {
 			return err
 		}
-		if rest = few && looked == listedMost; rest {
+		if rest = few && len(list) == sessionview.MaxRecent; rest { // those that it leaves out may be more: an undone import
 			break
 		}
-		looked++
 		if g.IsSet() && !g.Keeps(&s, since) {
 			others = true
 			continue
@@ -83,7 +78,7 @@ func List(ctx context.Context, e *cli.Env, all bool, sorted string, g *searchvie
 	switch n := len(list) - g.Limit; {
 	case rest:
 		list = greatest(list, g.Limit, order)
-		defer e.Say("the newest of the %s sessions that changed last; --limit 0 lists all", prose.Grouped(listedMost))
+		defer e.Say("the newest of the %s sessions that changed last; --limit 0 lists all", prose.Grouped(sessionview.MaxRecent))
 	case g.Limit > 0 && n > 0:
 		list = greatest(list, g.Limit, order)
 		defer e.Say("%s %s; --limit 0 lists all", prose.Plural(uint64(n), "session"), map[bool]string{true: "older", false: "with less"}[sorted == "said" || sorted == "opened"])

@@ -62,11 +62,14 @@ func printParts(ctx context.Context, e *cli.Env, c *client.Client, t *api.Tree) 
 		if s.SpawnedBy == nil || !in[s.SpawnedBy.Session] || in[s.ID] {
 			continue
 		}
-		about, err := c.GetSession(ctx, s.ID, api.GetSession{About: api.About{About: true}}) // its title takes longer than all the rest
-		if err != nil {
-			return err
+		if s.Error == "" { // a title takes longer than all the rest, so it is read of these alone
+			about, err := c.GetSession(ctx, s.ID, api.GetSession{About: api.About{About: true}})
+			if err != nil {
+				return err
+			}
+			s = *about
 		}
-		parts = append(parts, *about)
+		parts = append(parts, s)
 	}
 	for i := range parts {
 		s := &parts[i]

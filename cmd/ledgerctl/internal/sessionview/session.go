@@ -22,6 +22,10 @@ import (
 	"nexus/turns/secrets"
 )
 
+// MaxRecent is how many sessions a short list is of: those that changed last. The titles and times of
+// 200,000 take minutes.
+const MaxRecent = 2000
+
 // Table is a line for each session: as much of it as a terminal has room
 // for, and all of it in a file.
 func Table(term *terminal.Terminal, list []api.Session) string {
