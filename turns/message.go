@@ -184,6 +184,19 @@ func (m *Message) SameAs(o *Message) bool {
 	return len(m.Parts) == 0 || &m.Parts[0] == &o.Parts[0] || reflect.DeepEqual(m.Parts, o.Parts)
 }
 
+// CommonMessages returns how many messages a and b begin with in common. Lists that begin at one place in memory, and that
+// nobody changes, are not compared.
+func CommonMessages(a, b []Message) (n int) {
+	shorter := min(len(a), len(b))
+	if shorter > 0 && &a[0] == &b[0] {
+		return shorter
+	}
+	for n < shorter && a[n].SameAs(&b[n]) {
+		n++
+	}
+	return n
+}
+
 // Calls appends to dst the ids of the tool calls in m, in order.
 func (m *Message) Calls(dst []string) []string {
 	for i := range m.Parts {

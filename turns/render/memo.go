@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -25,8 +26,23 @@ type Memo struct {
 
 // rendering is messages of a format with their JSON.
 type rendering struct {
-	wire []any // pointers
-	json []jsontext.Value
+	wire  []any // pointers
+	json  []jsontext.Value
+	grown *atomic.Bool // a rendering goes on in the room behind json; nil: it has none
+}
+
+// extend returns the first n of json, to be made size long, and the flag of the list that it is then. The first that goes
+// on behind all of json gets the room there, which nobody reads; another gets a copy.
+func (r *rendering) extend(n, size int) ([]jsontext.Value, *atomic.Bool) {
+	if n == len(r.json) && r.grown != nil {
+		if n == size {
+			return r.json, r.grown
+		}
+		if r.grown.CompareAndSwap(false, true) {
+			return r.json, new(atomic.Bool)
+		}
+	}
+	return append(make([]jsontext.Value, 0, size+size/8+8), r.json[:n]...), new(atomic.Bool)
 }
 
 // point is the state of a conversion after the first messages of a context.
@@ -112,13 +128,7 @@ func (e *Memo) of(format string) *Memo {
 }
 
 // same returns how many messages e and ms begin with in common.
-func (e *Memo) same(ms []turns.Message) int {
-	n := 0
-	for n < min(len(e.messages), len(ms)) && e.messages[n].SameAs(&ms[n]) {
-		n++
-	}
-	return n
-}
+func (e *Memo) same(ms []turns.Message) int { return turns.CommonMessages(e.messages, ms) }
 
 // encode returns messages with their JSON. It encodes those that r has not at their index.
 func (r *rendering) encode(format string, messages []any) (rendering, error) {

@@ -19,6 +19,8 @@ var memoFormats = map[string]func(*Memo, []turns.Section, []turns.Raw, []turns.M
 func TestMemoChangesNoRendering(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		memos := []*Memo{new(Memo)}
+		var renderings []Rendered
+		var wanted [][]string
 		var closed []turns.Message // pairs are closed
 		for range rapid.IntRange(1, 12).Draw(t, "renderings") {
 			switch rapid.SampledFrom([]string{"grow", "grow", "grow", "cut", "change"}).Draw(t, "step") {
@@ -56,7 +58,12 @@ func TestMemoChangesNoRendering(t *testing.T) {
 			if d := cmp.Diff(texts(want), texts(got)); d != "" {
 				t.Fatalf("%s (-without, +after a memo):\n%s", format, d)
 			}
-			memos = append(memos, got.Memo())
+			memos, renderings, wanted = append(memos, got.Memo()), append(renderings, got), append(wanted, texts(want))
+		}
+		for i, r := range renderings {
+			if d := cmp.Diff(wanted[i], texts(r)); d != "" {
+				t.Fatalf("rendering %d of %d is another since (-then, +now):\n%s", i, len(renderings), d)
+			}
 		}
 	})
 }

@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -9,7 +10,8 @@ import (
 )
 
 // Rendered is a context in the request form of one provider. Each message is separate, so
-// that a caller can page by message. The caller owns the slices. The bytes depend only on
+// that a caller can page by message. The slices may be a [Memo]'s: who adds to them gets
+// others, and nobody changes what they have. The bytes depend only on
 // the arguments: the same context renders to the same bytes on any daemon,
 // and a context that grew at its end renders to a list with the same
 // beginning, but for what joins or trims its last message ([Anthropic],
@@ -36,20 +38,23 @@ func OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Render
 
 // OTel is [OTel] after the rendering of e.
 func (e *Memo) OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
-	before, values := e.of("otel"), make([]jsontext.Value, len(ms))
-	for i := range ms {
+	before := e.of("otel")
+	same := before.same(ms)
+	values, grown := before.body.extend(same, len(ms))
+	for i := same; i < len(ms); i++ {
 		if i < len(before.messages) && before.messages[i].SameAs(&ms[i]) {
-			values[i] = before.body.json[i]
+			values = append(values, before.body.json[i])
 			continue
 		}
-		var err error
-		if values[i], err = turns.EncodeJSON(&ms[i]); err != nil {
+		value, err := turns.EncodeJSON(&ms[i])
+		if err != nil {
 			return Rendered{}, fmt.Errorf("render otel message %d: %w", i, err)
 		}
+		values = append(values, value)
 	}
-	r := newRendered(tools, values)
+	r := newRendered(tools, slices.Clip(values))
 	if e != nil {
-		r.memo = &Memo{format: "otel", messages: ms, body: rendering{json: values}}
+		r.memo = &Memo{format: "otel", messages: ms, body: rendering{json: values, grown: grown}}
 	}
 	if len(system) == 0 {
 		return r, nil

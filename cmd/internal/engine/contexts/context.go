@@ -306,7 +306,7 @@ func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextVie
 	if !ok {
 		before = &rendered{memo: new(render.Memo)}
 	}
-	shared := before.shared(v.context.Messages)
+	shared := turns.CommonMessages(before.messages, v.context.Messages)
 	if err := cx.paths.CheckWhole(v.context.Messages[shared:]); err != nil {
 		return nil, nil, err
 	}
@@ -316,19 +316,18 @@ func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextVie
 	if err != nil {
 		return nil, nil, err
 	}
-	now := before.after(v.context.Messages, shared)
-	now.json, now.sums = r.Messages, sumsOf(r.Messages, before.json, before.sums)
+	now := before.after(v.context.Messages, shared, r.Messages, r.Memo())
 	stored, err := cx.content.PreambleDigest(&v.set)
 	if err != nil {
 		return nil, nil, err
 	}
 	out := &api.Context{
-		Messages: raws(r.Messages), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
+		Messages: slices.Clip(now.shown), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
 		Budget: v.budget, Overhead: v.path.Overhead + v.added.Tokens, Reported: v.reported,
 		WindowGuess: v.requestedBudget() == 0 && reader.WindowGuessed(v.policy, v.limits), Fingerprint: now.fingerprint().AddSections(v.added.Sections).String(), Sources: []api.Source{},
 		PreambleDigest: turns.Digest("context.preamble", []byte(req.Format+" "+v.caller(req)+" "+stored.String()+" "+view.NewFingerprint().AddSections(v.added.Sections).String())).String(),
 	}
-	if now.memo = r.Memo(); !ok || (req.At.IsZero() && v.source == nil) { // an older context does not replace the newest
+	if !ok || (req.At.IsZero() && v.source == nil) { // an older context does not replace the newest
 		size := now.size // the system part has its JSON in the memo
 		for _, s := range preamble.System {
 			size += len(s.Content)
@@ -346,7 +345,7 @@ func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextVie
 	if v.due {
 		out.Compaction.State = cx.compactions.DueState(v.path.Session, v.path.Head.Ref.Turn)
 	}
-	return out, now.sums, nil
+	return out, slices.Clip(now.sums), nil
 }
 
 // sources says where each part of a context comes from, and with explain why it is there.

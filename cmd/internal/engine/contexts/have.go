@@ -3,9 +3,6 @@ package contexts
 import (
 	"crypto/sha256"
 	"slices"
-	"unsafe"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger"
@@ -61,21 +58,6 @@ func (as answers) size() (n int) {
 	return n
 }
 
-// sumsOf returns the digests of rendered messages. It takes those that before holds of the
-// same memory.
-func sumsOf(ms, before []jsontext.Value, sums []messageSum) []messageSum {
-	out := make([]messageSum, len(ms))
-	for i, m := range ms {
-		if i < len(before) && len(m) == len(before[i]) && unsafe.SliceData(m) == unsafe.SliceData(before[i]) {
-			out[i] = sums[i]
-			continue
-		}
-		h := sha256.Sum256(m)
-		copy(out[i][:], h[:])
-	}
-	return out
-}
-
 // keepOf remembers the reply to a request for the next call, and returns how many messages of
 // it the caller has: those that it begins with in common with the reply that have names; 0 if
 // that is not known. epoch is of before a key was read.
@@ -111,7 +93,7 @@ func (cx *Contexts) keepOf(epoch uint64, s *ledger.Session, head lineage.Node, r
 	}
 	now := answers{mine}
 	for _, a := range known {
-		same := a.fingerprint == whole.Fingerprint && a.settings == s.Settings && a.preamble == mine.preamble && slices.Equal(a.sums, sums)
+		same := a.fingerprint == whole.Fingerprint && a.settings == s.Settings && a.preamble == mine.preamble && len(a.sums) == len(sums) && commonSums(a.sums, sums) == len(sums)
 		if !same && len(now) < maxAnswers {
 			now = append(now, a)
 		}
@@ -169,7 +151,11 @@ func (cx *Contexts) inherited(s *ledger.Session, key answersKey) (out answers, e
 
 // commonSums returns how many digests a and b begin with in common.
 func commonSums(a, b []messageSum) (n int) {
-	for n < min(len(a), len(b)) && a[n] == b[n] {
+	shorter := min(len(a), len(b))
+	if shorter > 0 && &a[0] == &b[0] {
+		return shorter
+	}
+	for n < shorter && a[n] == b[n] {
 		n++
 	}
 	return n

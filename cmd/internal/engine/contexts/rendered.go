@@ -1,6 +1,10 @@
 package contexts
 
 import (
+	"crypto/sha256"
+	"sync/atomic"
+	"unsafe"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/cmd/internal/engine/content"
@@ -26,28 +30,58 @@ type rendered struct {
 	fingerprints []view.Fingerprint // of messages[:i+1]
 	memo         *render.Memo
 	json         []jsontext.Value // of the format's messages
+	shown        []turns.Raw      // json, as the contract has it
 	sums         []messageSum     // of json
+	grown        atomic.Bool      // a context goes on in the room behind the lists
 	size         int              // about how many bytes of memory it takes, without memo
 }
 
-// shared returns how many messages r and ms begin with in common.
-func (r *rendered) shared(ms []turns.Message) (n int) {
-	for n < min(len(r.messages), len(ms)) && r.messages[n].SameAs(&ms[n]) {
+// after returns what is kept of the context of ms, whose first n messages r has too, and of their JSON. It hashes what r
+// has not. The first context that goes on behind all of r gets the room behind its lists, which nobody reads; another
+// gets copies.
+func (r *rendered) after(ms []turns.Message, n int, json []jsontext.Value, memo *render.Memo) *rendered {
+	same := commonJSON(r.json, json)
+	out := &rendered{messages: ms, json: json, memo: memo, size: r.size - sizeOf(r.messages[n:]) + sizeOf(ms[n:])}
+	if n == len(r.fingerprints) && same == len(r.sums) && r.grown.CompareAndSwap(false, true) {
+		out.fingerprints, out.shown, out.sums = r.fingerprints, r.shown, r.sums
+	} else {
+		out.fingerprints = append(make([]view.Fingerprint, 0, room(len(ms))), r.fingerprints[:n]...)
+		out.shown = append(make([]turns.Raw, 0, room(len(json))), r.shown[:same]...)
+		out.sums = append(make([]messageSum, 0, room(len(json))), r.sums[:same]...)
+	}
+	for i := n; i < len(ms); i++ {
+		out.fingerprints = append(out.fingerprints, out.fingerprint().Add(&ms[i]))
+	}
+	for i := same; i < len(json); i++ {
+		out.shown = append(out.shown, turns.Raw(json[i]))
+		if i < len(r.json) && isSame(json[i], r.json[i]) {
+			out.sums = append(out.sums, r.sums[i])
+			continue
+		}
+		h := sha256.Sum256(json[i])
+		out.sums = append(out.sums, messageSum(h[:len(messageSum{})]))
+	}
+	return out
+}
+
+// room is the capacity of lists of n that may get longer.
+func room(n int) int { return n + n/8 + 8 }
+
+// commonJSON returns how many values a and b begin with in common, of one memory.
+func commonJSON(a, b []jsontext.Value) (n int) {
+	shorter := min(len(a), len(b))
+	if shorter > 0 && &a[0] == &b[0] {
+		return shorter
+	}
+	for n < shorter && isSame(a[n], b[n]) {
 		n++
 	}
 	return n
 }
 
-// after returns the fingerprints of messages, of which the first n, that r begins with, are
-// not hashed again.
-func (r *rendered) after(ms []turns.Message, n int) *rendered {
-	out := &rendered{messages: ms, fingerprints: make([]view.Fingerprint, n, len(ms)), memo: r.memo}
-	copy(out.fingerprints, r.fingerprints)
-	out.size = r.size - sizeOf(r.messages[n:]) + sizeOf(ms[n:])
-	for i := n; i < len(ms); i++ {
-		out.fingerprints = append(out.fingerprints, out.fingerprint().Add(&ms[i]))
-	}
-	return out
+// isSame reports whether two values are one in memory.
+func isSame(a, b jsontext.Value) bool {
+	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b)
 }
 
 // fingerprint returns the fingerprint of all messages.
