@@ -58,6 +58,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	signal.Ignore(syscall.SIGPIPE) // the command that started it may be gone before it can serve; the next one finds it
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(cacheBytes + 128<<20))
+	defer daemon.PaceCollector()() // the limit holds beside it
 	d, err := daemon.Open(ctx, config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", PagesOnly: true, Vanished: o.Vanished, Scrub: "off", CollectAfter: "off", CacheBytes: cacheBytes,
 		Version: o.Version, Logger: slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
