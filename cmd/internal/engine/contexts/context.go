@@ -316,7 +316,7 @@ func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextVie
 	if err != nil {
 		return nil, nil, err
 	}
-	now := before.after(v.context.Messages, shared, r.Messages, r.Memo())
+	now := before.after(v.context.Messages, shared, &r)
 	stored, err := cx.content.PreambleDigest(&v.set)
 	if err != nil {
 		return nil, nil, err
@@ -325,7 +325,7 @@ func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextVie
 		Messages: slices.Clip(now.shown), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
 		Budget: v.budget, Overhead: v.path.Overhead + v.added.Tokens, Reported: v.reported,
 		WindowGuess: v.requestedBudget() == 0 && reader.WindowGuessed(v.policy, v.limits), Fingerprint: now.fingerprint().AddSections(v.added.Sections).String(), Sources: []api.Source{},
-		PreambleDigest: turns.Digest("context.preamble", []byte(req.Format+" "+v.caller(req)+" "+stored.String()+" "+view.NewFingerprint().AddSections(v.added.Sections).String())).String(),
+		PreambleDigest: turns.Digest("context.preamble", []byte(req.Format+" "+v.caller(req)+" "+stored.String()+" "+now.systemSum.String()+" "+view.NewFingerprint().AddSections(v.added.Sections).String())).String(),
 	}
 	if !ok || (req.At.IsZero() && v.source == nil) { // an older context does not replace the newest
 		size := now.size // the system part has its JSON in the memo

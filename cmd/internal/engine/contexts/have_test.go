@@ -1,6 +1,7 @@
 package contexts_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -21,14 +22,14 @@ type held struct {
 }
 
 // readAll reads all pages of a context, and puts them behind what the caller has.
-func readAll(t *rapid.T, e *engine.Engine, s turns.ID, r api.GetContext, have *held) (*api.Context, error) {
+func readAll(ctx context.Context, e *engine.Engine, s turns.ID, r api.GetContext, have *held) (*api.Context, error) {
 	if have != nil {
 		r.Have = &api.Have{Fingerprint: have.context.Fingerprint, Preamble: have.context.PreambleDigest}
 	}
 	var out *api.Context
 	partial := ""
 	for {
-		p, err := e.Contexts.Context(t.Context(), enginetest.Alice, s, r)
+		p, err := e.Contexts.Context(ctx, enginetest.Alice, s, r)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +78,7 @@ func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
 			path[sessions[0]] = append(path[sessions[0]], enginetest.Add(t, engines[0], sessions[0], enginetest.Say(text(3000), text(2000))).ID)
 		}
 		for _, format := range formats {
-			c, err := readAll(rt, engines[0], sessions[0], api.GetContext{Format: format}, nil)
+			c, err := readAll(rt.Context(), engines[0], sessions[0], api.GetContext{Format: format}, nil)
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -104,7 +105,11 @@ func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
 					path[s], open[s] = append(path[s], a.ID), !open[s]
 				}
 			case "compact":
-				_, _ = e.Compactions.Compact(ctx, enginetest.Alice, s, api.RunCompaction{}, []byte("{}"))
+				var r api.RunCompaction
+				if rapid.Bool().Draw(rt, "keeps little") { // so that a second one follows
+					r.Policy = &api.Policy{Name: "nexus", Set: turns.Raw(`{"keep_tokens":50}`)}
+				}
+				_, _ = e.Compactions.Compact(ctx, enginetest.Alice, s, r, []byte("{}"))
 			case "move":
 				if len(path[s]) > 0 {
 					to := rapid.SampledFrom(path[s]).Draw(rt, "turn")
@@ -149,8 +154,8 @@ func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
 						have = c
 					}
 				}
-				got, err := readAll(rt, e, s, r, have)
-				want, werr := readAll(rt, e, s, r, nil)
+				got, err := readAll(ctx, e, s, r, have)
+				want, werr := readAll(ctx, e, s, r, nil)
 				if enginetest.Code(err) != enginetest.Code(werr) {
 					rt.Fatalf("with have %v, without %v", err, werr)
 				}
@@ -173,6 +178,45 @@ func TestWhatAReplyKeepsAndHoldsIsTheWholeContext(t *testing.T) {
 	})
 	if kept == 0 || keptOfSource == 0 {
 		t.Errorf("%d replies kept anything, %d of the session that was forked", kept, keptOfSource)
+	}
+}
+
+// The provider's system member has what the summary of a compaction says, where the policy gives it the system's role. A
+// second compaction changes it, and leaves the messages that the first began with.
+func TestASummaryInTheSystemMemberIsSentWhenItChanged(t *testing.T) {
+	for _, format := range []string{"otel", "openai", "anthropic", "gemini"} {
+		for _, policy := range []string{"nexus", "spec-008", "balanced"} {
+			t.Run(format+", "+policy, func(t *testing.T) {
+				e := enginetest.NewWorld().Engine(t)
+				s := enginetest.Create(t, e, 0, policy).ID
+				set := api.SetSession{SessionSettings: api.SessionSettings{System: &api.System{{Name: "s", Content: "You are terse."}}}}
+				enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, s, set, []byte("{}")))(t)
+				var have *held
+				for i := range 3 * 6 {
+					enginetest.Add(t, e, s, enginetest.Say(fmt.Sprint("question ", i, " ", enginetest.Text(400)), enginetest.Text(400)))
+					if i%6 == 5 {
+						r := api.RunCompaction{Policy: &api.Policy{Name: policy, Set: turns.Raw(`{"keep_tokens":50}`)}}
+						_, _ = e.Compactions.Compact(t.Context(), enginetest.Alice, s, r, []byte("{}"))
+					}
+					if i%6 < 4 {
+						continue
+					}
+					request := api.GetContext{Format: format}
+					got, err := readAll(t.Context(), e, s, request, have)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want, err := readAll(t.Context(), e, s, request, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if d := cmp.Diff(texts(want), texts(got)); d != "" {
+						t.Fatalf("after turn %d, keeping %d (-whole, +put together):\n%.2000s", i, got.Keep, d)
+					}
+					have = &held{s, format, "", want}
+				}
+			})
+		}
 	}
 }
 

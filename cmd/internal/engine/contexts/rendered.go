@@ -32,22 +32,32 @@ type rendered struct {
 	json         []jsontext.Value // of the format's messages
 	shown        []turns.Raw      // json, as the contract has it
 	sums         []messageSum     // of json
+	system       jsontext.Value   // the format's system member, nil if it has none
+	systemSum    turns.Hash       // of system; zero if that is nil
 	grown        atomic.Bool      // a context goes on in the room behind the lists
 	size         int              // about how many bytes of memory it takes, without memo
 }
 
-// after returns what is kept of the context of ms, whose first n messages r has too, and of their JSON. It hashes what r
-// has not. The first context that goes on behind all of r gets the room behind its lists, which nobody reads; another
+// after returns what is kept of the context of ms, whose first n messages r has too, and of how it was rendered. It hashes
+// what r has not. The first context that goes on behind all of r gets the room behind its lists, which nobody reads; another
 // gets copies.
-func (r *rendered) after(ms []turns.Message, n int, json []jsontext.Value, memo *render.Memo) *rendered {
+func (r *rendered) after(ms []turns.Message, n int, by *render.Rendered) *rendered {
+	json := by.Messages
 	same := commonJSON(r.json, json)
-	out := &rendered{messages: ms, json: json, memo: memo, size: r.size - sizeOf(r.messages[n:]) + sizeOf(ms[n:])}
+	out := &rendered{messages: ms, json: json, memo: by.Memo(), system: by.System, size: r.size - sizeOf(r.messages[n:]) + sizeOf(ms[n:])}
 	if n == len(r.fingerprints) && same == len(r.sums) && r.grown.CompareAndSwap(false, true) {
 		out.fingerprints, out.shown, out.sums = r.fingerprints, r.shown, r.sums
 	} else {
 		out.fingerprints = append(make([]view.Fingerprint, 0, room(len(ms))), r.fingerprints[:n]...)
 		out.shown = append(make([]turns.Raw, 0, room(len(json))), r.shown[:same]...)
 		out.sums = append(make([]messageSum, 0, room(len(json))), r.sums[:same]...)
+	}
+	switch {
+	case by.System == nil:
+	case isSame(by.System, r.system):
+		out.systemSum = r.systemSum
+	default:
+		out.systemSum = sha256.Sum256(by.System)
 	}
 	for i := n; i < len(ms); i++ {
 		out.fingerprints = append(out.fingerprints, out.fingerprint().Add(&ms[i]))

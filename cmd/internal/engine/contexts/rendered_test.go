@@ -10,6 +10,7 @@ import (
 
 	"nexus/compactor/view"
 	"nexus/turns"
+	"nexus/turns/render"
 )
 
 // Two contexts that go on from one, and one that ends before it, have lists of their own: what the first adds is in no
@@ -48,7 +49,9 @@ func named(names ...string) *rendered {
 	return r
 }
 
-func goOn(from, to *rendered, n int) *rendered { return from.after(to.messages, n, to.json, nil) }
+func goOn(from, to *rendered, n int) *rendered {
+	return from.after(to.messages, n, &render.Rendered{Messages: to.json})
+}
 
 func checkRendered(t *testing.T, r *rendered, names []string) {
 	t.Helper()
