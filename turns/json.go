@@ -97,7 +97,7 @@ func fieldError(data []byte, err error) error {
 		reason := "wrong type"
 		switch {
 		case errors.Is(err, json.ErrUnknownName):
-			reason = "unknown field"
+			reason = "unknown field" + partsOf(string(se.JSONPointer))
 		case se.JSONKind != 0 && se.Err == nil:
 			reason = fmt.Sprintf("a JSON %s can't stand here%s", nameOf(se.JSONKind), wanted(se.GoType))
 		case errors.Is(se.Err, strconv.ErrSyntax) || errors.Is(se.Err, strconv.ErrRange):
@@ -108,6 +108,17 @@ func fieldError(data []byte, err error) error {
 		return &FieldError{Field: string(se.JSONPointer), Reason: reason, Kind: ErrMalformed}
 	}
 	return &FieldError{Reason: err.Error(), Kind: ErrMalformed}
+}
+
+// partsOf says what a message has in place of a member that other forms of messages have; "" of any other.
+func partsOf(pointer string) string {
+	segments := strings.Split(pointer, "/")
+	if n := len(segments); n > 2 && segments[n-3] == "messages" || n > 1 && segments[n-2] == "response" {
+		if last := segments[n-1]; last == "content" || last == "text" || last == "tool_calls" {
+			return `; a message has parts, as in {"role":"user","parts":[{"type":"text","content":"hello"}]}`
+		}
+	}
+	return ""
 }
 
 // nameOf is the name of a kind of JSON value.

@@ -298,14 +298,17 @@ func TestARefusedValueSaysWhatCanStandThere(t *testing.T) {
 		`{"b":0}`:     "/b: a JSON number can't stand here, true or false can",
 		`{"m":[]}`:    "/m: a JSON array can't stand here, an object can",
 		`{"other":1}`: "/other: unknown field",
+		`{"messages":[{"role":"user","content":"hello"}]}`:                        "/messages/0/content: unknown field; a message has parts",
+		`{"messages":[{"role":"user","parts":[{"type":"text","text":"hello"}]}]}`: "/messages/0/parts/0/text: unknown field",
 	} {
 		var x struct {
-			N uint64         `json:"n"`
-			S string         `json:"s"`
-			P *string        `json:"p"`
-			L []string       `json:"l"`
-			B bool           `json:"b"`
-			M map[string]int `json:"m"`
+			N        uint64         `json:"n"`
+			S        string         `json:"s"`
+			P        *string        `json:"p"`
+			L        []string       `json:"l"`
+			B        bool           `json:"b"`
+			M        map[string]int `json:"m"`
+			Messages []Message      `json:"messages"`
 		}
 		if err := DecodeJSON([]byte(text), &x); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)

@@ -533,7 +533,7 @@ func (r *reading) turn(s *api.Session, b *api.Branch, t *api.Turn, where turns.W
 		at.pending, at.call = t, call
 		return nil
 	}
-	if !ok && t.Compaction != nil && t.Compaction.Provenance == turns.Imported.String() && r.scope.includes(timeOf(t)) {
+	if !ok && asksModel(t.Compaction) && r.scope.includes(timeOf(t)) {
 		r.found.Foreign++
 	}
 	if !ok {
@@ -578,4 +578,9 @@ func timeOf(t *api.Turn) time.Time {
 		return time.Time(*t.Time)
 	}
 	return time.Time(t.Recorded)
+}
+
+// asksModel reports whether another program made a compaction by a call of a model: one that clears results alone has no summary.
+func asksModel(k *api.Compaction) bool {
+	return k != nil && k.Provenance == turns.Imported.String() && (k.Covered > 0 || max(k.Elided, uint64(len(k.Elisions))) == 0)
 }

@@ -65,6 +65,7 @@ type Daemon struct {
 
 	failed  chan error                    // why parts ended by themselves
 	abandon context.CancelCauseFunc       // ends a start that can't succeed
+	served  bool                          // Open returned it
 	closing atomic.Bool                   // Close was called
 	closers []func(context.Context) error // in the order of opening
 	once    sync.Once
@@ -120,6 +121,7 @@ func Open(ctx context.Context, cfg config.Config) (_ *Daemon, err error) {
 	if err := d.serve(ctx); err != nil {
 		return nil, err
 	}
+	d.served = true
 	d.logger.Info("serving", "version", d.cfg.Version, "ledger", d.storage.Log.Ledger(), "position", d.storage.Projections.Applied().Seq, "nats", d.ClientURL())
 	return d, nil
 }
@@ -511,7 +513,9 @@ func (d *Daemon) Close(ctx context.Context) error {
 			d.logger.Error("stopped with errors", "err", d.closed)
 			return
 		}
-		d.logger.Info("stopped")
+		if d.served { // else whoever opened it has the error, and may try again
+			d.logger.Info("stopped")
+		}
 	})
 	return d.closed
 }

@@ -2,6 +2,7 @@ package costview
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,7 +17,10 @@ const overBudget = 10
 
 // budget compares the cost of the period that is running with so many dollars.
 func budget(ctx context.Context, e *cli.Env, args []string, f Options, opt cost.Options, now time.Time) (err error) {
-	if f.Budget <= 0 || f.Budget > 1e9 {
+	if f.Budget == 0 {
+		return fault.Usage(errors.New("--per is the period of --budget: name the dollars too, as in --budget 50, or ask for --by week"))
+	}
+	if f.Budget < 0 || f.Budget > 1e9 {
 		return fault.Usage(fmt.Errorf("--budget %v is not a number of dollars over 0", f.Budget))
 	}
 	at := now.In(opt.Zone)

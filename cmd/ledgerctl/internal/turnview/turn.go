@@ -104,7 +104,11 @@ func Show(term *terminal.Terminal, t *api.Turn) {
 	if k := t.Compaction; k != nil {
 		row("made by", "%s, trigger %s", By(k), prose.Printable(k.Trigger.Kind))
 		row("covers", "%s, through %s; kept from %s%s", prose.Plural(k.Covered, "turn"), Opt(k.Through), Opt(k.FirstKept), map[bool]string{true: ", whose request is covered too"}[k.Split])
-		row("tokens", "%s → %s", prose.Grouped(k.TokensBefore), prose.Grouped(k.TokensAfter))
+		if k.TokensBefore < k.TokensAfter {
+			row("tokens", "%s left; before it the agent's own count, of other things, was %s", prose.Grouped(k.TokensAfter), prose.Grouped(k.TokensBefore))
+		} else {
+			row("tokens", "%s → %s", prose.Grouped(k.TokensBefore), prose.Grouped(k.TokensAfter))
+		}
 		if k.Scope == "call" {
 			row("scope", "this call: until the user says something")
 		}
