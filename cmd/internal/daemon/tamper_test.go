@@ -53,7 +53,6 @@ func TestTamper(t *testing.T) {
 		n = len(kinds)
 	}
 	rng := mathrand.New(mathrand.NewPCG(9, *tamperSeed))
-	made := make(map[string]int)
 	for i := range n {
 		k := kinds[i%len(kinds)]
 		f := &forger{T: t, w: w, dir: damaged(t, w.today, func(string) {}), rng: rng}
@@ -65,12 +64,11 @@ func TestTamper(t *testing.T) {
 		if got := f.foundBy(); got != k.found {
 			t.Errorf("%s (edit %d): found %v, want %v: %s", k.name, i, got, k.found, strings.Join(f.said, "; "))
 		}
-		made[k.name]++
 		if err := os.RemoveAll(f.dir); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d edits of %d kinds", n, len(made))
+	t.Logf("%d edits of %d kinds", n, min(n, len(kinds))) // names repeat: "the same, …"
 }
 
 // tamperKind is a kind of edit, and who finds it: verify alone, with an exported checkpoint, a client's memory.
