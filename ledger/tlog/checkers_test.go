@@ -206,6 +206,16 @@ func write(t *testing.T, dir, name string, proof []byte, e *Event) {
 	}
 }
 
+// A checker is read in one sitting before it is believed.
+func TestCheckersAreShort(t *testing.T) {
+	for _, name := range []string{"go/verify/verify.go", "python/verify_proof.py"} {
+		b, err := os.ReadFile("../../docs/examples/" + name)
+		if n := bytes.Count(b, []byte("\n")); err != nil || n > 80 {
+			t.Errorf("%s has %d lines, over 80 (%v)", name, n, err)
+		}
+	}
+}
+
 func TestCheckersAcceptProofsOfRandomTurns(t *testing.T) {
 	m, dir := newMade(t, 1000), t.TempDir()
 	var names []string

@@ -3,7 +3,10 @@ package tlog
 import (
 	"bytes"
 	"encoding/base64"
+	"flag"
 	"fmt"
+	mathrand "math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -19,6 +22,7 @@ type forgery struct {
 	proof func(p *Proof, m *made)
 	text  func(b string, m *made) string // of the encoded proof
 	event func(e *Event, m *made)
+	file  func(b string, m *made) string // of the encoded file of the event
 }
 
 // resign puts a note of another key or origin under a proof.
@@ -126,8 +130,54 @@ var forgeries = map[string]forgery{
 	"another version":                {text: replace("proof@v1", "proof@v2")},
 	"a line before it":               {text: func(s string, _ *made) string { return "\n" + s }},
 	"an extension line":              {text: func(s string, m *made) string { return strings.Replace(s, b64(m.root)+"\n", b64(m.root)+"\nmore\n", 1) }},
-	"nothing":                        {text: func(string, *made) string { return "" }},
-	"a checkpoint alone":             {text: func(s string, m *made) string { return string(m.note) }},
+	"a wrong signature of the key behind the right one": {text: func(s string, _ *made) string {
+		l := strings.Split(s, "\n")
+		return s + flip(l[len(l)-2], 40) + "\n"
+	}},
+	"a wrong signature of the key before the right one": {text: line(-2, func(s string) string { return flip(s, 40) + "\n" + s })},
+	"a signature line whose name is no text":            {text: func(s string, _ *made) string { return s + "— \xff AAAAAAAA\n" }},
+	"a signature line whose name has a control":         {text: func(s string, _ *made) string { return s + "— a\x01b AAAAAAAA\n" }},
+	"a signature line without a signature":              {text: func(s string, _ *made) string { return s + "— x AAAAAA==\n" }},
+	"a member twice, the first one false":               {file: twice(`"bytes":"`, `"bytes":"AAAA",`)},
+	"a member in another case, the first one false": {file: func(s string, _ *made) string {
+		return twice(`"bytes":"`, `"bytes":"AAAA",`)(strings.ReplaceAll(s, `"bytes"`, `"Bytes"`), nil)
+	}},
+	"a member with a letter that folds":  {file: replace(`"salt"`, `"\u017falt"`)},
+	"all leaves twice":                   {file: twice(`"leaves":`, `"leaves":[],`)},
+	"a second value in the file":         {file: func(s string, _ *made) string { return s + s }},
+	"the file in UTF-16":                 {file: utf16le},
+	"the file with a byte order mark":    {file: func(s string, _ *made) string { return "\ufeff" + s }},
+	"a file that is no text":             {file: replace(`{"nexus_event"`, "{\"x\xff\":1,\"nexus_event\"")},
+	"another version of the file":        {file: replace(`"nexus_event":1`, `"nexus_event":2`)},
+	"no version of the file":             {file: replace(`"nexus_event":1,`, ``)},
+	"the body's hash that is not strict": {file: looseMember("body")},
+	"a salt that is not strict":          {file: looseMember("salt")},
+	"a salt with a line feed":            {file: replace(`"salt":"`, `"salt":"\n`)},
+	"a count that is no number":          {file: replace(`"count":`, `"count":true,"was":`)},
+	"a leaf with a fraction":             {file: replace(`"leaf":1`, `"leaf":1.0`)},
+	"a leaf with an exponent":            {file: replace(`"leaf":1`, `"leaf":1e0`)},
+	"nothing":                            {text: func(string, *made) string { return "" }},
+	"a checkpoint alone":                 {text: func(s string, m *made) string { return string(m.note) }},
+}
+
+// twice puts something before a member, which has its name too.
+func twice(member, before string) func(string, *made) string { return replace(member, before+member) }
+
+// looseMember writes the base64 of a member with bits that are not used.
+func looseMember(name string) func(string, *made) string {
+	return func(s string, _ *made) string {
+		before, rest, _ := strings.Cut(s, `"`+name+`":"`)
+		value, rest, _ := strings.Cut(rest, `"`)
+		return before + `"` + name + `":"` + loose(value) + `"` + rest
+	}
+}
+
+func utf16le(s string, _ *made) string {
+	out := []byte{0xff, 0xfe}
+	for _, b := range []byte(s) {
+		out = append(out, b, 0)
+	}
+	return string(out)
 }
 
 func b64(h turns.Hash) string { return base64.StdEncoding.EncodeToString(h[:]) }
@@ -196,16 +246,23 @@ func TestCheckersRefuseForgeries(t *testing.T) {
 			f.event(e, m)
 		}
 		after, _ := e.Encode()
+		if f.file != nil {
+			after = []byte(f.file(string(after), m))
+		}
 		if bytes.Equal(b, sound) && bytes.Equal(before, after) {
 			t.Errorf("%s: nothing is forged", what)
 		}
 		name := fmt.Sprintf("f%d", len(names))
 		write(t, dir, name, b, e)
+		if err := os.WriteFile(filepath.Join(dir, name+".event"), after, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		names, of[name] = append(names, name), what
 	}
 	if len(names) < 41 {
 		t.Errorf("%d forgeries", len(names)-1)
 	}
+	t.Logf("%d named forgeries", len(names)-1)
 	for name, said := range checkers(t, dir, m.key.Public(), names) {
 		for i, ok := range said {
 			if ok != (name == "sound") {
@@ -243,6 +300,59 @@ func TestCheckersRefuseEachChangedBit(t *testing.T) {
 			}
 		}
 	}
+}
+
+var checkerEdits = flag.Int("checker-edits", 500, "TestCheckersSayTheSame: how many edits of a sound proof it makes")
+
+// Of what nobody thought of, too, both checkers say the same; they are never less strict than the package. The package alone
+// refuses members that it does not know.
+func TestCheckersSayTheSame(t *testing.T) {
+	m, dir := newMade(t, 9), t.TempDir()
+	p, e := m.proof(t, 4, 0, 1)
+	event, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := mathrand.New(mathrand.NewPCG(3, 4))
+	pieces := strings.Split("null|true|{}|[]|\"\"|0|1|-1|1.0|1e0|01|99999999999999999999|,|:|\"|\\u0041|\\n|\n|\r|\n\n| |=|==|A|AAAA|+|— x AAAAAAAA\n|— |\u00a0|\ufffd|\xff|\x00|"+
+		`"leaf":0,|"count":1,|"salt":"",|"bytes":"AAAA",|"path":[],|"leaves":[],|"Leaf":1,|"key":null,|"x":NaN,|"x":[{"a":1,"a":1}],|"x":"\ud800",`, "|")
+	var names []string
+	for i := range *checkerEdits {
+		files := [][]byte{p.Encode(), bytes.Clone(event)}
+		which := min(1, rng.IntN(4))
+		b := files[which]
+		at := rng.IntN(len(b))
+		if rng.IntN(2) == 0 { // at a border of a member or a line
+			if n := bytes.IndexAny(b[at:], "{[,:\n"); n >= 0 {
+				at += n + 1
+			}
+		}
+		end := min(len(b), at+rng.IntN(3)*rng.IntN(40))
+		piece := []byte(pieces[rng.IntN(len(pieces))])
+		if rng.IntN(8) == 0 {
+			piece = bytes.Repeat(b[at:end], 2)
+		}
+		files[which] = slices.Concat(b[:at], piece, b[end:])
+		name := fmt.Sprintf("e%d", i)
+		names = append(names, name)
+		for n, suffix := range []string{"", ".event"} {
+			if err := os.WriteFile(filepath.Join(dir, name+suffix), files[n], 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	accepted := 0
+	for name, verdicts := range checkers(t, dir, m.key.Public(), names) {
+		if verdicts[1] != verdicts[len(verdicts)-1] || verdicts[0] && !verdicts[1] {
+			proof, _ := os.ReadFile(filepath.Join(dir, name))
+			file, _ := os.ReadFile(filepath.Join(dir, name+".event"))
+			t.Errorf("%s: own, Go, Python: %v\n%q\n%q", name, verdicts, proof, file)
+		}
+		if verdicts[1] {
+			accepted++
+		}
+	}
+	t.Logf("%d edits, %d of them harmless", len(names), accepted)
 }
 
 // A part alone is not said to have a place: with another number it would be accepted as well.

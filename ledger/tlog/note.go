@@ -170,12 +170,19 @@ func ReadCheckpoint(b []byte) (c Checkpoint, err error) {
 	if !ok {
 		return bad("it has no end")
 	}
+	keys := make(map[string]bool)
 	for line := range strings.SplitSeq(rest, "\n") {
 		line, ok := strings.CutPrefix(line, "— ")
 		name, sig, isPair := strings.Cut(line, " ")
-		if _, err := strict.DecodeString(sig); !ok || !isPair || name == "" || err != nil {
+		b, err := strict.DecodeString(sig)
+		if !ok || !isPair || name == "" || err != nil || len(b) < 5 {
 			return bad("a line of its signatures is none")
 		}
+		key := name + " " + string(b[:4])
+		if keys[key] { // note.Open looks at the first one only
+			return bad("a key has signed it twice")
+		}
+		keys[key] = true
 	}
 	return c, nil
 }

@@ -74,19 +74,32 @@ func (p *Proof) Verify(entry turns.Hash, public string) (Checkpoint, error) {
 // the body that are shown.
 type Event struct {
 	Version int         `json:"nexus_event"` // 1
-	Header  []byte      `json:"header"`
-	Body    []byte      `json:"body"` // SHA-256 of the body as it is stored
+	Header  Bytes       `json:"header"`
+	Body    Bytes       `json:"body"` // SHA-256 of the body as it is stored
 	Leaves  []ShownLeaf `json:"leaves,omitempty"`
 	Key     *EventKey   `json:"key,omitempty"`
 }
 
 // ShownLeaf is a leaf of the commitment in the header; see [turns.Disclosed].
 type ShownLeaf struct {
-	Leaf  int      `json:"leaf"`
-	Count int      `json:"count"`
-	Salt  []byte   `json:"salt"`
-	Bytes []byte   `json:"bytes"`
-	Path  [][]byte `json:"path,omitempty"`
+	Leaf  int     `json:"leaf"`
+	Count int     `json:"count"`
+	Salt  Bytes   `json:"salt"`
+	Bytes Bytes   `json:"bytes"`
+	Path  []Bytes `json:"path,omitempty"`
+}
+
+// Bytes stand in JSON as base64 in its one form.
+type Bytes []byte
+
+// UnmarshalText reads base64. Errors: [turns.ErrMalformed].
+func (b *Bytes) UnmarshalText(s []byte) error {
+	d, err := strict.DecodeString(string(s))
+	if err != nil || base64.StdEncoding.EncodeToString(d) != string(s) {
+		return fmt.Errorf("%w: it is no base64 in its one form", turns.ErrMalformed)
+	}
+	*b = d
+	return nil
 }
 
 // EventKey is the content key of a session: who has it reads all of it.
@@ -129,7 +142,7 @@ func ParseEvent(b []byte) (*Event, error) {
 	for i, l := range e.Leaves {
 		// A leaf could take another's place in a tree of another size: one size, and each place once.
 		sound = sound && l.Count == e.Leaves[0].Count && !slices.ContainsFunc(e.Leaves[:i], func(o ShownLeaf) bool { return o.Leaf == l.Leaf })
-		sound = sound && len(l.Salt) == len(turns.Hash{}) && !slices.ContainsFunc(l.Path, func(h []byte) bool { return len(h) != len(turns.Hash{}) })
+		sound = sound && len(l.Salt) == len(turns.Hash{}) && !slices.ContainsFunc(l.Path, func(h Bytes) bool { return len(h) != len(turns.Hash{}) })
 	}
 	if !sound {
 		return nil, fmt.Errorf("%w: the file of an event has a hash that is none", turns.ErrMalformed)

@@ -1,11 +1,24 @@
 """What a proof shows of a turn, for verify_proof.py."""
 
+import json
 import re
 
 
 def need(ok):
     if not ok:
         raise ValueError("refused")
+
+
+def members(pairs):
+    """An object of JSON: each name once, in small letters. Whoever reads the file with another program sees the same."""
+    need(len(dict(pairs)) == len(pairs) and all(re.fullmatch("[a-z_]*", name) for name, _ in pairs))
+    return {name: value for name, value in pairs if value is not None}
+
+
+def parse(event):
+    e = json.loads(event, object_pairs_hook=members, parse_constant=members)
+    need(type(e["nexus_event"]) is int and e["nexus_event"] == 1)
+    return e
 
 
 def parts(b, depth=0, element=False):
@@ -29,14 +42,16 @@ def check(header, leaves, decode, sha, root):
     """Checks what is shown against the commitment in the header, and says what that is."""
     # The header ends with the commitment, or with that and the sender.
     end = re.search(rb"\x18\x2b\x58\x20(.{32})(\x18\x2c\x78\x38[A-Z2-7]{56})?\Z", header, re.DOTALL)
+    need(type(leaves) is list)
+    leaves = [{"leaf": 0, "path": [], **leaf} for leaf in leaves]
     need(len({leaf["leaf"] for leaf in leaves}) == len(leaves) and len({leaf["count"] for leaf in leaves}) < 2)
     places, said = None, ""
     for leaf in leaves:
-        need(type(leaf["leaf"]) is int)
+        need(type(leaf["leaf"]) is type(leaf["count"]) is int and type(leaf["path"]) is list)
         salt = decode(leaf["salt"])
         need(len(salt) == 32)
         leaf["hash"] = sha(b"\0", salt, decode(leaf["bytes"]))
-        need(root(leaf["hash"], leaf["leaf"], leaf["count"], map(decode, leaf.get("path") or [])) == end[1])
+        need(root(leaf["hash"], leaf["leaf"], leaf["count"], map(decode, leaf["path"])) == end[1])
         if leaf["leaf"] == 0:  # it says how many parts there are, and where each is
             places, rest = parts(decode(leaf["bytes"])) if leaf["count"] > 1 else ([], b"")
             need(not rest and len(places) + 1 == leaf["count"])

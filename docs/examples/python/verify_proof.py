@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 import re
 import sys
 
@@ -11,6 +10,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 import shown_parts
 from shown_parts import need
 
+# Of a proof: index, path, the text of the note with origin, size and root, signatures.
+FORM = re.compile(
+    r"c2sp\.org/tlog-proof@v1\nindex (0|[1-9][0-9]{0,18})\n((?:[0-9A-Za-z+/]{43}=\n)*)\n"
+    r"((.+)\n(0|[1-9][0-9]{0,18})\n(.+)\n)\n((?:\u2014 [^\x00- +\ufffd]+ [0-9A-Za-z+/]{7,}={0,2}\n)+)"
+)
 
 def decode(s):  # base64 in its one form
     b = base64.b64decode(s, validate=True)
@@ -40,25 +44,20 @@ def check(key, proof, event):
     name, key_id, public = key.split("+", 2)
     pub = decode(public)
     need(pub[0] == 1 and sha(name.encode() + b"\n", pub)[:4].hex() == key_id)
-    head, text, signatures = proof.split("\n\n", 2)
-    need(signatures.endswith("\n"))
-    signed = False
+    index, path, text, origin, size, top, signatures = FORM.fullmatch(proof).groups()
+    signed = 0
     for line in signatures[:-1].split("\n"):
-        dash, who, sig = line.split(" ", 2)
+        _, who, sig = line.split(" ")
         sig = decode(sig)
-        need(dash == "\u2014" and who)
         if who == name and sig[:4].hex() == key_id:
-            Ed25519PublicKey.from_public_bytes(pub[1:]).verify(sig[4:], (text + "\n").encode())
-            signed = True
-    origin, size, top = text.split("\n")
-    first, index, *path = head.split("\n")
-    need(signed and origin == name and first + index[:6] == "c2sp.org/tlog-proof@v1index ")
-    need(all(re.fullmatch("0|[1-9][0-9]{0,18}", n, re.ASCII) for n in (index[6:], size)))
-    e = json.loads(event)
+            Ed25519PublicKey.from_public_bytes(pub[1:]).verify(sig[4:], text.encode())
+            signed += 1
+    need(signed == 1 and origin == name)
+    e = shown_parts.parse(event)
     header, body = decode(e["header"]), decode(e["body"])
     need(len(body) == 32)
     entry = sha(b"nexus.event.v1\0", header, body)
-    need(root(sha(b"\0", entry), int(index[6:]), int(size), map(decode, path)) == decode(top))
+    need(root(sha(b"\0", entry), int(index), int(size), map(decode, path.split())) == decode(top))
     return shown_parts.check(header, e.get("leaves", []), decode, sha, root)
 
 
@@ -67,7 +66,7 @@ if len(sys.argv) < 3:
     sys.exit(__doc__)
 for name in sys.argv[2:]:
     try:
-        with open(name, encoding="utf-8", newline="") as proof, open(name + ".event", "rb") as event:
+        with open(name, encoding="utf-8", newline="") as proof, open(name + ".event", encoding="utf-8", newline="") as event:
             shown = check(sys.argv[1], proof.read(), event.read())
         print(name, "accepted" + shown)
     except Exception:  # also what is cut short

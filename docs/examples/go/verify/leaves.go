@@ -2,15 +2,54 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
-// leaf is what a file of an event shows of its body: leaf 0 what holds the parts, leaf n part n.
+// event is what FILE.event says of an event, and shows of its body.
+type event struct {
+	Version int `json:"nexus_event"`
+	Header  data
+	Body    string // base64 of its hash
+	Leaves  []leaf
+}
+
+// leaf is what is shown of a body: leaf 0 what holds the parts, leaf n part n.
 type leaf struct {
 	Leaf, Count uint64
-	Salt, Bytes []byte
-	Path        [][]byte
+	Salt, Bytes data
+	Path        []string // base64 of hashes
+}
+
+// data are bytes that stand in JSON as base64 in its one form.
+type data []byte
+
+func (d *data) UnmarshalText(s []byte) error { *d = decode(string(s)); return nil }
+
+// parse reads a file of an event.
+func parse(file []byte, _ error) (e event) {
+	need(utf8.Valid(file) && json.Unmarshal(file, &e) == nil && e.Version == 1)
+	names(json.NewDecoder(bytes.NewReader(file)))
+	return e
+}
+
+// names refuses an object that has a name twice, or one that encoding/json takes for another: whoever reads the file
+// with another program may be shown what was not checked.
+func names(d *json.Decoder) {
+	start, _ := d.Token()
+	if start != json.Delim('{') && start != json.Delim('[') {
+		return
+	}
+	for seen := map[json.Token]bool{}; d.More(); names(d) {
+		if start == json.Delim('{') {
+			name, _ := d.Token()
+			need(strings.Trim(name.(string), "abcdefghijklmnopqrstuvwxyz_") == "" && !seen[name])
+			seen[name] = true
+		}
+	}
+	d.Token() // the end
 }
 
 // parts are the byte strings of 32 that are elements of arrays in a value of CBOR: in leaf 0 of a turn they stand for its parts.
@@ -39,7 +78,7 @@ func parts(b []byte, depth int, element bool) (out [][]byte, rest []byte) {
 }
 
 // leaves checks what is shown against the commitment in the header, and says what that is.
-func leaves(h []byte, all []leaf) (said string) {
+func leaves(h []byte, all []leaf) (outcome string) {
 	if at := len(h) - 60; strings.Trim(string(h[at:]), "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == "\x18\x2c\x78\x38" {
 		h = h[:at] // the sender, which may stand behind the commitment
 	}
@@ -59,13 +98,13 @@ func leaves(h []byte, all []leaf) (said string) {
 	for _, l := range all {
 		switch {
 		case l.Leaf == 0:
-			said += ", what holds its parts"
+			outcome += ", what holds its parts"
 		case !seen[0]:
-			said += fmt.Sprintf(", a part (as number %d: its place and who said it are not proven)", l.Leaf)
+			outcome += fmt.Sprintf(", a part (as number %d: its place and who said it are not proven)", l.Leaf)
 		default:
 			need(bytes.Equal(places[l.Leaf-1], sum([]byte{0}, l.Salt, l.Bytes)))
-			said += fmt.Sprintf(", part %d of %d", l.Leaf, l.Count-1)
+			outcome += fmt.Sprintf(", part %d of %d", l.Leaf, l.Count-1)
 		}
 	}
-	return said
+	return outcome
 }
