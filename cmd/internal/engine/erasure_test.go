@@ -74,6 +74,14 @@ func TestAnErasedSession(t *testing.T) {
 		if _, err := e.Sessions.Create(ctx, alice, api.CreateSession{ID: s.ID}, []byte("{}")); enginetest.Code(err) != api.Erased {
 			t.Errorf("its id again: %v", err)
 		}
+		for what, at := range map[string]turns.ID{"a turn of it": turn.ID, "no turn": enginetest.ID(t)} {
+			if _, err := e.Forks.Fork(ctx, alice, s.ID, api.CreateFork{Turn: at}, []byte("{}")); enginetest.Code(err) != api.Erased {
+				t.Errorf("a fork at %s: %v", what, err)
+			}
+			if _, err := e.Forks.Fork(ctx, bob, s.ID, api.CreateFork{Turn: at}, []byte("{}")); enginetest.Code(err) != api.NotFound {
+				t.Errorf("somebody else's fork at %s: %v", what, err)
+			}
+		}
 		if c, err := e.Contexts.Context(ctx, alice, fork.ID, api.GetContext{}); err != nil || !mentions(c.Messages, "it stays") || mentions(c.Messages, "needle") {
 			t.Errorf("the fork's context: %+v, %v", c, err)
 		}

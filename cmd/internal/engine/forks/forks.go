@@ -38,6 +38,11 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 		return nil, err
 	}
 	point, err := fk.reader.LocateTurn(ctx, c, session, req.Turn, api.Read{})
+	if errors.Is(err, ledger.ErrNotFound) { // of an erased session every turn is, also one that nobody knows
+		if s, serr := fk.reader.FindSession(ctx, c, session, false); serr == nil && s.State == turns.Erased {
+			return nil, fmt.Errorf("%w: session %s", ledger.ErrErased, session)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,13 @@ func Verify(ctx context.Context, e *cli.Env, args []string, o Verifying) error {
 	}
 	var note []byte
 	if o.Checkpoint != "" || o.Key != "" {
-		if o.Checkpoint == "" || o.Key == "" || len(args) > 0 {
-			return fault.Usage(errors.New("--checkpoint and --key go together, and compare the whole ledger: name no sessions"))
+		switch {
+		case o.Key == "":
+			return fault.Usage(errors.New("--checkpoint needs --key KEY too, the public key that signed it, as you kept it elsewhere: ledgerctl prove --key shows the ledger's, which whoever changed the folder may have changed too"))
+		case o.Checkpoint == "":
+			return fault.Usage(errors.New("--key needs --checkpoint FILE too, a checkpoint that was kept elsewhere: a file of [checkpoint] out, or of ledgerctl prove --checkpoint"))
+		case len(args) > 0:
+			return fault.Usage(errors.New("--checkpoint compares the whole ledger: name no sessions"))
 		}
 		var skipped error
 		if note, _, skipped, err = readCheckpoint(o.Checkpoint, o.Key); err != nil {
