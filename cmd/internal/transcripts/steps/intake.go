@@ -33,6 +33,7 @@ type Intake struct {
 	last  turns.Ref
 
 	refused map[turns.ID]bool // forks that were not made, as what they continue was erased
+	erased  error             // why nothing of the transcript is stored: this ledger wrote it of what was erased since
 }
 
 // Lane says which steps of a file an intake stores, where several share them.
@@ -118,17 +119,26 @@ func (in *Intake) Resume(ctx context.Context, st transcript.Step) (err error) {
 	return nil
 }
 
-// findJoint finds where a transcript that "continue" wrote goes on, at its first step.
+// findJoint finds where a transcript that "continue" wrote goes on, at its first step. Of one that has what was erased since,
+// each step is [api.Erased].
 func (in *Intake) findJoint(ctx context.Context, st transcript.Step) (err error) {
-	if in.isBegun() || st.Open == nil {
-		return nil
+	if in.erased != nil || in.isBegun() || st.Open == nil {
+		return in.erased
 	}
+	defer func() {
+		if api.HasCode(err, api.Erased) {
+			in.erased = err
+		}
+	}()
 	joint, session, err := written.ContinuedJoint(ctx, in.Client, in.Report.Format, st.Open.Meta)
 	if !session.IsZero() {
 		in.Report.Sessions = append(in.Report.Sessions, session)
 	}
-	if in.joint = joint; err != nil || joint != nil || in.All {
+	if in.joint = joint; err != nil || joint != nil {
 		return err
+	}
+	if in.All {
+		return written.CheckExport(ctx, in.Client, in.Report.Format, st.Open.Exported)
 	}
 	if in.joint, in.fork, err = written.ExportJoint(ctx, in.Client, in.Report.Format, st.Open.Exported); in.fork != nil {
 		in.Report.Sessions = append(in.Report.Sessions, in.fork.From.Session)
@@ -138,7 +148,10 @@ func (in *Intake) findJoint(ctx context.Context, st transcript.Step) (err error)
 
 // IsOurs reports whether the first step of a transcript says that "continue" or "export" wrote it.
 func (in *Intake) IsOurs(ctx context.Context, st transcript.Step) (bool, error) {
-	if err := in.findJoint(ctx, st); err != nil || in.joint != nil {
+	switch err := in.findJoint(ctx, st); {
+	case api.HasCode(err, api.Erased):
+		return true, nil
+	case err != nil || in.joint != nil:
 		return true, err
 	}
 	if st.Open == nil || in.All {

@@ -28,12 +28,18 @@ type TurnOf struct {
 // HandedOver returns the transcript that an agent gets of a session: the path to a turn, as
 // the reader of a session finds it. The transcript's session is s.
 func HandedOver(ctx context.Context, c *client.Client, reader turns.ID, s transcript.WrittenSession, at turns.ID, how *Continued) (*handover.Transcript, error) {
-	t := &handover.Transcript{Format: how.Format, Session: s, Model: how.Model}
+	t, _, err := handedOver(ctx, c, reader, s, at, how)
+	return t, err
+}
+
+// handedOver is HandedOver. gone are the sessions of the path that were erased since they were inherited, or before.
+func handedOver(ctx context.Context, c *client.Client, reader turns.ID, s transcript.WrittenSession, at turns.ID, how *Continued) (t *handover.Transcript, gone []turns.ID, err error) {
+	t = &handover.Transcript{Format: how.Format, Session: s, Model: how.Model}
 	t.Session.Time = s.ID.Time() // known before the session is made
-	if err := readPath(ctx, c, t, reader, at); err != nil {
-		return nil, err
+	if gone, err = readPath(ctx, c, t, reader, at); err != nil {
+		return nil, nil, err
 	}
-	return t, AddResults(ctx, c, t, how)
+	return t, gone, AddResults(ctx, c, t, how)
 }
 
 // AddResults adds to a transcript the results that how names, of calls that are open at its end.
@@ -103,17 +109,20 @@ func ResultsBehind(ctx context.Context, c *client.Client, s *api.Session, at tur
 	return out, nil
 }
 
-// readPath adds the turns up to one to a transcript.
-func readPath(ctx context.Context, c *client.Client, t *handover.Transcript, session, to turns.ID) error {
+// readPath adds the turns up to one to a transcript. gone are the sessions of those that were erased.
+func readPath(ctx context.Context, c *client.Client, t *handover.Transcript, session, to turns.ID) (gone []turns.ID, err error) {
 	for x, err := range c.Turns(ctx, session, api.ListTurns{At: to, Full: true}) {
 		if err != nil {
-			return err
+			return nil, err
+		}
+		if x.Error == api.Erased && !slices.Contains(gone, x.Session) {
+			gone = append(gone, x.Session)
 		}
 		w, err := Turn(ctx, c, session, &x)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		t.Path = append(t.Path, w)
 	}
-	return nil
+	return gone, nil
 }

@@ -2,6 +2,7 @@ package written
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
@@ -14,7 +15,7 @@ import (
 
 // ExportJoint returns where an export of this ledger ends, and the fork that takes what another
 // program added to it; nil for a transcript that is none. The export's session does not
-// change: it may have gone on itself.
+// change: it may have gone on itself. Errors: [api.Erased] for an export that may have what was erased since.
 func ExportJoint(ctx context.Context, c *client.Client, format string, from turns.Ref) (*handover.Joint, *ExportFork, error) {
 	if from.IsZero() {
 		return nil, nil, nil
@@ -31,8 +32,12 @@ func ExportJoint(ctx context.Context, c *client.Client, format string, from turn
 	}
 	t := &handover.Transcript{Format: format, Session: Session(s)}
 	t.Session.Through = from.Turn
-	if err := readPath(ctx, c, t, s.ID, from.Turn); err != nil {
+	gone, err := readPath(ctx, c, t, s.ID, from.Turn)
+	if err != nil {
 		return nil, nil, err
+	}
+	if len(gone) > 0 { // nobody knows when it was exported
+		return nil, nil, erasedError(gone[0])
 	}
 	f := &ExportFork{From: from, ID: turns.DeriveID(from.Turn.Time(), "export", from.Session.String(), from.Turn.String(), format)}
 	if f.meta, err = turns.EncodeJSON(map[string]string{"source": format, "cwd": t.Session.Cwd}); err != nil {
@@ -59,8 +64,21 @@ func (f *ExportFork) Make(ctx context.Context, c *client.Client) error {
 	return err
 }
 
+// CheckExport returns [api.Erased] for an export of this ledger that may have what was erased since.
+func CheckExport(ctx context.Context, c *client.Client, format string, from turns.Ref) error {
+	if _, _, err := ExportJoint(ctx, c, format, from); api.HasCode(err, api.Erased) {
+		return err
+	}
+	return nil
+}
+
+func erasedError(session turns.ID) error {
+	return api.Errorf(api.Erased, nil, "session %s was erased, and the transcript was written of it", session)
+}
+
 // ContinuedJoint returns where a transcript that continue wrote goes on, and its session; nil for
-// any other.
+// any other. Errors: [api.Erased] for one that has what was erased since, or whose session was: then nobody knows
+// any more whether continue or export wrote it.
 func ContinuedJoint(ctx context.Context, c *client.Client, format string, meta turns.Raw) (*handover.Joint, turns.ID, error) {
 	var m struct {
 		Session string `json:"session_id"`
@@ -77,6 +95,9 @@ func ContinuedJoint(ctx context.Context, c *client.Client, format string, meta t
 	if err != nil {
 		return nil, turns.ID{}, err
 	}
+	if s.State == turns.Erased.String() {
+		return nil, s.ID, erasedError(s.ID)
+	}
 	var was struct {
 		Continued *Continued `json:"continued"`
 	}
@@ -84,9 +105,17 @@ func ContinuedJoint(ctx context.Context, c *client.Client, format string, meta t
 	if was.Continued == nil || was.Continued.Format != format || s.ForkedFrom == nil {
 		return nil, turns.ID{}, nil
 	}
-	t, err := HandedOver(ctx, c, s.ID, Session(s), s.ForkedFrom.Turn, was.Continued)
+	t, gone, err := handedOver(ctx, c, s.ID, Session(s), s.ForkedFrom.Turn, was.Continued)
 	if err != nil {
 		return nil, turns.ID{}, err
+	}
+	for _, id := range gone {
+		// The fork was made when the transcript was written; the newest event of an erased session says that it is.
+		if of, err := c.Session(ctx, id); err != nil {
+			return nil, turns.ID{}, err
+		} else if time.Time(of.Updated).After(time.Time(s.Created)) {
+			return nil, s.ID, erasedError(id)
+		}
 	}
 	j, err := handover.NewJoint(t)
 	return j, s.ID, err
