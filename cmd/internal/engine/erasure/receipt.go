@@ -62,7 +62,7 @@ func (er *Erasure) receipt(ctx context.Context, s *ledger.Session, req api.Erase
 		add(p.Name, state, count, p.Note)
 	}
 	if has.forks > 0 {
-		add("forks", api.StoreOutside, has.forks, "what they inherited reads erased; their own turns stay, and the settings that they copied: system text, tools. Erase them too, where that matters")
+		add("forks", api.StoreOutside, has.forks, "what they inherited reads erased; their own turns stay, and the settings that they copied: system text, tools, names of user and model. Erase them too, where that matters")
 	}
 	if all, left, err := er.countLeft(has.answered); err != nil {
 		return nil, err
