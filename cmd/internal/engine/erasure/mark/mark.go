@@ -370,7 +370,7 @@ func Span(p *turns.Part, from, to int) bool {
 		return false
 	}
 	out := slices.Concat(b[:from], []byte(Marker), b[to:])
-	if (p.Type == turns.ToolCall || p.Type == turns.ToolCallResponse) && !turns.ValidJSON(out) {
+	if (p.Type == turns.ToolCall || p.Type == turns.ToolCallResponse) && (inEscape(b, from) || inEscape(b, to) || !turns.ValidJSON(out)) {
 		return false
 	}
 	p.SetContent(out)
@@ -382,6 +382,22 @@ func Span(p *turns.Part, from, to int) bool {
 
 // boundary reports whether a character begins at i, or the text ends.
 func boundary(b []byte, i int) bool { return i == len(b) || b[i]&0xc0 != 0x80 }
+
+// inEscape reports whether i is within an escape of a JSON value: what is left of one would be other characters.
+func inEscape(b []byte, i int) bool {
+	for at := 0; at < i; at++ {
+		if b[at] != '\\' {
+			continue
+		}
+		if at++; at < len(b) && b[at] == 'u' {
+			at += 4
+		}
+		if at >= i {
+			return true
+		}
+	}
+	return false
+}
 
 // Rest puts markers in the places of what a body says beside its parts, but for the external event that a turn answers, which its
 // header names.

@@ -165,3 +165,19 @@ func TestEveryTextOfABodyIsDecided(t *testing.T) {
 		t.Errorf("what gets markers is\n%s", strings.Join(got, " "))
 	}
 }
+
+// A span of JSON ends between characters, also where one is an escape: what is left of it would be another one.
+func TestASpanEndsBetweenCharacters(t *testing.T) {
+	const text = `{"p\u00e9":"é\n\ud83d\ude00"}` // the letters are at 3 to 9, 12 to 14, 14 to 16, 16 to 28
+	for from := range len(text) {
+		for to := from + 1; to <= len(text); to++ {
+			p := turns.Part{Type: turns.ToolCall, Arguments: turns.Raw(text)}
+			ends := []int{2, 3, 9, 12, 14, 16, 28}
+			isKey, isValue := from >= 2 && to <= 9, from >= 12 && to <= 28
+			between := slices.Contains(ends, from) && slices.Contains(ends, to)
+			if ok := Span(&p, from, to); ok && (isKey || isValue) && !between || !ok && (isKey || isValue) && between {
+				t.Errorf("%d to %d: %v, %s", from, to, ok, p.Arguments)
+			}
+		}
+	}
+}
