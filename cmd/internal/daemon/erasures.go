@@ -9,7 +9,9 @@ import (
 	"nexus/cmd/internal/daemon/folder"
 	"nexus/cmd/internal/engine/erasure"
 	"nexus/cmd/internal/files"
+	"nexus/cmd/internal/responses"
 	"nexus/ledger"
+	"nexus/turns"
 )
 
 // reachErasures connects the erasure of sessions with the stores beside the log. x writes the files; nil: nobody does.
@@ -46,12 +48,19 @@ func (d *Daemon) reachErasures(x *files.Exporter) {
 
 // eraseAnswers connects it with the answers of /v1 that are not stored, and removes what earlier erasures left of them.
 func (d *Daemon) eraseAnswers() error {
-	if d.server == nil || d.door == nil {
+	if d.server == nil {
 		return nil
+	}
+	erase := func(session turns.ID) (n int, done bool, err error) { // of a daemon that answered /v1 before, and does not now
+		n, err = responses.EraseFiles(filepath.Join(d.cfg.Data, "spool"), session)
+		return n, err == nil, err
+	}
+	if d.door != nil {
+		erase = d.door.Erase
 	}
 	answers := erasure.Store{Name: "answers", Note: "events of answers of /v1 that are not stored"}
 	answers.Erase = func(_ context.Context, s *ledger.Session) (uint64, bool, error) {
-		n, done, err := d.door.Erase(s.ID)
+		n, done, err := erase(s.ID)
 		return uint64(n), done, err
 	}
 	answers.Redact = func(ctx context.Context, s *ledger.Session, _ uint64) (uint64, bool, error) {
@@ -60,7 +69,7 @@ func (d *Daemon) eraseAnswers() error {
 	d.engine.Erasure.Add(answers)
 	for s, err := range d.storage.Projections.Erased() {
 		if err == nil {
-			_, _, err = d.door.Erase(s.ID)
+			_, _, err = erase(s.ID)
 		}
 		if err != nil {
 			return err

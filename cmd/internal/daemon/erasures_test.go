@@ -185,3 +185,33 @@ func TestARestoreKeepsRedactions(t *testing.T) {
 func says(text string) api.AppendTurn {
 	return api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, text)}}
 }
+
+// Events of answers that an earlier daemon of the folder kept go with their session, also where /v1 is not served now.
+func TestAnErasureRemovesAnswersWithoutHTTP(t *testing.T) {
+	dir := t.TempDir()
+	d, c := startWith(t, config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off"})
+	var names []string
+	var sessions []*api.Session
+	if err := os.MkdirAll(filepath.Join(dir, "spool"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+		turn := must[*api.Appended](t)(c.Append(t.Context(), s.ID, says("saffron")))
+		name := filepath.Join(dir, "spool", "resp_"+s.ID.String()+turn.ID.String()+".spool")
+		if err := os.WriteFile(name, []byte("events"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		names, sessions = append(names, name), append(sessions, s)
+	}
+	eraseSession(t, c, sessions[0].ID)
+	if _, err := os.Stat(names[0]); !os.IsNotExist(err) {
+		t.Errorf("the answer of the erased session: %v", err)
+	}
+	if _, err := os.Stat(names[1]); err != nil {
+		t.Errorf("the answer of the other one: %v", err)
+	}
+	if err := d.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}

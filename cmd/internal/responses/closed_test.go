@@ -5,7 +5,10 @@ import (
 	"net/http"
 	"testing"
 
+	"nexus/cmd/internal/provider"
 	"nexus/ledger/api"
+	"nexus/turns"
+	"path/filepath"
 )
 
 // A request that names a session which takes no more turns is refused, and nothing is stored: no fork goes on in silence. What
@@ -58,4 +61,21 @@ func TestAResponseOfAnErasedSessionIsGone(t *testing.T) {
 	r.refused(http.StatusGone, "erased", "POST", "/v1/responses", `{"model":"m","input":"two"}`, "X-Nexus-Session", id.String())
 	r.refused(http.StatusNotFound, "response_not_found", "GET", path, "", "X-Agent", "other")
 	r.refused(http.StatusBadRequest, "previous_response_not_found", "POST", "/v1/responses", fmt.Sprintf(`{"model":"m","input":"two","previous_response_id":%q}`, first["id"]))
+}
+
+// An answer whose session was erased while the model wrote it is stored nowhere, and its events are in no file.
+func TestAnAnswerToAnErasedSessionLeavesNoFile(t *testing.T) {
+	r := newRig(t)
+	id := sessionIn(t, r.ok("POST", "/v1/responses", `{"model":"m","input":"one"}`, "X-Nexus-Session", "desk"))
+	r.model.answers = func(*provider.Answer) {
+		must(r.ledger.As(api.Operator).Erase(t.Context(), id, api.EraseSession{}))(t)
+	}
+	status, out := r.call("POST", "/v1/responses", `{"model":"m","input":"two"}`, "X-Nexus-Session", "desk")
+	if s := must(r.ledger.Session(t.Context(), id))(t); s.State != turns.Erased.String() {
+		t.Fatalf("the session is %s: %d %v", s.State, status, out)
+	}
+	files, err := filepath.Glob(filepath.Join(r.config.Spool, "*.spool"))
+	if err != nil || len(files) > 0 {
+		t.Errorf("%v is left, %v: %d %v", files, err, status, out)
+	}
 }

@@ -174,6 +174,11 @@ func (d *Server) Usage() (u Usage) {
 	return u
 }
 
+// EraseFiles is [Server.Erase] for the folder of responses of a daemon that serves none.
+func EraseFiles(dir string, session turns.ID) (files int, err error) {
+	return stream.EraseFiles(dir, session)
+}
+
 // Erase removes what is kept of responses of a session beside the ledger, and returns how many files are removed now.
 // What an answer that is being made has goes when that ends: done is false until then.
 func (d *Server) Erase(session turns.ID) (files int, done bool, err error) {

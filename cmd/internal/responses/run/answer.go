@@ -266,7 +266,7 @@ func (f *Flight) fail(em *stream.Emitter, err error) {
 		f.cut = true
 		f.mu.Unlock()
 	}
-	if cerr := f.Spool.Close(false); cerr != nil {
+	if cerr := f.Spool.Close(api.HasCode(err, api.Erased)); cerr != nil { // of a session that was erased nothing is kept
 		f.runs.Log.Warn("responses: the file of a response", "response", f.Echo.ID, "err", cerr)
 	}
 	f.end(&r, errOr(errors.Is(err, wire.ErrCancelled), e))

@@ -201,6 +201,25 @@ func (s *Spools) Erase(session turns.ID) (n int, done bool, err error) {
 	return n, done, nil
 }
 
+// EraseFiles removes the files of the responses of a session from a folder that no Spools has open, and returns how many.
+func EraseFiles(dir string, session turns.ID) (n int, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	for _, e := range entries {
+		id, _, _ := strings.Cut(e.Name(), spoolSuffix)
+		if r, ok := wire.ParseResponseID(id); !ok || r.Session != session {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
 // Expire removes what is too old.
 func (s *Spools) Expire() error {
 	s.mu.Lock()
