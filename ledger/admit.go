@@ -154,12 +154,14 @@ func admitSession(h History, tenant, subject string, seq uint64, hash turns.Hash
 	if !opened && s.Subject() != subject { // no later event changes it
 		return a, fmt.Errorf("%w: session %s is on subject %s, it belongs on %s", ErrCorrupt, id, subject, s.Subject())
 	}
-	has, err := h.HasEvent(id, e.ID)
-	if err != nil {
-		return a, err
-	}
-	if has {
-		return a, fmt.Errorf("%w: session %s has two events with the id %s", ErrCorrupt, id, e.ID)
+	if opened { // else the chain has no event yet
+		has, err := h.HasEvent(id, e.ID)
+		if err != nil {
+			return a, err
+		}
+		if has {
+			return a, fmt.Errorf("%w: session %s has two events with the id %s", ErrCorrupt, id, e.ID)
+		}
 	}
 	a.Session = s
 	switch e.Kind {

@@ -179,6 +179,7 @@ func TestAdmitRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		subject string // "": that of the event's chain
 		event   turns.Event
+		opened  bool // the session is there
 		fails   error
 		is      error // a refusal, or what the history said
 		why     string
@@ -197,11 +198,17 @@ func TestAdmitRefuses(t *testing.T) {
 			Chain: turns.SessionChain(turns.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}), Origin: &turns.Origin{}}, is: ledger.ErrCorrupt, why: "reserved"},
 		"a fork of what is not there": {event: turns.Event{Kind: turns.KindOpened, ID: turns.ID{1}, Chain: session, Root: turns.ID{1}, Origin: &turns.Origin{},
 			ForkOf: &turns.ForkOf{At: turns.Ref{Session: turns.ID{8}, Turn: turns.ID{9}}}}, is: ledger.ErrCorrupt, why: "not stored before it"},
-		"a history that fails": {event: turns.Event{Kind: turns.KindOpened, ID: turns.ID{1}, Chain: session, Root: turns.ID{1}, Origin: &turns.Origin{}},
+		"a history that fails": {opened: true, event: turns.Event{Kind: turns.KindTurn, ID: turns.ID{2}, Chain: session, Index: 1, Prev: turns.Hash{1}, Depth: 1, Segment: turns.ID{2}, Halves: 1},
 			fails: broken, is: broken, why: "disk"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHistory()
+			if tc.opened {
+				opened := &turns.Event{Kind: turns.KindOpened, ID: turns.ID{1}, Chain: session, Root: turns.ID{1}, Origin: &turns.Origin{}}
+				if _, err := h.admit("t", turns.ID{1}.String(), 1, opened); err != nil {
+					t.Fatal(err)
+				}
+			}
 			h.fails = tc.fails
 			subject := tc.subject
 			if subject == "" {
@@ -211,7 +218,7 @@ func TestAdmitRefuses(t *testing.T) {
 				}
 				subject = ledger.Subject("t", key, tc.event.Chain)
 			}
-			a, err := ledger.Admit(h, subject, 1, turns.Hash{1}, &tc.event)
+			a, err := ledger.Admit(h, subject, 2, turns.Hash{2}, &tc.event)
 			if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.why) {
 				t.Errorf("error %v, want %v that says %q", err, tc.is, tc.why)
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +16,8 @@ import (
 )
 
 // BenchmarkCreate measures what opens a session beside an append of 2 kB, over NATS, by clients with a
-// connection each that wait for their answers.
+// connection each that wait for their answers. With 40 kB, the sessions have a system part of that size
+// and 20 tools: of create in its request, of fork in the session that it forks.
 func BenchmarkCreate(b *testing.B) {
 	d, err := Open(b.Context(), config.Config{Data: b.TempDir(), Listen: "127.0.0.1:0", HTTP: "off"})
 	if err != nil {
@@ -30,22 +32,34 @@ func BenchmarkCreate(b *testing.B) {
 		b.Cleanup(nc.Close)
 		return client.New(nc, "default", "main")
 	}
+	system, tools := benchPreamble(40_000)
+	large := api.CreateSession{SessionSettings: api.SessionSettings{System: &system, Tools: &tools}}
+	create := func(r api.CreateSession) func(*client.Client, turns.ID, turns.ID) error {
+		return func(c *client.Client, _, _ turns.ID) error {
+			_, err := c.Create(b.Context(), r)
+			return err
+		}
+	}
+	fork := func(c *client.Client, s, t turns.ID) error {
+		_, err := c.Fork(b.Context(), s, api.CreateFork{Turn: t})
+		return err
+	}
 	for _, clients := range []int{1, 32} {
-		for name, do := range map[string]func(c *client.Client, s, t turns.ID) error{
-			"append": func(c *client.Client, s, _ turns.ID) error {
+		for _, verb := range []struct {
+			name string
+			of   api.CreateSession // what the clients' sessions are
+			do   func(c *client.Client, s, t turns.ID) error
+		}{
+			{"append", api.CreateSession{}, func(c *client.Client, s, _ turns.ID) error {
 				_, err := c.Append(b.Context(), s, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, benchText)}})
 				return err
-			},
-			"create": func(c *client.Client, _, _ turns.ID) error {
-				_, err := c.Create(b.Context(), api.CreateSession{})
-				return err
-			},
-			"fork": func(c *client.Client, s, t turns.ID) error {
-				_, err := c.Fork(b.Context(), s, api.CreateFork{Turn: t})
-				return err
-			},
+			}},
+			{"create", api.CreateSession{}, create(api.CreateSession{})},
+			{"fork", api.CreateSession{}, fork},
+			{"create with 40 kB", api.CreateSession{}, create(large)},
+			{"fork with 40 kB", large, fork},
 		} {
-			b.Run(fmt.Sprintf("%s by %d", name, clients), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s by %d", verb.name, clients), func(b *testing.B) {
 				type worker struct {
 					c    *client.Client
 					s, t turns.ID
@@ -53,7 +67,7 @@ func BenchmarkCreate(b *testing.B) {
 				var workers []worker
 				for range clients {
 					w := worker{c: connect()}
-					s, err := w.c.Create(b.Context(), api.CreateSession{})
+					s, err := w.c.Create(b.Context(), verb.of)
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -65,6 +79,7 @@ func BenchmarkCreate(b *testing.B) {
 					workers = append(workers, w)
 				}
 				runtime.GC()
+				before := processorTime(b)
 				var mu sync.Mutex
 				var took []time.Duration
 				work := make(chan struct{})
@@ -74,7 +89,7 @@ func BenchmarkCreate(b *testing.B) {
 					wg.Go(func() {
 						for range work {
 							began := time.Now()
-							if err := do(w.c, w.s, w.t); err != nil {
+							if err := verb.do(w.c, w.s, w.t); err != nil {
 								b.Error(err)
 							}
 							mu.Lock()
@@ -88,12 +103,26 @@ func BenchmarkCreate(b *testing.B) {
 				}
 				close(work)
 				wg.Wait()
+				b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(b.N), "cpu-µs")
 				slices.Sort(took)
 				b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "1/s")
 			})
 		}
 	}
+}
+
+// benchPreamble returns a system part of n bytes, whose words differ, and 20 tools of 800 bytes.
+func benchPreamble(n int) (api.System, []turns.Raw) {
+	tools := make([]turns.Raw, 20)
+	for i := range tools {
+		tools[i] = turns.Raw(fmt.Sprintf(`{"name":"tool_%d","description":%q,"parameters":{"type":"object","properties":{"path":{"type":"string"}}}}`, i, strings.Repeat(fmt.Sprintf("When %d is used. ", i*i*7919), 40)))
+	}
+	var text strings.Builder
+	for i := 0; text.Len() < n; i++ {
+		fmt.Fprintf(&text, "Rule %d: be brief about %d, and say what you did. ", i, i*i*104729%1000003)
+	}
+	return api.System{{Name: "instructions", Content: text.String()[:n]}}, tools
 }
 
 // benchText is 2 kB of words.

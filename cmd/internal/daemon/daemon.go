@@ -236,7 +236,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	}
 	if d.server != nil {
 		c.Backup = d.storage.Backup()
-		c.Acknowledged = ends.End
+		c.Acknowledged, c.AllAcknowledged = ends.End, ends.All
 		if err := d.startSigner(ctx, registry); err != nil {
 			return err
 		}

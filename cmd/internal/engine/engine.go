@@ -82,6 +82,8 @@ type Config struct {
 	Confirm func(ctx context.Context) error
 	// Acknowledged is [reader.Reader]'s. nil: the log is asked for the end of a chain.
 	Acknowledged func(subject string) (seq uint64, ok bool)
+	// AllAcknowledged is [reader.Reader]'s. nil: the log is asked whether it has a session.
+	AllAcknowledged func() (seq uint64, ok bool)
 	// MayOpenMain reports whether an agent may open sessions of kind main. nil: none may.
 	MayOpenMain func(tenant, agent string) bool
 	// Backup reads the streams for a backup. nil: they can't be backed up here.
@@ -137,6 +139,7 @@ func New(c Config) *Engine {
 	e.Store = content.New(c.Ledger, c.Blobs, c.Keys, c.Counter, c.Rand, e.Limits, budget)
 	e.Reader = reader.New(c.Log, c.Projections, c.Now, c.Models, e.Store, e.Limits, budget)
 	e.Reader.Access, e.Reader.Acknowledged, e.Reader.Confirm = c.Access, c.Acknowledged, c.Confirm
+	e.Reader.AllAcknowledged = c.AllAcknowledged
 	e.Loader = paths.New(c.Tiers, c.MaxContent, e.Store, e.Reader, e.Limits, budget)
 	e.Loader.ModelTiers = c.ModelTiers
 	e.Writer = writer.New(c.Logger, set, c.Notify, e.Store, e.Reader, e.Limits)

@@ -24,6 +24,7 @@ type Ends struct {
 	mu      sync.Mutex
 	ends    map[string]uint64 // by subject
 	floor   uint64            // no record that was acknowledged and is not in ends is behind it
+	last    uint64            // the greatest position that was added
 }
 
 // NewEnds returns the ends of the chains of a log whose last record is at last, for
@@ -36,7 +37,7 @@ func NewEnds(applied func() uint64, last uint64) *Ends {
 func (c *Ends) add(subject string, seq uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ends[subject] = max(c.ends[subject], seq)
+	c.ends[subject], c.last = max(c.ends[subject], seq), max(c.last, seq)
 	if len(c.ends) < maxEnds {
 		return
 	}
@@ -57,6 +58,14 @@ func (c *Ends) forget(seq uint64) {
 func (c *Ends) End(subject string) (seq uint64, ok bool) {
 	c.mu.Lock()
 	seq, floor := c.ends[subject], c.floor
+	c.mu.Unlock()
+	return seq, c.applied() >= floor
+}
+
+// All is [Ends.End] for all subjects at once.
+func (c *Ends) All() (seq uint64, ok bool) {
+	c.mu.Lock()
+	seq, floor := c.last, c.floor
 	c.mu.Unlock()
 	return seq, c.applied() >= floor
 }

@@ -24,6 +24,15 @@ func TestEndsOfChainsCoverWhatWasAcknowledged(t *testing.T) {
 			case !ok && applied == last:
 				t.Fatalf("the end of %s is not known where all is applied", subject)
 			}
+			seq, ok = c.All()
+			switch {
+			case ok && max(seq, applied) < last:
+				t.Fatalf("all ends at %d for projections at %d, and %d was acknowledged", seq, applied, last)
+			case ok && seq > last:
+				t.Fatalf("all ends at %d, and %d was the last acknowledged", seq, last)
+			case !ok && applied == last:
+				t.Fatal("the end is not known where all is applied")
+			}
 			if len(c.ends) > maxEnds {
 				t.Fatalf("%d ends are held", len(c.ends))
 			}

@@ -76,6 +76,19 @@ func (rd *Reader) acknowledged(ctx context.Context, tenant string, id turns.ID) 
 	return ledger.Record{Seq: seq, Subject: s.Subject()}, rd.Projections.WaitFor(ctx, seq)
 }
 
+// WaitAcknowledged waits until the projections have applied all that was acknowledged before
+// the call. It reports false if that is not known without the log: then it waits for nothing.
+func (rd *Reader) WaitAcknowledged(ctx context.Context) (known bool, err error) {
+	if rd.AllAcknowledged == nil || rd.AccessNow().Stale() {
+		return false, nil
+	}
+	seq, ok := rd.AllAcknowledged()
+	if !ok {
+		return false, nil
+	}
+	return true, rd.Projections.WaitFor(ctx, seq)
+}
+
 // CatchUp waits until the projections have applied the end of the session's chain,
 // and returns the position of that end.
 func (rd *Reader) CatchUp(ctx context.Context, tenant string, id turns.ID) (uint64, error) {

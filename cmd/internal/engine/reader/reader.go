@@ -32,6 +32,8 @@ type Reader struct {
 	// that was acknowledged of a chain before the call. It reports false if it does not know
 	// one. nil: the log is asked for the end of a chain.
 	Acknowledged func(subject string) (seq uint64, ok bool)
+	// AllAcknowledged is Acknowledged for all chains at once.
+	AllAcknowledged func() (seq uint64, ok bool)
 
 	content  *content.Store
 	page     *page.Limits

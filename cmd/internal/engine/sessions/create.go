@@ -91,24 +91,24 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 		return nil, err
 	}
 	defer release()
-	if done, err := ss.storedSession(ctx, c, r); done != nil || err != nil {
+	if done, err := ss.acknowledgedSession(ctx, c, r); done != nil || err != nil {
 		return done, err
 	}
 	if err := ss.policies.Keep(ctx, c, settings.Policy); err != nil {
-		return nil, err
+		return ss.StoredOr(ctx, c, r, err)
 	}
 	var l *Label
 	if name != "" {
 		var release func()
 		if l, release, err = ss.HoldLabel(ctx, c, name, r.ID); err != nil {
-			return nil, err
+			return ss.StoredOr(ctx, c, r, err)
 		}
 		defer release() // after the session's settings confirm the claim
 	}
 	if ss.content.Keys != nil {
 		var durable func() error
 		if _, durable, err = ss.content.Keys.Begin(r.ID, ss.content.Rand); err != nil {
-			return nil, fmt.Errorf("make the key of session %s: %w", r.ID, err)
+			return ss.StoredOr(ctx, c, r, fmt.Errorf("make the key of session %s: %w", r.ID, err))
 		}
 		// The key is on the disk once, so it outlives the event. Nobody hears of the session
 		// before it is there twice.
@@ -137,7 +137,7 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 	next, err := ss.writer.Admit(ctx, ss.reader.Projections.History(), subject, 0, ev, payload)
 	if err == nil && l != nil && !l.byReset {
 		if err := l.Claim(ctx, r.ID); err != nil {
-			return nil, err
+			return ss.StoredOr(ctx, c, r, err)
 		}
 		defer func() { err = writer.AfterCommit(err) }()
 	}
@@ -185,12 +185,29 @@ func (ss *Sessions) StoredOr(ctx context.Context, c reader.Caller, r writer.Requ
 	return nil, refusal
 }
 
+// acknowledgedSession is storedSession for sessions that were acknowledged, where that is known
+// without the log. One that is stored and was not, by a try that nobody got an answer of, is on
+// the subject of r if it is of the same request: then the append is refused, and the log asked.
+func (ss *Sessions) acknowledgedSession(ctx context.Context, c reader.Caller, r writer.Request) (*api.Session, error) {
+	if known, err := ss.reader.WaitAcknowledged(ctx); err != nil {
+		return nil, err
+	} else if !known {
+		return ss.storedSession(ctx, c, r)
+	}
+	return ss.appliedSession(ctx, c, r)
+}
+
 // storedSession returns the session that an earlier try of the same request opened,
 // nil if there is none.
 func (ss *Sessions) storedSession(ctx context.Context, c reader.Caller, r writer.Request) (*api.Session, error) {
 	if _, err := ss.reader.CatchUp(ctx, c.Tenant, r.ID); err != nil && !errors.Is(err, ledger.ErrNotFound) {
 		return nil, err
 	}
+	return ss.appliedSession(ctx, c, r)
+}
+
+// appliedSession is storedSession for what the projections have applied.
+func (ss *Sessions) appliedSession(ctx context.Context, c reader.Caller, r writer.Request) (*api.Session, error) {
 	s, err := ss.reader.Projections.Session(r.ID)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil, ss.reader.AsideError(c.Tenant, r.ID)

@@ -1,10 +1,15 @@
 package sessions_test
 
 import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 
 	"nexus/cmd/internal/engine/enginetest"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -131,4 +136,96 @@ func TestSessionWithoutItsSuccessorIsListed(t *testing.T) {
 			t.Errorf("%s: %d sessions listed", what, len(got))
 		}
 	}
+}
+
+// Where it is known what was acknowledged, nobody asks the log whether a new session is there.
+func TestANewSessionAsksNoLogWhereItsEndIsKnown(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	enginetest.Create(t, e, 0, "balanced") // its policy is stored
+	s := enginetest.Create(t, e, 0, "nexus")
+	at := enginetest.Add(t, e, s.ID, enginetest.Say("one", "two")).ID
+	e.Reader.Log = &lastLog{Log: w.Log, last: func() error { return ledger.ErrUnavailable }}
+	e.Reader.Acknowledged = func(string) (uint64, bool) { return 0, true }
+	for _, known := range []bool{true, false} {
+		e.Reader.AllAcknowledged = func() (uint64, bool) { return enginetest.Must(w.Log.State(t.Context()))(t).Last, known }
+		want := api.Code("")
+		if !known {
+			want = api.Unavailable
+		}
+		r := api.CreateSession{ID: enginetest.ID(t)}
+		for range 2 { // the second is a retry
+			if got, err := e.Sessions.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)); enginetest.Code(err) != want || err == nil && got.ID != r.ID {
+				t.Errorf("known %t: create: %v, want %q", known, err, want)
+			}
+		}
+		f := api.CreateFork{ID: enginetest.ID(t), Turn: at}
+		for range 2 {
+			if got, err := e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, f, enginetest.JSON(f)); enginetest.Code(err) != want || err == nil && got.ID != f.ID {
+				t.Errorf("known %t: fork: %v, want %q", known, err, want)
+			}
+		}
+	}
+	if _, err := e.Sessions.Create(t.Context(), enginetest.Alice, api.CreateSession{ID: s.ID}, []byte(`{"x":1}`)); err == nil {
+		t.Error("the id of a session was given to another request")
+	}
+	enginetest.Verified(t, e)
+}
+
+// A session that is stored, was not acknowledged and is not applied is found by a retry: where it would be stored once
+// more, and where the retry would be refused by now.
+func TestARetryFindsASessionThatNobodyAcknowledged(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		t.Run(fmt.Sprintf("refused %t", refused), func(t *testing.T) {
+			w := enginetest.NewWorld()
+			first := w.Engine(t)
+			enginetest.Create(t, first, 0, "balanced")
+			late := w.EngineBehind(t)
+			label := "inbox"
+			r := api.CreateSession{ID: enginetest.ID(t)}
+			r.Label = &label
+			enginetest.Must(first.Sessions.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
+			if refused {
+				free, other := api.SetSession{ID: enginetest.ID(t)}, api.CreateSession{ID: enginetest.ID(t)}
+				done := "done"
+				free.Label, other.Label = &done, &label
+				enginetest.Must(first.Sessions.Set(t.Context(), enginetest.Alice, r.ID, free, enginetest.JSON(free)))(t)
+				enginetest.Must(first.Sessions.Create(t.Context(), enginetest.Alice, other, enginetest.JSON(other)))(t)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			run := sync.OnceFunc(func() {
+				go func() { done <- late.Reader.Projections.Run(ctx, w.Log) }()
+				for last := enginetest.Must(w.Log.State(t.Context()))(t).Last; late.Reader.Projections.WaitFor(t.Context(), last) != nil; {
+					runtime.Gosched() // Run has not begun
+				}
+			})
+			defer func() { run(); cancel(); <-done }()
+			late.Reader.Log = &lastLog{Log: w.Log, last: func() error { run(); return nil }}
+			late.Reader.AllAcknowledged = func() (uint64, bool) { return 0, true }
+			got, err := late.Sessions.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r))
+			if err != nil || got.ID != r.ID {
+				t.Errorf("%+v, %v", got, err)
+			}
+			other := r
+			other.Kind = turns.Task
+			if _, err := late.Sessions.Create(t.Context(), enginetest.Alice, other, enginetest.JSON(other)); enginetest.Code(err) != api.IDReused {
+				t.Errorf("another request with the id: %v", err)
+			}
+			enginetest.Verified(t, first)
+		})
+	}
+}
+
+// lastLog is a log that calls last before it says where a chain ends.
+type lastLog struct {
+	ledger.Log
+	last func() error
+}
+
+func (l *lastLog) Last(ctx context.Context, subject string) (ledger.Record, error) {
+	if err := l.last(); err != nil {
+		return ledger.Record{}, err
+	}
+	return l.Log.Last(ctx, subject)
 }
