@@ -26,6 +26,7 @@ type Store struct {
 	preambles *cache.Cache[blobName, *turns.Preamble] // those in blobs, decoded
 	overheads *cache.Cache[preambleKey, uint64]       // tokens of preambles
 	digests   *cache.Cache[preambleKey, turns.Hash]
+	forked    *cache.Cache[forkedPreamble, *turns.BlobRef] // nil: the fork has it in its settings
 }
 
 // Fresh returns a store of the same content whose caches are empty and keep at most
@@ -42,5 +43,6 @@ func New(id [16]byte, blobs ledger.Blobs, keys Keys, counter tokens.Counter, ran
 		Ledger: id, Blobs: blobs, Keys: keys, Counter: counter, Rand: rand, page: limits, redactions: new(redactions),
 		contents: cache.New[blobName, []byte](budget, "blobs"), preambles: cache.New[blobName, *turns.Preamble](budget, "preambles"),
 		overheads: cache.New[preambleKey, uint64](budget, "overheads"), digests: cache.New[preambleKey, turns.Hash](budget, "digests"),
+		forked: cache.New[forkedPreamble, *turns.BlobRef](budget, "forked"),
 	}
 }

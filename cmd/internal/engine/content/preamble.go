@@ -27,6 +27,27 @@ func digestPreamble(p turns.Preamble) (turns.Hash, error) {
 // preambles have an ordinary size.
 const maxInlinePreamble = 64 << 10
 
+// maxForkedPreamble bounds that of the settings that a fork inherits, from the second fork on. A
+// blob costs the next fork nothing, and one of less than this saves it less than a tenth.
+const maxForkedPreamble = 8 << 10
+
+// forkedPreamble names a preamble in a tree of which a fork was stored.
+type forkedPreamble struct {
+	tenant string
+	root   turns.ID
+	preambleKey
+}
+
+// ForkStored notes that a fork is stored whose settings had p, and have ref by now: nil if they have p
+// themselves. The next fork that inherits p from memory moves it to a blob, or names ref. An event is
+// never removed, so what it names is there as long as the ledger. epoch is of before the key of the fork was read.
+func (cs *Store) ForkStored(epoch uint64, tenant string, root turns.ID, p turns.Preamble, ref *turns.BlobRef) {
+	name := forkedPreamble{tenant, root, keyOfPreamble(&turns.Settings{Preamble: p}, "")}
+	if known, again := cs.forked.Get(name); len(p.System)+len(p.Tools) > 0 && (!again || known == nil) {
+		cs.forked.PutIn(epoch, name, ref, 512+preambleBytes(p)) // the name keeps p in memory
+	}
+}
+
 // movePreamble moves a large preamble of settings to a blob, and links the event to
 // it. It does not store again a preamble that is in a blob of the tree already.
 //
@@ -35,26 +56,46 @@ const maxInlinePreamble = 64 << 10
 // another tree, clears PreambleBlob.
 func (cs *Store) movePreamble(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, set *turns.Settings) error {
 	if set.PreambleBlob == nil {
-		if boundOfPreamble(set.Preamble) <= maxInlinePreamble {
-			return nil
-		}
-		b, err := turns.EncodeBody(&set.Preamble)
-		if err != nil || len(b) <= maxInlinePreamble {
+		ref, err := cs.blobOfPreamble(ctx, tenant, root, ev, set)
+		if ref == nil || err != nil {
 			return err
 		}
-		k, err := cs.TreeOf(root, ev)
-		if err != nil {
-			return err
-		}
-		digest, err := cs.StoreBlob(ctx, tenant, k, b)
-		if err != nil {
-			return err
-		}
-		set.PreambleBlob = &turns.BlobRef{Digest: digest, Size: uint64(len(b))}
+		set.PreambleBlob = ref
 	}
 	set.Preamble = turns.Preamble{}
 	ev.Blobs = addresses(refBlobs(set.PreambleBlob))
 	return nil
+}
+
+// blobOfPreamble returns the blob of the tree that has the preamble of settings, nil if it stays in
+// them.
+func (cs *Store) blobOfPreamble(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, set *turns.Settings) (*turns.BlobRef, error) {
+	inline := maxInlinePreamble
+	if ev.ForkOf != nil {
+		ref, again := cs.forked.Get(forkedPreamble{tenant, root, keyOfPreamble(set, "")})
+		if ref != nil {
+			return ref, nil
+		}
+		if again {
+			inline = maxForkedPreamble
+		}
+	}
+	if boundOfPreamble(set.Preamble) <= inline {
+		return nil, nil
+	}
+	b, err := turns.EncodeBody(&set.Preamble)
+	if err != nil || len(b) <= inline {
+		return nil, err
+	}
+	k, err := cs.TreeOf(root, ev)
+	if err != nil || k.erased && len(b) <= maxInlinePreamble { // a blob would be the event's session's
+		return nil, err
+	}
+	digest, err := cs.StoreBlob(ctx, tenant, k, b)
+	if err != nil {
+		return nil, err
+	}
+	return &turns.BlobRef{Digest: digest, Size: uint64(len(b))}, nil
 }
 
 // boundOfPreamble returns an upper bound of the bytes of an encoded preamble.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"nexus/cmd/internal/engine"
 	"nexus/cmd/internal/engine/enginetest"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -20,6 +21,20 @@ type sizeLog struct {
 func (l *sizeLog) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
 	l.bytes += len(payload)
 	return l.Log.Append(ctx, subject, expect, payload)
+}
+
+// countedBlobs has the names of the blobs that were put.
+type countedBlobs struct {
+	ledger.Blobs
+	put map[turns.Hash]bool
+}
+
+func (b *countedBlobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, sealed []byte) error {
+	if b.put == nil {
+		b.put = make(map[turns.Hash]bool)
+	}
+	b.put[digest] = true
+	return b.Blobs.PutBlob(ctx, tenant, digest, sealed)
 }
 
 // A large system part is stored once in a tree of forks: neither a set of
@@ -103,4 +118,112 @@ func TestLargeSystemPartIsStoredOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The first fork of a session stores the system part that it inherits, the second moves it to a blob, and the others
+// name that: all show it, after a start of the daemon too, and when their source, and one of them, are erased.
+func TestForksOfASessionShareTheirSystemPart(t *testing.T) {
+	for _, sealed := range []bool{true, false} {
+		t.Run(map[bool]string{true: "sealed", false: "unsealed"}[sealed], func(t *testing.T) {
+			w := enginetest.NewWorld()
+			e := w.Engine(t)
+			if !sealed {
+				e.Store.Keys = nil
+			}
+			log, blobs := &sizeLog{Log: w.Log}, &countedBlobs{Blobs: w.Blobs}
+			e.Reader.Log, e.Store.Blobs = log, blobs
+			system := enginetest.Noise(20 << 10)
+			r := api.CreateSession{}
+			r.System = &api.System{{Content: system}}
+			s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, r, []byte("{}")))(t)
+			at := enginetest.Add(t, e, s.ID, enginetest.Say("q", "a")).ID
+			var forks []turns.ID
+			fork := func(of turns.ID, most, stored int) {
+				t.Helper()
+				before := log.bytes
+				f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, of, api.CreateFork{Turn: at}, []byte("{}")))(t)
+				if n := log.bytes - before; n > most {
+					t.Errorf("fork %d has %d bytes, want at most %d", len(forks), n, most)
+				}
+				if n := len(blobs.put); n != stored {
+					t.Errorf("with fork %d there are %d blobs, want %d", len(forks), n, stored)
+				}
+				if f.Overhead != s.Overhead || f.Overhead == 0 {
+					t.Errorf("fork %d: overhead %d, want %d", len(forks), f.Overhead, s.Overhead)
+				}
+				forks = append(forks, f.ID)
+			}
+			shown := func(e *engine.Engine, ids ...turns.ID) {
+				t.Helper()
+				for _, id := range ids {
+					cx := enginetest.Must(e.Contexts.Context(t.Context(), enginetest.Alice, id, api.GetContext{Format: "anthropic"}))(t)
+					if n := len(cx.System); n < len(system) {
+						t.Errorf("session %s shows %d bytes of system", id, n)
+					}
+				}
+			}
+			fork(s.ID, 30<<10, 0)
+			fork(s.ID, 2<<10, 1)
+			for range 4 {
+				fork(s.ID, 2<<10, 1)
+			}
+			fork(forks[2], 2<<10, 1) // of a fork that names the blob
+			fork(forks[0], 30<<10, 1)
+			fork(forks[0], 2<<10, 1) // the same content in the tree
+			model := "m"
+			enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, forks[3], api.SetSession{SessionSettings: api.SessionSettings{Model: &model}}, []byte("1")))(t)
+			shown(e, append(forks, s.ID)...)
+			enginetest.Verified(t, e)
+			other := w.Engine(t)
+			if !sealed {
+				other.Store.Keys = nil
+			}
+			shown(other, append(forks, s.ID)...)
+			if !sealed {
+				return
+			}
+			for _, id := range []turns.ID{forks[1], s.ID} {
+				enginetest.Must(e.Erasure.Erase(t.Context(), enginetest.Operator, id, api.EraseSession{}))(t)
+				if n := e.Caches.Sizes()["forked"]; n != 0 {
+					t.Errorf("%d bytes of what forks inherit are in memory after an erasure", n)
+				}
+			}
+			// Turns that they inherit are erased; the system part is their own.
+			for _, id := range append(forks[2:], forks[0]) {
+				if got := enginetest.Must(other.Reader.Get(t.Context(), enginetest.Alice, id, api.Read{}))(t); got.Overhead != s.Overhead {
+					t.Errorf("fork %s after the erasures: overhead %d, want %d", id, got.Overhead, s.Overhead)
+				}
+			}
+			for range 3 { // of a tree whose root is erased
+				own := enginetest.Add(t, e, forks[0], enginetest.Say("own", "yes")).ID
+				f := enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, forks[0], api.CreateFork{Turn: own}, []byte("{}")))(t)
+				if f.Overhead != s.Overhead {
+					t.Errorf("a fork in a tree without its root: overhead %d, want %d", f.Overhead, s.Overhead)
+				}
+			}
+			if n := len(blobs.put); n != 1 {
+				t.Errorf("%d blobs", n)
+			}
+			enginetest.Verified(t, e)
+		})
+	}
+}
+
+// Forks that inherit little name no blob.
+func TestForksKeepAShortSystemPart(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	blobs := &countedBlobs{Blobs: w.Blobs}
+	e.Store.Blobs = blobs
+	r := api.CreateSession{}
+	r.System = &api.System{{Content: enginetest.Noise(7 << 10)}}
+	s := enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, r, []byte("{}")))(t)
+	at := enginetest.Add(t, e, s.ID, enginetest.Say("q", "a")).ID
+	for range 4 {
+		enginetest.Must(e.Forks.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: at}, []byte("{}")))(t)
+	}
+	if n := len(blobs.put); n != 0 {
+		t.Errorf("%d blobs", n)
+	}
+	enginetest.Verified(t, e)
 }

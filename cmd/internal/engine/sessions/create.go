@@ -128,6 +128,7 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 	}
 	ev.Version, ev.Chain = turns.Version, turns.SessionChain(r.ID)
 	ev.Recorded, ev.Actor, ev.Sender = ss.reader.Now().UnixNano(), c.Actor(), c.Key
+	inherited := settings
 	epoch, body := ss.reader.Epoch(), &turns.OpenedBody{Label: name, Settings: settings}
 	payload, err := ss.content.Seal(ctx, c.Tenant, ev.Root, ev, body, []turns.ID{r.ID})
 	if err != nil {
@@ -168,6 +169,9 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 	}
 	ch.Seq = seq
 	ss.reader.RememberSettings(epoch, ev, body)
+	if ev.ForkOf != nil && inherited.PreambleBlob == nil {
+		ss.content.ForkStored(epoch, c.Tenant, ev.Root, inherited.Preamble, body.Settings.PreambleBlob)
+	}
 	if l != nil && l.byReset {
 		_ = l.Claim(ctx, r.ID) // shortens look-ups, which otherwise follow the reset
 	}
