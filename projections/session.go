@@ -64,6 +64,28 @@ func (s *Store) SessionIDs() iter.Seq2[turns.ID, error] {
 	}
 }
 
+// SubAgents yields the sessions of an agent that were opened to serve a session, by id, behind
+// session after (zero: from the first). Of the zero session it yields those that were opened to
+// serve none, and whose settings changed since: these may name one, but they are sealed.
+func (s *Store) SubAgents(tenant, agent string, spawner, after turns.ID) iter.Seq2[ledger.Session, error] {
+	prefix := rows.SubAgentsOf(tenant, agent, spawner)
+	lo := prefix
+	if !after.IsZero() {
+		lo = append(append(rows.SubAgentsOf(tenant, agent, spawner), after[:]...), 0)
+	}
+	return func(yield func(ledger.Session, error) bool) {
+		for k, err := range db.Scan(s.db(), lo, rows.End(prefix)) {
+			var row ledger.Session
+			if err == nil {
+				row, err = s.Session(rows.IDAt(k.Key, len(prefix)))
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // Timed yields the open sessions of all tenants that are reset by time, by id.
 func (s *Store) Timed() iter.Seq2[ledger.Session, error] { return s.listed(rows.TimedSessions) }
 

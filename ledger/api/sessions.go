@@ -144,6 +144,10 @@ type ListSessions struct {
 	Tag string `json:"tag,omitempty,omitzero"`
 	// Project lists those of a project: see [turns.Project.Has].
 	Project string `json:"project,omitempty,omitzero"`
+	// SpawnedBy lists those that serve one of at most 1,000 sessions, ForkedFrom the forks of one of
+	// them: one of both, in the order of ids, of these sessions first.
+	SpawnedBy  []turns.ID `json:"spawned_by,omitempty,omitzero"`
+	ForkedFrom []turns.ID `json:"forked_from,omitempty,omitzero"`
 	Read
 }
 

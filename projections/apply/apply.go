@@ -107,6 +107,9 @@ func (a *Batch) session(r ledger.Record, e *turns.Event, c *chain, node lineage.
 		err = errors.Join(a.opened(&c.session), a.name(&c.session, id), a.batch.Set(rows.Number(rows.Settings.Key(id), e.Index), nil))
 	case e.Kind == turns.KindChanged:
 		err = a.batch.Set(rows.Number(rows.Settings.Key(id), e.Index), nil)
+		if c.session.Spawned.IsZero() { // the settings may name a spawner, but they are sealed
+			err = errors.Join(err, a.batch.Set(rows.SubAgentKey(&c.session), nil))
+		}
 	case e.Kind == turns.KindMoved:
 		err = a.batch.Set(rows.Number(rows.Moves.Key(id, e.To.Session, e.To.Turn), e.Index), nil)
 	case e.Kind == turns.KindNoted:
@@ -152,6 +155,9 @@ func (a *Batch) opened(s *ledger.Session) error {
 	err := a.batch.Set(append(rows.AgentSessions.TextKey(s.Tenant, s.Agent), s.ID[:]...), nil)
 	if f := s.ForkOf; f != nil {
 		err = errors.Join(err, a.batch.Set(rows.Forks.Key(f.At.Session, f.At.Turn, s.ID), nil))
+	}
+	if !s.Spawned.IsZero() {
+		err = errors.Join(err, a.batch.Set(rows.SubAgentKey(s), nil))
 	}
 	return err
 }

@@ -42,6 +42,7 @@ var families = []family{
 	{prefix: "o", parts: "In", of: "the compaction of session %v at event %v"},
 	{prefix: "v", parts: "rR", of: "what covers turn %v, compaction %v"},
 	{prefix: "a", parts: "TsI", of: "the list of sessions of tenant %v, agent %v, session %v"},
+	{prefix: "P", parts: "TsiI", of: "the list of sub-agents of tenant %v, agent %v, by the session %v that started them, session %v"},
 	{prefix: "I", parts: "TsEI", of: "the ids of tenant %v, agent %v, %v of session %v"},
 	{prefix: "E", parts: "TseEI", of: "the ends of ids of tenant %v, agent %v, %v, %v of session %v"},
 	{prefix: "U", parts: "TsnI", of: "the order of changes of tenant %v, agent %q, second %v, session %v"},

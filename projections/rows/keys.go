@@ -3,6 +3,7 @@ package rows
 import (
 	"encoding/binary"
 
+	"nexus/ledger"
 	"nexus/turns"
 )
 
@@ -28,6 +29,8 @@ type Prefix byte
 //	o session index                           compaction on a session's chain
 //	v throughSession through session turn     compaction, by the last turn it covers
 //	a tenant 0 agent 0 session                session of an agent
+//	P tenant 0 agent 0 spawner session        session of an agent, by the session that it was opened to serve; under the
+//	                                          zero id one that was opened without, and whose settings changed since
 //	I tenant 0 agent 0 id session             turn of a session of an agent, or session, by the beginning of its id
 //	E tenant 0 agent 0 end id session         the same by the end of its id: the last characters, the last one first
 //	U tenant 0 agent 0 second session         session of an agent, by when it changed last
@@ -81,6 +84,7 @@ const (
 	Compactions        Prefix = 'o'
 	Coverings          Prefix = 'v'
 	AgentSessions      Prefix = 'a'
+	SubAgents          Prefix = 'P'
 	ByID               Prefix = 'I'
 	ByEnd              Prefix = 'E'
 	ByTime             Prefix = 'U'
@@ -147,6 +151,17 @@ func (p Prefix) Begins(k []byte) bool { return len(k) > 0 && k[0] == byte(p) }
 // in Unix ns, of an agent, "" of all.
 func ByTimeKey(tenant, agent string, ns int64) []byte {
 	return Number(ByTime.TextKey(tenant, agent), Second(ns))
+}
+
+// SubAgentKey returns the key of a session in the list of sub-agents.
+func SubAgentKey(s *ledger.Session) []byte {
+	return append(SubAgentsOf(s.Tenant, s.Agent, s.Spawned.Session), s.ID[:]...)
+}
+
+// SubAgentsOf returns the start of the keys of the sessions of an agent that were opened to serve
+// a session; zero: of those that were opened to serve none, and whose settings changed since.
+func SubAgentsOf(tenant, agent string, spawner turns.ID) []byte {
+	return append(SubAgents.TextKey(tenant, agent), spawner[:]...)
 }
 
 // Second returns the second of a time in Unix ns, 0 for one before 1970.

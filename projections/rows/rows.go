@@ -8,7 +8,7 @@ import (
 
 // Schema is the version of the rows. A store of another version is discarded
 // and rebuilt from the log; nothing in it is worth migrating.
-const Schema = 17
+const Schema = 18
 
 // Checkpoint is the position up to which the log has been applied. It commits in the same
 // batch as the data.

@@ -65,6 +65,11 @@ func livedIn(t *testing.T) (*enginetest.World, *engine.Engine) {
 	fork := enginetest.Must(e.Forks.Fork(ctx, alice, s.ID, api.CreateFork{Turn: all[1].ID}, []byte("{}")))(t)
 	enginetest.Add(t, e, fork.ID, enginetest.Say("on a branch", "yes"))
 
+	by := &api.SpawnedBy{Session: s.ID}
+	enginetest.Must(e.Sessions.Create(ctx, alice, api.CreateSession{SpawnedBy: by}, []byte("{}")))(t)
+	later := enginetest.Must(e.Sessions.Create(ctx, alice, api.CreateSession{}, []byte("{}")))(t)
+	enginetest.Must(e.Sessions.Set(ctx, alice, later.ID, api.SetSession{SpawnedBy: by}, []byte("{}")))(t)
+
 	ev := api.AppendEvent{Channel: "mail", Kind: "note", Body: turns.Raw("{}")}
 	mail := enginetest.Must(e.Events.AppendEvent(ctx, alice, ev, enginetest.JSON(ev)))(t)
 	names := enginetest.Say("a mail", "read")

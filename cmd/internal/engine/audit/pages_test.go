@@ -46,7 +46,7 @@ func listed(t *testing.T, e *engine.Engine) (out []turns.ID) {
 	for i := range l.Sessions {
 		out = append(out, l.Sessions[i].ID)
 	}
-	if len(out) != 4 {
+	if len(out) != 6 {
 		t.Fatalf("%d sessions", len(out))
 	}
 	return out

@@ -42,10 +42,18 @@ func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessio
 	}
 	var list iter.Seq2[ledger.Session, error]
 	next := func(last turns.ID) string { return last.String() }
+	kin := len(req.SpawnedBy)+len(req.ForkedFrom) > 0
 	switch req.Order {
 	case "", "id":
+		if kin {
+			list, err = hs.kin(ctx, c, &req)
+			break
+		}
 		list, err = hs.byID(ctx, c, req.After)
 	case "updated":
+		if kin {
+			return nil, api.FieldErrorf("/order", "those that come from other sessions are listed in the order of ids")
+		}
 		list, next, err = hs.byChange(ctx, c, req.After)
 	default:
 		return nil, api.FieldErrorf("/order", "%.40q is neither id nor updated", req.Order)
@@ -73,7 +81,7 @@ func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessio
 		}
 		last = s.ID
 		looked++
-		if s.Hidden && !req.Hidden {
+		if s.Hidden && !req.Hidden || len(req.SpawnedBy) > 0 && !hs.serves(&s, req.SpawnedBy) {
 			continue
 		}
 		v := hs.reader.DescribeListed(ctx, &s)

@@ -72,17 +72,14 @@ func (p *takeOutPage) erase(v *visit.Visit, c *client.Client) (err error) {
 
 // findFamily finds the sessions that are erased with the one of the page, and names all of them by a digest.
 func (p *takeOutPage) findFamily(v *visit.Visit) error {
-	var from []func(*api.Session) turns.ID
+	var kin client.Kin
 	if p.Agents {
-		from = append(from, client.Spawner)
+		kin |= client.SubAgents
 	}
 	if p.Forks {
-		from = append(from, client.Origin)
+		kin |= client.Forks
 	}
-	if len(from) == 0 {
-		return nil
-	}
-	list, err := v.C.Descendants(v.R.Context(), []turns.ID{p.ID}, from...)
+	list, err := v.C.Descendants(v.R.Context(), []turns.ID{p.ID}, kin)
 	if err != nil {
 		return err
 	}

@@ -24,9 +24,7 @@ const (
 	// before and after are the turns that are read beside it: for the calls of its first
 	// results, and the results of its last calls.
 	readBefore, readAfter = 1, 3
-	// partsRead is how many of the newest sessions are looked at for sub-agents.
-	partsRead = 200
-	// partsShown is how many of them are listed.
+	// partsShown is how many sub-agents are listed.
 	partsShown = 30
 )
 
@@ -281,18 +279,14 @@ func forksOf(t *api.Tree) map[turns.ID][]api.TreeSession {
 	return out
 }
 
-// parts lists the sub-agents of a session, of those that changed last.
+// parts lists the sub-agents of a session, the first ones by their ids.
 func (v *visitor) parts(s *api.Session) (out []sessionRow, err error) {
-	list, err := v.C.SessionPage(v.R.Context(), api.ListSessions{About: api.About{About: true}, Order: "updated", Page: api.Page{Limit: partsRead}})
+	list, err := v.C.SessionPage(v.R.Context(), api.ListSessions{About: api.About{About: true}, SpawnedBy: []turns.ID{s.ID}, Page: api.Page{Limit: partsShown}})
 	if err != nil {
 		return nil, err
 	}
 	for i := range list.Sessions {
-		if by := list.Sessions[i].SpawnedBy; by != nil && by.Session == s.ID {
-			if out = append(out, rowOf(v.Visit, &list.Sessions[i])); len(out) == partsShown {
-				break
-			}
-		}
+		out = append(out, rowOf(v.Visit, &list.Sessions[i]))
 	}
 	return out, nil
 }

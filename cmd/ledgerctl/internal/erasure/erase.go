@@ -138,17 +138,14 @@ func toErase(ctx context.Context, e *cli.Env, c *client.Client, args []string, o
 			}
 		}
 	}
-	var from []func(*api.Session) turns.ID
+	var kin client.Kin
 	if !o.Alone {
-		from = append(from, client.Spawner)
+		kin |= client.SubAgents
 	}
 	if o.WithForks {
-		from = append(from, client.Origin)
+		kin |= client.Forks
 	}
-	if len(out) == 0 || len(from) == 0 {
-		return out, nil
-	}
-	more, err := c.Descendants(ctx, out, from...)
+	more, err := c.Descendants(ctx, out, kin)
 	for i := range more {
 		add(&more[i])
 	}

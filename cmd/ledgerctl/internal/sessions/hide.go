@@ -79,5 +79,5 @@ func SetHidden(ctx context.Context, c *client.Client, id turns.ID, hidden bool, 
 
 // subAgents returns the sessions that a session started, and those that they started.
 func subAgents(ctx context.Context, c *client.Client, id turns.ID) ([]api.Session, error) {
-	return c.Descendants(ctx, []turns.ID{id}, client.Spawner)
+	return c.Descendants(ctx, []turns.ID{id}, client.SubAgents)
 }

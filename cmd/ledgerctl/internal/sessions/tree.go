@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"nexus/cmd/internal/prose"
 	"nexus/cmd/ledgerctl/internal/cli"
@@ -51,25 +52,20 @@ func Tree(ctx context.Context, e *cli.Env, c *client.Client, s *api.Session, svg
 // parts of the sessions that started them.
 func printParts(ctx context.Context, e *cli.Env, c *client.Client, t *api.Tree) error {
 	in := make(map[turns.ID]bool)
+	var ids []turns.ID
 	for _, s := range t.Sessions {
-		in[s.ID] = true
+		in[s.ID], ids = true, append(ids, s.ID)
 	}
 	var parts []api.Session
-	for s, err := range c.ListSessions(ctx, api.ListSessions{Page: api.Page{Limit: 500}}) {
-		if err != nil {
-			return err
-		}
-		if s.SpawnedBy == nil || !in[s.SpawnedBy.Session] || in[s.ID] {
-			continue
-		}
-		if s.Error == "" { // a title takes longer than all the rest, so it is read of these alone
-			about, err := c.GetSession(ctx, s.ID, api.GetSession{About: api.About{About: true}})
+	for some := range slices.Chunk(ids, 1000) { // as many as a request names
+		for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}, SpawnedBy: some}) {
 			if err != nil {
 				return err
 			}
-			s = *about
+			if !in[s.ID] {
+				parts = append(parts, s)
+			}
 		}
-		parts = append(parts, s)
 	}
 	for i := range parts {
 		s := &parts[i]
