@@ -162,7 +162,7 @@ func (ep *Episodes) storeEpisode(ctx context.Context, id turns.ID, now time.Time
 // compaction in force, or if the session has ended, its last turn. A zero at: there is none,
 // as everything is of the session that it was forked from.
 func (ep *Episodes) turnOf(s *ledger.Session) (head lineage.Node, at turns.Ref, err error) {
-	if s.Turns == 0 && s.Compactions == 0 {
+	if s.Compactions == 0 && (s.Turns == 0 || !hasEnded(s)) { // most sessions: a start looks at all that changed in Window
 		return head, at, nil
 	}
 	head, err = ep.reader.HeadNode(s)
