@@ -224,7 +224,7 @@ func Resolve(ref turns.PolicyRef) (Policy, error) {
 	builtin, ok := Builtin(ref.Name)
 	if !ok {
 		return Policy{}, &turns.FieldError{
-			Field: "/policy/name", Reason: fmt.Sprintf("%.60q is not one of %v", ref.Name, Names()), Kind: turns.ErrMalformed,
+			Field: "/policy/name", Reason: fmt.Sprintf("%.60q is not one of %s", ref.Name, strings.Join(Names(), ", ")), Kind: turns.ErrMalformed,
 		}
 	}
 	if ref.Digest.IsZero() {

@@ -3,6 +3,7 @@ package contexts
 import (
 	"crypto/sha256"
 	"slices"
+	"strings"
 
 	"nexus/cmd/internal/engine/page"
 	"nexus/ledger"
@@ -166,11 +167,13 @@ func checkHave(have *api.Have) error {
 	if have == nil {
 		return nil
 	}
-	if _, err := turns.ParseHash(have.Fingerprint); err != nil {
-		return api.FieldErrorf("/have/fingerprint", "%v", err)
+	if have.Fingerprint == "" {
+		return api.FieldErrorf("/have/fingerprint", "missing")
 	}
-	if _, err := turns.ParseHash(have.Preamble); have.Preamble != "" && err != nil {
-		return api.FieldErrorf("/have/preamble_digest", "%v", err)
+	for _, x := range [][2]string{{"/have/fingerprint", have.Fingerprint}, {"/have/preamble_digest", have.Preamble}} {
+		if _, err := turns.ParseHash(x[1]); x[1] != "" && err != nil {
+			return api.FieldErrorf(x[0], "%s", strings.TrimPrefix(err.Error(), "malformed: "))
+		}
 	}
 	return nil
 }
