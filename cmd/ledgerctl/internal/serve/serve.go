@@ -41,6 +41,9 @@ const (
 	betweenCalls = 200 * time.Millisecond
 	// cacheBytes is for the caches: less than a daemon's, which serves many agents.
 	cacheBytes = 64 << 20
+	// workBytes is the memory for all else from which on the collector makes an effort. A verification beside the index
+	// of words has some 200 MB in use; with half of this it took twice as long, and the collector half of both processors.
+	workBytes = 256 << 20
 	// drain is how long requests in work may take at the end.
 	drain = 20 * time.Second
 )
@@ -57,7 +60,7 @@ func Run(ctx context.Context, o Options) error {
 		return errors.Join(err, say(o.Out, localserver.Ready{Error: err.Error(), InUse: true}))
 	}
 	signal.Ignore(syscall.SIGPIPE) // the command that started it may be gone before it can serve; the next one finds it
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(cacheBytes + 128<<20))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(cacheBytes + workBytes))
 	defer daemon.PaceCollector()() // the limit holds beside it
 	d, err := daemon.Open(ctx, config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", PagesOnly: true, Vanished: o.Vanished, Scrub: "off", CollectAfter: "off", CacheBytes: cacheBytes,
 		Version: o.Version, Logger: slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
