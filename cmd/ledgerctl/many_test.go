@@ -15,9 +15,9 @@ import (
 	"nexus/turns"
 )
 
-// Of more sessions than a list reads, a short one has the newest of those that changed last, and
-// one of all has all.
-func TestAShortListOfManySessions(t *testing.T) {
+// ownerOfNewLedger is the client of an agent on a daemon of its own, with the address and the credentials.
+func ownerOfNewLedger(t *testing.T) (c *client.Client, url, creds string) {
+	t.Helper()
 	url, creds, stop, err := startDaemon(t, filepath.Join(t.TempDir(), "ledger"))
 	if err != nil {
 		t.Fatal(err)
@@ -27,8 +27,14 @@ func TestAShortListOfManySessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
-	c := client.New(nc, "default", "owner")
+	t.Cleanup(nc.Close)
+	return client.New(nc, "default", "owner"), url, creds
+}
+
+// Of more sessions than a list reads, a short one has the newest of those that changed last, and
+// one of all has all.
+func TestAShortListOfManySessions(t *testing.T) {
+	c, url, creds := ownerOfNewLedger(t)
 	const many = 2010
 	var open errgroup.Group
 	open.SetLimit(64)
@@ -100,17 +106,7 @@ func TestAShortListOfManySessions(t *testing.T) {
 
 // The tree of a session names its sub-agents, also one whose content is gone.
 func TestTreeNamesAnErasedSubAgent(t *testing.T) {
-	url, creds, stop, err := startDaemon(t, filepath.Join(t.TempDir(), "ledger"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	nc, err := client.Dial(url, creds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	c := client.New(nc, "default", "owner")
+	c, url, creds := ownerOfNewLedger(t)
 	open := func(by *api.SpawnedBy, says string) *api.Session {
 		t.Helper()
 		s, err := c.Create(t.Context(), api.CreateSession{SpawnedBy: by})

@@ -131,6 +131,9 @@ type GetSession struct {
 	Read
 }
 
+// MaxKin is how many sessions one [ListSessions] names whose sub-agents or forks it lists.
+const MaxKin = 1000
+
 // ListSessions is session.list.
 type ListSessions struct {
 	About
@@ -144,7 +147,7 @@ type ListSessions struct {
 	Tag string `json:"tag,omitempty,omitzero"`
 	// Project lists those of a project: see [turns.Project.Has].
 	Project string `json:"project,omitempty,omitzero"`
-	// SpawnedBy lists those that serve one of at most 1,000 sessions, ForkedFrom the forks of one of
+	// SpawnedBy lists those that serve one of at most [MaxKin] sessions, ForkedFrom the forks of one of
 	// them: one of both, in the order of ids, of these sessions first.
 	SpawnedBy  []turns.ID `json:"spawned_by,omitempty,omitzero"`
 	ForkedFrom []turns.ID `json:"forked_from,omitempty,omitzero"`

@@ -16,9 +16,6 @@ const (
 	Forks                     // it was forked from the other one
 )
 
-// maxKin is how many sessions one request of session.list names.
-const maxKin = 1000
-
 // Descendants returns the sessions that come from some, and those that come from them, hidden ones among them, as
 // session.list has them. kin is [SubAgents], [Forks], or both.
 func (c *Client) Descendants(ctx context.Context, of []turns.ID, kin Kin) (out []api.Session, err error) {
@@ -28,7 +25,7 @@ func (c *Client) Descendants(ctx context.Context, of []turns.ID, kin Kin) (out [
 	}
 	for next := of; len(next) > 0; {
 		var found []turns.ID
-		for some := range slices.Chunk(next, maxKin) {
+		for some := range slices.Chunk(next, api.MaxKin) {
 			for _, r := range []struct {
 				asked   Kin
 				request api.ListSessions

@@ -14,9 +14,6 @@ import (
 	"nexus/turns"
 )
 
-// maxKin is how many sessions a request names whose sub-agents or forks it lists.
-const maxKin = 1000
-
 // kinOf is one of the lists that kin joins: the sessions of an agent that come from a session. The
 // zero session is behind all others: sessions that may be sub-agents by their settings.
 type kinOf struct {
@@ -45,8 +42,8 @@ func (hs *History) kin(ctx context.Context, c reader.Caller, req *api.ListSessio
 		}
 		of, field, forks = req.ForkedFrom, "/forked_from", true
 	}
-	if len(of) > maxKin {
-		return nil, api.FieldErrorf(field, "more than %d sessions", maxKin)
+	if len(of) > api.MaxKin {
+		return nil, api.FieldErrorf(field, "more than %d sessions", api.MaxKin)
 	}
 	var lists []kinOf
 	for _, id := range of {

@@ -57,7 +57,7 @@ func printParts(ctx context.Context, e *cli.Env, c *client.Client, t *api.Tree) 
 		in[s.ID], ids = true, append(ids, s.ID)
 	}
 	var parts []api.Session
-	for some := range slices.Chunk(ids, 1000) { // as many as a request names
+	for some := range slices.Chunk(ids, api.MaxKin) {
 		for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}, SpawnedBy: some}) {
 			if err != nil {
 				return err
