@@ -99,11 +99,15 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return 2
 	}
-	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }) {
-		debug.SetMemoryLimit(memoryLimit(cfg.CacheBytes))
+	limit := memoryLimit(cfg.CacheBytes)
+	if has(environ, "GOMEMLIMIT") {
+		limit = 0
 	}
-	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) {
-		defer daemon.PaceCollector()()
+	switch {
+	case !has(environ, "GOGC"):
+		defer daemon.PaceCollector(limit)()
+	case limit > 0:
+		debug.SetMemoryLimit(limit)
 	}
 	d, err := open(ctx, cfg)
 	if err != nil {
@@ -189,9 +193,14 @@ func saveServing(d *daemon.Daemon, cfg config.Config) error {
 // has idle, the requests that it has accepted, and the copies of those in work.
 const workMemory = 168 << 20
 
+// has reports whether an environment sets a variable.
+func has(environ []string, name string) bool {
+	return slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+}
+
 // memoryLimit returns from how much memory on, in bytes, the garbage collector makes
 // an effort. Without it, garbage of large requests may take as much again as
-// everything in use. It is no bound: what is in use may be more.
+// everything in use. It is no bound: what is in use may be more, and the limit grows with it.
 func memoryLimit(cacheBytes int64) int64 {
 	return workMemory + cmp.Or(cacheBytes, config.DefaultCacheBytes)
 }

@@ -46,7 +46,7 @@ func BenchmarkAppendCPU(b *testing.B) {
 		writers := l.writers
 		b.Run(fmt.Sprintf("%d/search=%s", writers, l.search), func(b *testing.B) {
 			if os.Getenv("GOGC") == "" { // as nexusd does
-				defer PaceCollector()()
+				defer PaceCollector(0)()
 			}
 			dir := b.TempDir()
 			d, err := Open(b.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 8 << 30, Search: l.search})
@@ -92,7 +92,7 @@ func BenchmarkManySessions(b *testing.B) {
 	for _, sessions := range []int{writers, 20_032, 50_048} {
 		b.Run(fmt.Sprint(sessions), func(b *testing.B) {
 			if os.Getenv("GOGC") == "" { // as nexusd does
-				defer PaceCollector()()
+				defer PaceCollector(0)()
 			}
 			dir := b.TempDir()
 			d, err := Open(b.Context(), config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 8 << 30})

@@ -23,19 +23,35 @@ func growth(live uint64) int {
 	return int(min(max(heapRoom*100/max(live, 1), 100), maxGrowth))
 }
 
-// PaceCollector sets the GOGC after each collection by what is then in use, until the
-// result is called. It is of the process, so one daemon in it does that.
-func PaceCollector() (stop func()) {
+// limitOver returns the memory limit of a heap with a number of bytes in use: base, and half
+// as much again as is in use where that is more. A limit near what is in use would have the
+// collector run without end, on half of the processors: a ledger of a million sessions has more
+// in use than base, and its garbage needs room as well.
+func limitOver(base int64, live uint64) int64 {
+	return max(base, int64(min(live, math.MaxInt64/2)/2*3))
+}
+
+// PaceCollector sets the GOGC after each collection by what is then in use, and the memory limit,
+// which is limit bytes at least and none if that is 0, until the result is called. It is of
+// the process, so one daemon in it does that.
+func PaceCollector(limit int64) (stop func()) {
 	var stopped atomic.Bool
-	before := debug.SetGCPercent(100)
-	set := 100
+	percent, set := debug.SetGCPercent(100), 100
+	bound, bounded := debug.SetMemoryLimit(-1), limit
+	if limit > 0 {
+		debug.SetMemoryLimit(limit)
+	}
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	pace := func() {
+	pace := func() { // to set either stops the world for a moment
 		metrics.Read(sample)
-		want := growth(sample[0].Value.Uint64())
-		if math.Abs(float64(want-set)) > 0.1*float64(set) { // it stops the world for a moment
+		live := sample[0].Value.Uint64()
+		if want := growth(live); math.Abs(float64(want-set)) > 0.1*float64(set) {
 			set = want
 			debug.SetGCPercent(want)
+		}
+		if want := limitOver(limit, live); limit > 0 && math.Abs(float64(want-bounded)) > 0.05*float64(bounded) {
+			bounded = want
+			debug.SetMemoryLimit(want)
 		}
 	}
 	afterCollection(func() bool {
@@ -47,7 +63,8 @@ func PaceCollector() (stop func()) {
 	})
 	return func() {
 		stopped.Store(true)
-		debug.SetGCPercent(before)
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(bound)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestCollectorFollowsTheHeap(t *testing.T) {
 		}
 		t.Fatalf("GOGC stays %d", percent())
 	}
-	stop := PaceCollector()
+	stop := PaceCollector(0)
 	until(fits)
 	held := make([]byte, 2*heapRoom)
 	until(func(p int) bool { return p == 100 })
@@ -58,3 +58,37 @@ func TestCollectorFollowsTheHeap(t *testing.T) {
 		t.Errorf("%d after the end", p)
 	}
 }
+
+// What is in use may be more than the memory limit. The collector then still leaves garbage room,
+// in place of a collection for each few megabytes of it.
+func TestCollectorLeavesRoomOverALargeHeap(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	stop := PaceCollector(64 << 20)
+	held := make([][]byte, 256) // 256 MiB
+	for i := range held {
+		held[i] = make([]byte, 1<<20)
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	first := m.NumGC
+	for range 4096 { // 1 GiB of garbage
+		garbage = make([]byte, 256<<10)
+	}
+	runtime.ReadMemStats(&m)
+	if n := m.NumGC - first; n > 12 { // 3; with a limit that stays, 36
+		t.Errorf("%d collections for 1 GiB of garbage beside 256 MiB in use", n)
+	}
+	runtime.KeepAlive(held)
+	stop()
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Errorf("the limit is %d after the end, was %d", got, before)
+	}
+	for live, want := range map[uint64]int64{0: 1 << 20, 1 << 19: 1 << 20, 1 << 20: 3 << 19, 1 << 30: 3 << 29} {
+		if got := limitOver(1<<20, live); got != want {
+			t.Errorf("limitOver(%d) = %d, want %d", live, got, want)
+		}
+	}
+}
+
+var garbage []byte

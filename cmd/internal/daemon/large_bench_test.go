@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"syscall"
 	"testing"
@@ -180,6 +181,7 @@ func largeMeasure(b *testing.B, dir string, sessions int) {
 	r.calls()
 	u = r.served.ask(b)
 	b.Logf("%8d sessions | %-40s | %d MB of memory, %d MB of heap", sessions, "after all calls", u.RSS>>20, u.Heap>>20)
+	r.served.heap(b, filepath.Join(dir, fmt.Sprintf("heap-%d.pprof", sessions)))
 	for i := range 2000 { // what a daemon has done when it is killed
 		if _, err := r.agent(0).Append(b.Context(), largeID(0), api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, fmt.Sprint("before the end ", i))}}); err != nil {
 			b.Fatal(err)
@@ -415,6 +417,13 @@ func (s *largeServed) ask(b *testing.B) (u largeUsage) {
 	return u
 }
 
+// heap makes the process write a profile of its memory to a file.
+func (s *largeServed) heap(b *testing.B, file string) {
+	if _, err := fmt.Fprintln(s.in, "heap", file); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // end ends the process, cleanly or by a kill.
 func (s *largeServed) end(b *testing.B, kill bool) {
 	if kill {
@@ -432,18 +441,32 @@ func (s *largeServed) end(b *testing.B, kill bool) {
 	b.Logf("stopped in %v", time.Since(began).Round(10*time.Millisecond))
 }
 
+// largeLimit is the memory limit of a nexusd with the default configuration.
+const largeLimit = 424 << 20
+
 // TestLargeServed is the daemon of [BenchmarkLarge], and no test.
 func TestLargeServed(t *testing.T) {
 	dir := os.Getenv(largeVariable)
 	if dir == "" {
 		t.Skip("only the benchmark starts it")
 	}
+	defer PaceCollector(largeLimit)()
 	d, err := Open(t.Context(), largeConfig(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println(d.ClientURL())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if file, ok := strings.CutPrefix(lines.Text(), "heap "); ok {
+			f, err := os.Create(file)
+			if err == nil {
+				err = errors.Join(pprof.WriteHeapProfile(f), f.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
 		var u largeUsage
 		var r syscall.Rusage
 		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {

@@ -105,7 +105,7 @@ func Serve(ctx context.Context, term *terminal.Terminal, kind, dir string) error
 	switch kind {
 	case "nexus":
 		if os.Getenv("GOGC") == "" { // as nexusd does
-			defer daemon.PaceCollector()()
+			defer daemon.PaceCollector(0)()
 		}
 		d, err := daemon.Open(ctx, config.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Version: build.Version()})
 		if err != nil {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -60,8 +59,7 @@ func Run(ctx context.Context, o Options) error {
 		return errors.Join(err, say(o.Out, localserver.Ready{Error: err.Error(), InUse: true}))
 	}
 	signal.Ignore(syscall.SIGPIPE) // the command that started it may be gone before it can serve; the next one finds it
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(cacheBytes + workBytes))
-	defer daemon.PaceCollector()() // the limit holds beside it
+	defer daemon.PaceCollector(cacheBytes + workBytes)()
 	d, err := daemon.Open(ctx, config.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", PagesOnly: true, Vanished: o.Vanished, Scrub: "off", CollectAfter: "off", CacheBytes: cacheBytes,
 		Version: o.Version, Logger: slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
