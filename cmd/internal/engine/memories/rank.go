@@ -2,6 +2,7 @@ package memories
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -54,6 +55,11 @@ func newCorpus(query string) *corpus {
 		c.in[w] = 0
 	}
 	return c
+}
+
+// has reports whether a text, by its words, has a word of the query.
+func (c *corpus) has(words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { _, asked := c.in[w]; return asked })
 }
 
 // add adds a text, by its words.

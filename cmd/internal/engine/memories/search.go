@@ -166,7 +166,7 @@ func (ms *Memories) search(ctx context.Context, tenant, agent string, v *viewer,
 				continue
 			}
 		}
-		if !q.hidden {
+		if !q.hidden && texts.has(t.words) { // another is no hit; whether its sessions are hidden is a read of each
 			hidden, err := ms.ofHidden(v, tenant, agent, m, t.from)
 			if err != nil {
 				return nil, false, err
