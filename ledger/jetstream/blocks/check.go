@@ -30,8 +30,9 @@ type Options struct {
 	// Proves returns a position that was on the disk before the record was written, 0 if
 	// the record tells none. It counts as Acked. Check calls it with Unsynced only.
 	Proves func(Record) uint64
-	// Valid is called with each record whose bytes are sound. An error is damage
-	// of kind Refused. nil: every record is valid.
+	// Valid is called with each record whose bytes are sound, by several goroutines, with the
+	// records of one block in order, maybe twice. An error is damage of kind Refused. nil:
+	// every record is valid.
 	Valid func(Record) error
 }
 
@@ -140,9 +141,23 @@ func (f *folder) check(ctx context.Context, o Options) (r Report, err error) {
 	for _, b := range f.blocks {
 		r.Blocks = append(r.Blocks, Block{Number: b.number, Size: b.size})
 	}
-	var expect uint64
+	i, expect, err := f.start(o.From)
+	if err != nil {
+		return r, err
+	}
+	done, err := f.wholeBlocks(ctx, i, expect, o.Valid)
+	if err != nil {
+		return r, err
+	}
+	for _, w := range done {
+		if w.records > 0 {
+			r.countWhole(&r.Blocks[i], w)
+			expect = w.last + 1
+		}
+		i++
+	}
 	at := 0 // block of the last record
-	for it, err := range f.scan(ctx, o.From, &expect) {
+	for it, err := range func(yield func(item, error) bool) { f.scanBlocks(ctx, i, &expect, yield) } {
 		if o.Unsynced && err == nil && r.Err() == nil {
 			if r.Torn = f.unfinished(it, max(r.Last+1, o.From), o.Acked); r.Torn != nil {
 				return r, nil
@@ -202,6 +217,17 @@ func (f *folder) unfinished(it item, next, acked uint64) *Tail {
 		}
 	}
 	return t
+}
+
+// countWhole counts the records of a block in which nothing is wrong.
+func (r *Report) countWhole(b *Block, w whole) {
+	if r.Records == 0 {
+		r.First = w.first
+	}
+	b.First, b.Last, b.Records, b.Newest = w.first, w.last, w.records, w.newest
+	r.Last, r.Newest = w.last, w.newest
+	r.Records += w.records
+	r.Bytes += w.bytes
 }
 
 func (r *Report) count(b *Block, rec Record, valid func(Record) error) {

@@ -42,6 +42,7 @@ type folder struct {
 	blocks      []blockFile // by number
 	damage      []*Damage   // of the listing
 	buf         []byte      // of the block that is being read
+	alone       bool        // tests read one block after the other
 }
 
 // openFolder lists the blocks in dir/msgs. Numbers may be missing, and blocks empty: the
@@ -141,10 +142,16 @@ func (f *folder) scan(ctx context.Context, from uint64, expect *uint64) iter.Seq
 			return
 		}
 		*expect = seq
-		for ; i < len(f.blocks); i++ {
-			if !f.scanBlock(ctx, i, expect, yield) {
-				return
-			}
+		f.scanBlocks(ctx, i, expect, yield)
+	}
+}
+
+// scanBlocks yields what the blocks from block i on hold. expect is the sequence that block i
+// must begin with; 0: not known.
+func (f *folder) scanBlocks(ctx context.Context, i int, expect *uint64, yield func(item, error) bool) {
+	for ; i < len(f.blocks); i++ {
+		if !f.scanBlock(ctx, i, expect, yield) {
+			return
 		}
 	}
 }

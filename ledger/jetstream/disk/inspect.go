@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"nexus/ledger"
 	"nexus/ledger/jetstream"
@@ -79,13 +80,17 @@ func (f *Found) inspect(ctx context.Context, data, stream string, acked mark.Pla
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return last, nil, fmt.Errorf("%w: stream %s is missing from %s; it is not created anew in place of one that should be there", ledger.ErrNotFound, stream, data)
 	}
+	var mu sync.Mutex
+	ends := make(map[uint32]mark.Place) // of the records that were read last, by block
 	check := func(from uint64) (blocks.Report, error) {
 		r, err := blocks.Check(ctx, dir, blocks.Options{From: from, Acked: acked.Seq, Unsynced: f.unsynced, Proves: proves, Valid: func(r blocks.Record) error {
 			hash, err := sum(r)
 			if err == nil && r.Seq == acked.Seq && hash != acked.Sum {
 				err = fmt.Errorf("%w: it hashes to %v, acknowledged was %v", ledger.ErrCorrupt, hash, acked.Sum)
 			}
-			last = mark.Place{Seq: r.Seq, Sum: hash}
+			mu.Lock()
+			ends[r.Block] = mark.Place{Seq: r.Seq, Sum: hash}
+			mu.Unlock()
 			return err
 		}})
 		f.Read += r.Bytes
@@ -104,6 +109,11 @@ func (f *Found) inspect(ctx context.Context, data, stream string, acked mark.Pla
 	}
 	if err == nil && r.Err() != nil {
 		err = &DamagedError{Stream: stream, Report: r}
+	}
+	for _, b := range r.Blocks {
+		if b.Records > 0 && b.Last == r.Last {
+			last = ends[b.Number]
+		}
 	}
 	if last.Seq < acked.Seq { // an empty stream, or one that could not be read
 		last = acked
