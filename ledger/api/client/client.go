@@ -238,6 +238,9 @@ const contextReads = 4
 func wholeContext[Req any, PReq pagedRequest[Req]](ctx context.Context, c *Client, verb string, session turns.ID, r Req) (*api.Context, error) {
 	for range contextReads {
 		out, err := joinContext(pages[api.Context, Req, PReq](ctx, c, verb, session, r, func(p *api.Context) string { return p.Next }))
+		if stale := api.FromError(err); err != nil && stale.Code == api.Conflict && stale.Details["field"] == "/after" {
+			continue // begin with the first page again
+		}
 		if out != nil || err != nil {
 			return out, err
 		}
@@ -259,7 +262,7 @@ func joinContext(pages iter.Seq2[*api.Context, error]) (out *api.Context, _ erro
 		switch {
 		case out == nil:
 			out = p
-		case p.Fingerprint != out.Fingerprint:
+		case p.Fingerprint != out.Fingerprint || p.PreambleDigest != out.PreambleDigest:
 			return nil, nil
 		default:
 			out.Messages, out.Sources = append(out.Messages, p.Messages...), append(out.Sources, p.Sources...)

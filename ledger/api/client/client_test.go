@@ -452,6 +452,26 @@ func TestContextThatKeepsChangingIsConflict(t *testing.T) {
 	})
 }
 
+// A context whose settings change between two pages is read from its first page again: where the daemon finds out, and
+// where the pages differ in the system part alone.
+func TestContextThatChangedBetweenPagesIsReadAgain(t *testing.T) {
+	first := answers(`{"fingerprint":"a","preamble_digest":"old","messages":[1],"sources":[],"next":"x"}`)
+	for name, second := range map[string]reply{
+		"a conflict":       fails(api.Conflict, `"field":"/after"`),
+		"another preamble": answers(`{"fingerprint":"a","preamble_digest":"new","messages":[2],"sources":[]}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := answers(`{"fingerprint":"a","preamble_digest":"new","messages":[1,2],"sources":[]}`)
+			inWorld(t, []reply{first, second, whole}, func(w *world, c *client.Client) {
+				got, err := c.Context(within(w.t, time.Minute), session, api.GetContext{})
+				if err != nil || len(got.Messages) != 2 || got.PreambleDigest != "new" || len(w.got) != 3 {
+					w.t.Errorf("%+v, %v, after %d requests", got, err, len(w.got))
+				}
+			})
+		})
+	}
+}
+
 func TestPagesOfContentAreJoined(t *testing.T) {
 	inWorld(t, []reply{answers(`{"plan":"p","prompt":"q","content":"a","max_tokens":5,"next":"1"}`), answers(`{"plan":"p","content":"b"}`)}, func(w *world, c *client.Client) {
 		got, err := c.Take(within(w.t, time.Minute), session, api.TakeCompaction{})

@@ -116,7 +116,8 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 			out.Recipe = nil // no recipe leads to it
 		}
 		whole = *out
-		name.digest = page.DigestPrefix(turns.Digest("context", []byte(req.Format+" "+v.caller(req)+" "+whole.Fingerprint)))
+		// One fingerprint under two system parts is two lists of OpenAI's messages: both digests say which messages a page has.
+		name.digest = page.DigestPrefix(turns.Digest("context", []byte(whole.PreambleDigest+" "+whole.Fingerprint)))
 	}
 	if cur.Started && name.digest != cur.Digest {
 		return nil, page.StaleCursor("context")
