@@ -177,23 +177,23 @@ func openedWords(t *testing.T, dir string, words map[string]string) map[string]b
 		}
 		read++
 		texts := [][]byte{body}
-		var b any = new(turns.TurnBody)
-		if ev.Kind == turns.KindCompaction {
-			b = new(turns.CompactionBody)
+		var refs []*turns.BlobRef
+		b := bodyOf(keys, ev)
+		for _, p := range content.BodyParts(b) {
+			refs = append(refs, p.Ref)
 		}
-		opens := ev.Kind.IsTurn() && content.OpenBody(keys, ev, b) == nil
-		if redacted := new(turns.RedactedBody); ev.Kind == turns.KindRedacted && content.OpenBody(keys, ev, redacted) == nil {
-			b, err = content.RedactedContent(redacted)
-			opens = err == nil
+		switch b := b.(type) {
+		case *turns.OpenedBody:
+			refs = append(refs, b.Settings.PreambleBlob)
+		case *turns.ChangedBody:
+			refs = append(refs, b.Settings.PreambleBlob)
 		}
-		if opens {
-			for _, p := range content.BodyParts(b) {
-				if p.Ref == nil {
-					continue
-				}
-				if plain, err := seal.OpenBlob(p.Ref.Digest, sealed[seal.BlobAddress(p.Ref.Digest)]); err == nil {
-					texts = append(texts, plain)
-				}
+		for _, ref := range refs {
+			if ref == nil {
+				continue
+			}
+			if plain, err := seal.OpenBlob(ref.Digest, sealed[seal.BlobAddress(ref.Digest)]); err == nil {
+				texts = append(texts, plain)
 			}
 		}
 		for _, text := range texts {
@@ -206,6 +206,20 @@ func openedWords(t *testing.T, dir string, words map[string]string) map[string]b
 		t.Fatal("no body opens")
 	}
 	return found
+}
+
+// bodyOf returns the body of a session's event, of a redacted one that which it puts in the place of another's; nil if keys do not open it.
+func bodyOf(keys seal.Keyring, ev *turns.Event) any {
+	b, err := content.NewBody(ev.Kind)
+	if err != nil || content.OpenBody(keys, ev, b) != nil {
+		return nil
+	}
+	if redacted, ok := b.(*turns.RedactedBody); ok {
+		if b, err = content.RedactedContent(redacted); err != nil {
+			return nil
+		}
+	}
+	return b
 }
 
 // wordy is a ledger with a session that has a word in each place where a session can have one.

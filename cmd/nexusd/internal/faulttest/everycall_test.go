@@ -5,6 +5,7 @@ package faulttest
 import (
 	"context"
 	"debug/gosym"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,7 +26,7 @@ import (
 	"nexus/turns"
 )
 
-var everyCall = flag.Bool("every-call", false, "TestEveryCall kills nexusd at every call of every operation; without, at some calls of an append")
+var everyCall = flag.Bool("every-call", false, "TestEveryCall kills nexusd at every call of every operation; without, at some calls of an append and of a fork")
 
 // TestEveryCall kills nexusd before and after each system call by which an operation changes a
 // file. First it sees which calls an operation makes, and what nexusd does beside it. Then it
@@ -58,7 +59,7 @@ func TestEveryCall(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	all := make(map[fileCall]bool)
 	for _, o := range operations(e, other) {
-		if !*everyCall && o.name != "append" {
+		if !*everyCall && o.name != "append" && o.name != "second fork" {
 			continue
 		}
 		t.Run(o.name, func(t *testing.T) {
@@ -368,6 +369,63 @@ func operations(e, other *everyCallRun) []testOperation {
 				}, nil
 		}
 	}
+	// forkOf makes a fork of a session with a large preamble that has been forked so often: the second one writes a blob that
+	// it names in the preamble's place, and the third one names it too. A restart forgets which blob that is.
+	forkOf := func(before int) func(context.Context, *client.Client) (requester, checker, error) {
+		return func(ctx context.Context, c *client.Client) (requester, checker, error) {
+			r := api.CreateSession{ID: api.NewID()}
+			r.System = &api.System{{Name: "rules", Content: noise(r.ID, 40<<10)}}
+			r.Tools = &[]turns.Raw{turns.Raw(`{"name":"t","description":"` + noise(r.ID, 9<<10) + `"}`)}
+			if _, err := c.Create(ctx, r); err != nil {
+				return nil, nil, err
+			}
+			at := api.NewID()
+			if _, err := c.Append(ctx, r.ID, api.AppendTurn{ID: at, Messages: text(at, 600)}); err != nil {
+				return nil, nil, err
+			}
+			want, err := shownBy(ctx, c, r.ID)
+			if err != nil {
+				return nil, nil, err
+			}
+			all := []turns.ID{r.ID}
+			fork := func(ctx context.Context, c *client.Client, id turns.ID) (string, error) {
+				s, err := c.Fork(ctx, r.ID, api.CreateFork{ID: id, Turn: at})
+				if err != nil {
+					return "", err
+				}
+				return fmt.Sprint(s.ID, s.Hash, s.Head), nil
+			}
+			for range before {
+				id := api.NewID()
+				if _, err := fork(ctx, c, id); err != nil {
+					return nil, nil, err
+				}
+				all = append(all, id)
+			}
+			next := api.NewID()
+			return func(ctx context.Context, c *client.Client) (string, error) { return fork(ctx, c, next) },
+				func(ctx context.Context, c *client.Client) error {
+					all := append(all, next)
+					for range 3 { // one that has its own, one that moves it, and one that names that
+						id := api.NewID()
+						if _, err := fork(ctx, c, id); err != nil {
+							return err
+						}
+						all = append(all, id)
+					}
+					for i, id := range all {
+						if got, err := shownBy(ctx, c, id); err != nil || got != want {
+							return fmt.Errorf("session %d of the tree, %s, shows %d bytes, want %d: %v", i, id, len(got), len(want), err)
+						}
+					}
+					tree, err := c.Tree(ctx, r.ID)
+					if err == nil && len(tree.Sessions) != len(all) {
+						err = fmt.Errorf("the tree of %s has %d sessions, want %d", r.ID, len(tree.Sessions), len(all))
+					}
+					return err
+				}, nil
+		}
+	}
 	return []testOperation{
 		{"event", eventOf(300)},
 		{"event with a blob", eventOf(700 << 10)},
@@ -452,6 +510,8 @@ func operations(e, other *everyCallRun) []testOperation {
 					return errors.Join(err, hasTurns(ctx, c, r.ID, ids[:2]), hasTurns(ctx, c, session, ids))
 				}, nil
 		}},
+		{"second fork", forkOf(1)},
+		{"third fork", forkOf(2)},
 		{"import", func(ctx context.Context, _ *client.Client) (requester, checker, error) {
 			ctx, from, end := other.connect(ctx)
 			defer end()
@@ -493,6 +553,25 @@ func operations(e, other *everyCallRun) []testOperation {
 				}, err
 		}},
 	}
+}
+
+// noise returns text that does not compress much, and differs from id to id.
+func noise(id turns.ID, bytes int) string {
+	rng := rand.New(rand.NewPCG(binary.LittleEndian.Uint64(id[8:]), 1))
+	b := make([]byte, bytes)
+	for i := range b {
+		b[i] = 'a' + byte(rng.IntN(26))
+	}
+	return string(b)
+}
+
+// shownBy returns all that a session's context shows.
+func shownBy(ctx context.Context, c *client.Client, session turns.ID) (string, error) {
+	got, err := c.Context(ctx, session, api.GetContext{Format: "anthropic"})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s\n%s\n%s", got.System, got.Tools, got.Messages), nil
 }
 
 // exported reads the export of a session, and the hashes of its events.
