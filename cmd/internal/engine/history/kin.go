@@ -138,5 +138,9 @@ func (hs *History) serves(s *ledger.Session, of []turns.ID) bool {
 		return slices.Contains(of, s.Spawned.Session)
 	}
 	_, _, set, err := hs.reader.StoredSettings(s)
-	return err == nil && slices.Contains(of, set.SpawnedBy.Session)
+	if err != nil || !slices.Contains(of, set.SpawnedBy.Session) {
+		return false
+	}
+	by, err := hs.reader.Projections.Session(set.SpawnedBy.Session) // it may be another agent's, which no session serves
+	return err == nil && by.Agent == s.Agent && by.Tenant == s.Tenant
 }

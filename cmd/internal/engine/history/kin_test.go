@@ -128,3 +128,133 @@ func TestKinRefusesWhatItCannotList(t *testing.T) {
 		}
 	}
 }
+
+// Another agent's session is nobody's sub-agent, whatever its settings name: for the operator, who may ask for both, as little
+// as for the whole list.
+func TestKinIsOfOneAgent(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	zoe := reader.Caller{Tenant: enginetest.Alice.Tenant, Agent: "zoe"}
+	hers := enginetest.Must(e.Sessions.Create(t.Context(), zoe, api.CreateSession{}, []byte("{}")))(t).ID
+	mine, part := enginetest.Create(t, e, 0, "nexus").ID, enginetest.Create(t, e, 0, "nexus").ID
+	set := api.SetSession{ID: enginetest.ID(t), SpawnedBy: &api.SpawnedBy{Session: hers}}
+	if got := enginetest.Must(e.Sessions.Set(t.Context(), enginetest.Alice, part, set, enginetest.JSON(set)))(t); got.SpawnedBy != nil {
+		t.Fatalf("it shows another agent's session: %+v", got.SpawnedBy)
+	}
+	early := api.CreateSession{ID: enginetest.ID(t), SpawnedBy: &api.SpawnedBy{Session: hers}}
+	enginetest.Must(e.Sessions.Create(t.Context(), enginetest.Alice, early, enginetest.JSON(early)))(t)
+	for _, some := range [][]turns.ID{{hers}, {mine}, {mine, hers}} {
+		if got := listed(t, e, enginetest.Operator, api.ListSessions{SpawnedBy: some}); len(got) != 0 {
+			t.Errorf("sub-agents of %v: %v", some, got)
+		}
+	}
+}
+
+// Sub-agents and forks of sessions of which some are erased: those that were opened as such are there, with their headers
+// alone; what the settings of an erased one named is gone. Nothing is listed to another tenant or agent.
+func TestKinOfErasedSessions(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	ctx := t.Context()
+	s := enginetest.Create(t, e, 0, "nexus").ID
+	at := enginetest.Add(t, e, s, enginetest.Say("q", "a")).ID
+	r := api.CreateSession{SpawnedBy: &api.SpawnedBy{Session: s}}
+	r.Meta = turns.Raw(`{"title":"a secret"}`)
+	opened := enginetest.Must(e.Sessions.Create(ctx, enginetest.Alice, r, []byte("1")))(t).ID
+	later := enginetest.Create(t, e, 0, "nexus").ID
+	set := api.SetSession{SpawnedBy: &api.SpawnedBy{Session: s}}
+	enginetest.Must(e.Sessions.Set(ctx, enginetest.Alice, later, set, []byte("2")))(t)
+	fork := enginetest.Must(e.Forks.Fork(ctx, enginetest.Alice, s, api.CreateFork{Turn: at, Meta: r.Meta}, []byte("3")))(t).ID
+	check := func(what string, spawned, forks []turns.ID) {
+		t.Helper()
+		for _, e := range []*engine.Engine{e, w.Engine(t)} {
+			for _, limit := range []int{1, 100} {
+				if got := listed(t, e, enginetest.Alice, api.ListSessions{SpawnedBy: []turns.ID{s}, Page: api.Page{Limit: limit}}); !slices.Equal(got, spawned) {
+					t.Errorf("%s: sub-agents %v, want %v", what, got, spawned)
+				}
+				if got := listed(t, e, enginetest.Alice, api.ListSessions{ForkedFrom: []turns.ID{s}, Page: api.Page{Limit: limit}}); !slices.Equal(got, forks) {
+					t.Errorf("%s: forks %v, want %v", what, got, forks)
+				}
+			}
+			for _, c := range []reader.Caller{{Tenant: enginetest.Alice.Tenant, Agent: "zoe"}, {Tenant: "other", Agent: enginetest.Alice.Agent}, {Tenant: "other", Agent: enginetest.Operator.Agent}} {
+				for _, r := range []api.ListSessions{{SpawnedBy: []turns.ID{s}}, {ForkedFrom: []turns.ID{s}}} {
+					if got, err := e.History.List(ctx, c, r); enginetest.Code(err) != api.NotFound {
+						t.Errorf("%s: by %+v: %+v, %v", what, c, got, err)
+					}
+				}
+			}
+			page := enginetest.Must(e.History.List(ctx, enginetest.Alice, api.ListSessions{SpawnedBy: []turns.ID{s}, About: api.About{About: true}}))(t)
+			for _, x := range page.Sessions {
+				if x.State == "erased" && (x.Title != "" || x.Meta != nil) {
+					t.Errorf("%s: of an erased session it shows %+v", what, x)
+				}
+			}
+		}
+	}
+	check("before", []turns.ID{opened, later}, []turns.ID{fork})
+	for _, id := range []turns.ID{opened, later, fork, s} {
+		enginetest.Must(e.Erasure.Erase(ctx, enginetest.Operator, id, api.EraseSession{}))(t)
+	}
+	check("erased", []turns.ID{opened}, []turns.ID{fork})
+}
+
+// Sessions come and change while pages are read: each that was there from the first page to the last comes once.
+func TestPagesOfKinWhileSessionsChange(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	e.History.PageSessions = 3
+	ctx, r := t.Context(), rand.New(rand.NewPCG(5, 6))
+	s := enginetest.Create(t, e, 0, "nexus").ID
+	at := enginetest.Add(t, e, s, enginetest.Say("q", "a")).ID
+	var spawned, forks, others []turns.ID
+	more := func() {
+		n := []byte{byte(r.IntN(256)), byte(r.IntN(256))}
+		switch r.IntN(4) {
+		case 0:
+			spawned = append(spawned, enginetest.Must(e.Sessions.Create(ctx, enginetest.Alice, api.CreateSession{SpawnedBy: &api.SpawnedBy{Session: s}}, n))(t).ID)
+		case 1:
+			forks = append(forks, enginetest.Must(e.Forks.Fork(ctx, enginetest.Alice, s, api.CreateFork{Turn: at}, n))(t).ID)
+		case 2:
+			id := enginetest.Create(t, e, 0, "nexus").ID
+			enginetest.Must(e.Sessions.Set(ctx, enginetest.Alice, id, api.SetSession{SpawnedBy: &api.SpawnedBy{Session: s}}, n))(t)
+			spawned = append(spawned, id)
+		case 3:
+			others = append(others, enginetest.Create(t, e, 0, "nexus").ID)
+		}
+	}
+	for range 40 {
+		more()
+	}
+	for _, byForks := range []bool{false, true} {
+		for range 4 {
+			was, request := slices.Clone(spawned), api.ListSessions{SpawnedBy: []turns.ID{s}}
+			if byForks {
+				was, request = slices.Clone(forks), api.ListSessions{ForkedFrom: []turns.ID{s}}
+			}
+			count := make(map[turns.ID]int)
+			for {
+				request.Limit = 1 + r.IntN(4)
+				page := enginetest.Must(e.History.List(ctx, enginetest.Alice, request))(t)
+				for _, x := range page.Sessions {
+					count[x.ID]++
+				}
+				if request.After = page.Next; page.Next == "" {
+					break
+				}
+				more()
+				x := was[r.IntN(len(was))]
+				title := "t"
+				enginetest.Must(e.Sessions.Describe(ctx, enginetest.Alice, x, api.DescribeSession{Title: &title}, []byte(request.After)))(t)
+				enginetest.Must(e.Sessions.Set(ctx, enginetest.Alice, x, api.SetSession{SessionSettings: api.SessionSettings{Model: &title}}, []byte(request.After)))(t)
+			}
+			for _, id := range was {
+				if count[id] != 1 {
+					t.Errorf("by forks %t: session %s comes %d times", byForks, id, count[id])
+				}
+			}
+			for id := range count {
+				if !slices.Contains(append(slices.Clone(spawned), forks...), id) {
+					t.Errorf("by forks %t: session %s is none", byForks, id)
+				}
+			}
+		}
+	}
+}
