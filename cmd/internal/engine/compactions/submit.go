@@ -73,6 +73,7 @@ func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.
 		}
 		at, skip, of = cur.At, cur.Offset, cur.Digest
 	}
+	epoch := cm.plans.Epoch() // before a key is read
 	s, head, err := cm.reader.SessionAt(ctx, c, session, at, req.Read)
 	if err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.
 		rest = rest[:page.RuneBoundary(rest, limit)]
 		out.Next = page.ContextCursor{At: head.Ref.Turn, Offset: skip + len(rest), Digest: name.digest}.String()
 		if skip == 0 || !ok {
-			cm.plans.Put(name, whole, len(whole.content))
+			cm.plans.PutIn(epoch, name, whole, len(whole.content))
 		}
 	}
 	out.Content = string(rest)

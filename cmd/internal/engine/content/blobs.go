@@ -109,11 +109,9 @@ func (cs *Store) StoreBlob(ctx context.Context, tenant string, k Tree, content [
 // Tree is a tree of forks, or a channel, as its blobs know it: by the key of their digests.
 type Tree struct {
 	key    seal.Content
-	erased bool // the root is: digests of what was stored before can't be checked
+	erased bool   // the root is: digests of what was stored before can't be checked
+	epoch  uint64 // of the caches, before the key was read
 }
-
-// NewTree is the tree whose content key is k.
-func NewTree(k seal.Content) Tree { return Tree{key: k} }
 
 // Check checks that content belongs to the tree, and is what its digest says.
 func (t Tree) Check(digest turns.Hash, content []byte) error {
@@ -127,13 +125,20 @@ func (t Tree) Check(digest turns.Hash, content []byte) error {
 // its blobs. A root that was erased takes no blobs of its forks with it.
 func (cs *Store) Tree(root turns.ID) (Tree, error) {
 	if cs.Keys == nil {
-		return Tree{key: seal.UnsealedKey(root).Content()}, nil
+		return Tree{key: seal.UnsealedKey(root).Content(), epoch: cs.contents.Epoch()}, nil
 	}
-	k, err := keyring{cs.Keys}.Content(root)
+	t, err := cs.TreeBy(keyring{cs.Keys}, root)
 	if errors.Is(err, turns.ErrErased) {
-		return Tree{erased: true}, nil
+		return Tree{erased: true, epoch: t.epoch}, nil
 	}
-	return Tree{key: k}, err
+	return t, err
+}
+
+// TreeBy returns the tree of forks with a root whose key ring has. Errors: those of ring.
+func (cs *Store) TreeBy(ring seal.Keyring, root turns.ID) (Tree, error) {
+	epoch := cs.contents.Epoch()
+	k, err := ring.Content(root)
+	return Tree{key: k, epoch: epoch}, err
 }
 
 // TreeOf is [Store.Tree] to write a blob that an event names: where the root is erased, new
@@ -185,7 +190,6 @@ func (cs *Store) ReadBlob(ctx context.Context, tenant string, k Tree, digest tur
 	if b, ok := cs.contents.Get(name); ok {
 		return b, nil
 	}
-	epoch := cs.contents.Epoch() // a key that is destroyed meanwhile empties the cache
 	address := seal.BlobAddress(digest)
 	b, err := cs.Blobs.GetBlob(ctx, tenant, address)
 	if err == nil && cs.Keys != nil {
@@ -197,7 +201,7 @@ func (cs *Store) ReadBlob(ctx context.Context, tenant string, k Tree, digest tur
 	if err != nil {
 		return nil, fmt.Errorf("blob %s: %w", address, err)
 	}
-	cs.contents.PutIn(epoch, name, b, len(b))
+	cs.contents.PutIn(k.epoch, name, b, len(b))
 	return b, nil
 }
 
@@ -212,6 +216,6 @@ func (cs *Store) SealedBlob(ctx context.Context, tenant string, address turns.Ha
 	if err != nil {
 		return nil, err
 	}
-	cs.contents.Put(name, b, len(b))
+	cs.contents.Put(name, b, len(b)) // no key was read
 	return b, nil
 }

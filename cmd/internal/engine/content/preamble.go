@@ -128,7 +128,7 @@ func (cs *Store) LoadPreamble(ctx context.Context, tenant string, root turns.ID,
 	if err != nil {
 		return err
 	}
-	cs.preambles.Put(name, p, len(b))
+	cs.preambles.PutIn(k.epoch, name, p, len(b))
 	set.Preamble = *p
 	return nil
 }

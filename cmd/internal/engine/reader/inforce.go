@@ -47,12 +47,13 @@ func (rd *Reader) StoredSettings(s *ledger.Session) (ev *turns.Event, label stri
 	if x, ok := rd.settings.Get(k); ok {
 		return x.event, x.label, x.set, nil
 	}
+	epoch := rd.settings.Epoch() // before a key is read
 	payload, err := rd.Projections.EventAt(s.ID, s.Settings)
 	if err != nil {
 		return nil, "", set, err
 	}
 	if ev, label, set, err = rd.settingsIn(payload); err == nil {
-		rd.settings.Put(k, storedSettings{ev, label, set}, sizeOf(ev, label, &set))
+		rd.settings.PutIn(epoch, k, storedSettings{ev, label, set}, sizeOf(ev, label, &set))
 	}
 	return ev, label, set, err
 }

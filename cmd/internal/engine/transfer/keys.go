@@ -58,8 +58,7 @@ func (r importKeyring) Content(id turns.ID) (seal.Content, error) {
 // tree returns a tree of forks, if the caller may see it.
 func (tr *Transfer) tree(c reader.Caller, root turns.ID) (content.Tree, error) {
 	if tr.content.Keys != nil {
-		k, err := importKeyring{tr, c}.Content(root)
-		return content.NewTree(k), err
+		return tr.content.TreeBy(importKeyring{tr, c}, root)
 	}
 	if s, err := tr.reader.Projections.Session(root); err == nil && reader.CheckVisible(c, &s) != nil {
 		return content.Tree{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, root)
