@@ -57,9 +57,10 @@ func (p *Path) rendersAlone() bool {
 }
 
 // rendering returns the state of r after all halves of p, nil if no later path can go on
-// from it: a late message is a change of what stands before it.
+// from it: a late message is a change of what stands before it, and a path without halves is
+// rendered from its beginning.
 func (r *renderer) rendering(p *Path) *Rendering {
-	if !p.rendersAlone() || len(r.late) > 0 {
+	if !p.rendersAlone() || len(r.late) > 0 || len(p.Halves) == 0 {
 		return nil
 	}
 	x := &Rendering{inForce: p.InForce, halves: slices.Clip(p.Halves), state: *r, grown: new(atomic.Bool)}
