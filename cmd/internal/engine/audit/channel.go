@@ -30,6 +30,6 @@ func (v *verifier) checkReceived(ctx context.Context, tenant string, ev *turns.E
 	if (body.Blob != nil) != (len(ev.Blobs) == 1) || body.Blob != nil && (ev.Blobs[0] != content.Blob{Digest: body.Blob.Digest, Size: body.Blob.Size}.Link() || body.Body != nil) {
 		return fmt.Errorf("%w: its body and its header name different blobs", ledger.ErrCorrupt)
 	}
-	_, err = v.audit.reader.ReceivedContent(ctx, tenant, ch.Key, body)
+	_, err = v.audit.reader.ReceivedContent(ctx, tenant, ch.Key, body, true)
 	return err
 }

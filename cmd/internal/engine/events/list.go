@@ -75,7 +75,7 @@ func (es *Events) GetEvent(ctx context.Context, c reader.Caller, req api.GetEven
 		}
 		if out.Ref != nil {
 			body := &turns.ReceivedBody{Blob: out.Ref}
-			if out.Body, err = es.reader.ReceivedContent(ctx, c.Tenant, ch.Key, body); err != nil {
+			if out.Body, err = es.reader.ReceivedContent(ctx, c.Tenant, ch.Key, body, false); err != nil {
 				return nil, err
 			}
 		}

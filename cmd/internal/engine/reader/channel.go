@@ -87,8 +87,8 @@ func (rd *Reader) ReceivedAt(seq uint64) (r ledger.Record, ev *turns.Event, body
 }
 
 // ReceivedContent returns the body of an external event, from its blob if it is there. key
-// is that of the channel.
-func (rd *Reader) ReceivedContent(ctx context.Context, tenant string, key turns.ID, b *turns.ReceivedBody) (turns.Raw, error) {
+// is that of the channel. once: what it reads of the blob is not kept.
+func (rd *Reader) ReceivedContent(ctx context.Context, tenant string, key turns.ID, b *turns.ReceivedBody, once bool) (turns.Raw, error) {
 	if b.Blob == nil {
 		return b.Body, nil
 	}
@@ -96,7 +96,11 @@ func (rd *Reader) ReceivedContent(ctx context.Context, tenant string, key turns.
 	if err != nil {
 		return nil, err
 	}
-	raw, err := rd.content.ReadBlob(ctx, tenant, k, b.Blob.Digest)
+	read := rd.content.ReadBlob
+	if once {
+		read = rd.content.ReadBlobOnce
+	}
+	raw, err := read(ctx, tenant, k, b.Blob.Digest)
 	if err != nil {
 		return nil, err
 	}

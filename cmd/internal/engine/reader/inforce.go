@@ -105,13 +105,30 @@ func (rd *Reader) SettingsAt(ctx context.Context, s *ledger.Session, index uint6
 	return ev.ID, set, rd.content.LoadPreamble(ctx, s.Tenant, s.Root, &set)
 }
 
-// MetaAt returns the meta of a session that was in force after the event at index.
-func (rd *Reader) MetaAt(s *ledger.Session, index uint64) (turns.Raw, error) {
+// SettingsIndex returns the index of the event whose settings were in force after the event at
+// index.
+func (rd *Reader) SettingsIndex(s *ledger.Session, index uint64) (uint64, error) {
 	if s.Settings <= index {
-		_, _, set, err := rd.StoredSettings(s)
-		return set.Meta, err
+		return s.Settings, nil
 	}
 	payload, err := rd.Projections.SettingsAt(s.ID, index)
+	if err != nil {
+		return 0, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return 0, err
+	}
+	return ev.Index, nil
+}
+
+// MetaIn returns the meta in the settings that the event of a session at index has. It keeps
+// nothing: who goes through all sessions would drive out what the contexts of agents are made of.
+func (rd *Reader) MetaIn(session turns.ID, index uint64) (turns.Raw, error) {
+	if x, ok := rd.settings.Get(settingsKey{session, index}); ok {
+		return x.set.Meta, nil
+	}
+	payload, err := rd.Projections.EventAt(session, index)
 	if err != nil {
 		return nil, err
 	}

@@ -163,7 +163,7 @@ func (se *Search) documents(ctx context.Context, seq uint64) (docs []search.Docu
 		if err != nil || row.Agent == "" {
 			return nil, err
 		}
-		parts, _, err := se.receivedParts(ctx, tenant, row.Agent, seq)
+		parts, _, err := se.receivedParts(ctx, tenant, row.Agent, seq, true)
 		if err != nil {
 			return nil, err
 		}
@@ -210,7 +210,7 @@ func (se *Search) turnDocuments(ctx context.Context, ev *turns.Event, seq uint64
 	if err != nil {
 		return nil, err
 	}
-	texts, err := se.textsOf(ctx, &s, ev)
+	texts, err := se.textsOf(ctx, &s, ev, true)
 	if err != nil {
 		return nil, err
 	}
@@ -305,8 +305,8 @@ type turnTexts struct {
 	meta  turns.Raw // of a turn
 }
 
-// textsOf returns the texts of a turn or a compaction of s.
-func (se *Search) textsOf(ctx context.Context, s *ledger.Session, ev *turns.Event) (out turnTexts, err error) {
+// textsOf returns the texts of a turn or a compaction of s. once: what it reads of blobs is not kept.
+func (se *Search) textsOf(ctx context.Context, s *ledger.Session, ev *turns.Event, once bool) (out turnTexts, err error) {
 	if ev.Kind == turns.KindCompaction {
 		var body turns.CompactionBody
 		if err := se.content.Open(ev, &body); err != nil {
@@ -316,7 +316,7 @@ func (se *Search) textsOf(ctx context.Context, s *ledger.Session, ev *turns.Even
 			out.parts = []part{{role: turns.Assistant, text: clip(body.Summary, maxSaid)}}
 			return out, nil
 		}
-		out.parts, err = se.messageParts(ctx, s, 0, body.Replacement)
+		out.parts, err = se.messageParts(ctx, s, 0, body.Replacement, once)
 		return out, err
 	}
 	var body turns.TurnBody
@@ -324,22 +324,22 @@ func (se *Search) textsOf(ctx context.Context, s *ledger.Session, ev *turns.Even
 		return out, err
 	}
 	out.model, out.meta = body.Model, body.Meta
-	if out.parts, err = se.messageParts(ctx, s, turns.MessagesHalf, body.Messages); err != nil || body.Response == nil {
+	if out.parts, err = se.messageParts(ctx, s, turns.MessagesHalf, body.Messages, once); err != nil || body.Response == nil {
 		return out, err
 	}
-	response, err := se.messageParts(ctx, s, turns.ResponseHalf, []turns.Message{*body.Response})
+	response, err := se.messageParts(ctx, s, turns.ResponseHalf, []turns.Message{*body.Response}, once)
 	out.parts = append(out.parts, response...)
 	return out, err
 }
 
 // messageParts returns the texts of messages of a half.
-func (se *Search) messageParts(ctx context.Context, s *ledger.Session, half turns.Half, ms []turns.Message) (out []part, err error) {
+func (se *Search) messageParts(ctx context.Context, s *ledger.Session, half turns.Half, ms []turns.Message, once bool) (out []part, err error) {
 	size := 0
 	for i, m := range ms {
 		for j, p := range m.Parts {
 			x := part{half: half, message: uint64(i), part: uint64(j), role: m.Role, name: m.Name}
 			limit := maxSaid
-			content, err := se.partContent(ctx, s, &p)
+			content, err := se.partContent(ctx, s, &p, once)
 			if err != nil {
 				return nil, err
 			}
@@ -368,17 +368,21 @@ func (se *Search) messageParts(ctx context.Context, s *ledger.Session, half turn
 }
 
 // partContent returns the content of a part: its own, that of its blob, or its preview.
-func (se *Search) partContent(ctx context.Context, s *ledger.Session, p *turns.Part) ([]byte, error) {
+func (se *Search) partContent(ctx context.Context, s *ledger.Session, p *turns.Part, once bool) ([]byte, error) {
 	if p.Ref == nil {
 		return p.ContentBytes(), nil
 	}
 	if p.Type == turns.Blob || p.InPieces() || p.Ref.Size > maxBlob {
 		return []byte(p.Ref.Preview), nil
 	}
+	read := se.content.ReadBlob
+	if once {
+		read = se.content.ReadBlobOnce
+	}
 	k, err := se.content.Tree(s.Root)
 	if err == nil {
 		var b []byte
-		if b, err = se.content.ReadBlob(ctx, s.Tenant, k, p.Ref.Digest); err == nil {
+		if b, err = read(ctx, s.Tenant, k, p.Ref.Digest); err == nil {
 			return b, nil
 		}
 	}
@@ -389,7 +393,7 @@ func (se *Search) partContent(ctx context.Context, s *ledger.Session, p *turns.P
 }
 
 // receivedParts returns the text of an external event of an agent, and what it is.
-func (se *Search) receivedParts(ctx context.Context, tenant, agent string, seq uint64) ([]part, *turns.ReceivedBody, error) {
+func (se *Search) receivedParts(ctx context.Context, tenant, agent string, seq uint64, once bool) ([]part, *turns.ReceivedBody, error) {
 	_, _, body, err := se.reader.ReceivedAt(seq)
 	if err != nil {
 		return nil, nil, err
@@ -402,7 +406,7 @@ func (se *Search) receivedParts(ctx context.Context, tenant, agent string, seq u
 			if err != nil {
 				return nil, nil, err
 			}
-			if content, err = se.reader.ReceivedContent(ctx, tenant, ch.Key, body); err != nil {
+			if content, err = se.reader.ReceivedContent(ctx, tenant, ch.Key, body, once); err != nil {
 				return nil, nil, err
 			}
 		}

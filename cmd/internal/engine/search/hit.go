@@ -114,7 +114,7 @@ func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, 
 	if r.view == nil && (own.session.Hidden && !r.hidden || r.isSuperseded(own.session)) || !r.inProject(own) {
 		return false, nil
 	}
-	texts, err := r.se.textsOf(ctx, own.session, ev)
+	texts, err := r.se.textsOf(ctx, own.session, ev, false)
 	if err != nil {
 		return false, err
 	}
@@ -241,7 +241,7 @@ func (r *resolver) received(ctx context.Context, h *api.SearchHit, ev *turns.Eve
 	if err != nil || row.Agent == "" || !r.mine(row.Agent) {
 		return false, err
 	}
-	parts, body, err := r.se.receivedParts(ctx, r.caller.Tenant, row.Agent, seq)
+	parts, body, err := r.se.receivedParts(ctx, r.caller.Tenant, row.Agent, seq, false)
 	if err != nil {
 		return false, err
 	}

@@ -46,11 +46,17 @@ type Search struct {
 	memories *memories.Memories
 	results  *cache.Cache[listKey, search.Result] // for the pages after the first; they hold no text
 	works    *cache.Cache[turns.Ref, stated]
+	metas    *cache.Cache[metaKey, turns.WorkContext]
 }
 
 // New returns a search over index; nil: searches are refused.
 func New(index *search.Index, cs *content.Store, limits *page.Limits, r *reader.Reader, ms *memories.Memories, budget *cache.Budget) *Search {
-	se := &Search{PageText: pageText, index: index, content: cs, page: limits, reader: r, memories: ms, results: cache.New[listKey, search.Result](budget, "searches"), works: cache.New[turns.Ref, stated](budget, "work contexts")}
+	se := &Search{PageText: pageText, index: index, content: cs, page: limits, reader: r, memories: ms, results: cache.New[listKey, search.Result](budget, "searches")}
+	own := cache.NewBudget(maxWorkBytes)
+	se.works, se.metas = cache.New[turns.Ref, stated](own, "work contexts"), cache.New[metaKey, turns.WorkContext](own, "work contexts")
+	if cs.Keys != nil {
+		cs.Keys.OnDestroy(own.Clear)
+	}
 	if index != nil && cs.Keys != nil {
 		cs.Keys.OnDestroy(index.Erase)
 	}

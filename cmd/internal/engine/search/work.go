@@ -6,6 +6,12 @@ import (
 	"nexus/turns"
 )
 
+// maxWorkBytes bounds what is kept of where agents worked. An index that catches up goes through
+// all turns there are, and asks for each but once or twice: in the budget of the other caches
+// they would drive out the contexts of agents. It has room for the turns of some 20,000 sessions
+// that come in turn.
+const maxWorkBytes = 16 << 20
+
 // stated is what the turns of a session's path state up to a turn, and the turn of another
 // session above them; none: the session is no fork, or nothing is missing.
 type stated struct {
@@ -28,11 +34,11 @@ func (se *Search) workAt(s *ledger.Session, row rows.Turn, meta turns.Raw) (turn
 		if w.IsComplete() {
 			return w, nil
 		}
-		meta, err := se.reader.MetaAt(s, index)
+		more, err := se.metaAt(s, index)
 		if err != nil {
 			return w, unlessUnreadable(err)
 		}
-		if w = w.Or(turns.WorkContextOf(meta)); w.IsComplete() || fork.IsZero() {
+		if w = w.Or(more); w.IsComplete() || fork.IsZero() {
 			return w, nil
 		}
 		above, work, err := se.statedBy(fork)
@@ -50,6 +56,32 @@ func (se *Search) workAt(s *ledger.Session, row rows.Turn, meta turns.Raw) (turn
 		se.keepStated(epoch, fork, st)
 		w, fork, s = w.Or(st.work), st.fork, &up
 	}
+}
+
+// metaKey names an event with settings: the session, and its place on the chain.
+type metaKey struct {
+	session turns.ID
+	index   uint64
+}
+
+// metaAt returns what the meta of a session states that was in force after the event at index.
+// Each turn that leaves something out asks for it, and settings may be large.
+func (se *Search) metaAt(s *ledger.Session, index uint64) (w turns.WorkContext, err error) {
+	k := metaKey{session: s.ID}
+	if k.index, err = se.reader.SettingsIndex(s, index); err != nil {
+		return w, err
+	}
+	if w, ok := se.metas.Get(k); ok {
+		return w, nil
+	}
+	epoch := se.metas.Epoch() // before a key is read
+	meta, err := se.reader.MetaIn(k.session, k.index)
+	if err != nil {
+		return w, err
+	}
+	w = turns.WorkContextOf(meta)
+	se.metas.PutIn(epoch, k, w, workBytes(w))
+	return w, nil
 }
 
 // statedAt returns what the turns of a session state from its root to a turn that states
@@ -85,7 +117,13 @@ func (se *Search) statedBy(ref turns.Ref) (row rows.Turn, w turns.WorkContext, e
 }
 
 func (se *Search) keepStated(epoch uint64, ref turns.Ref, st stated) {
-	se.works.PutIn(epoch, ref, st, 256+len(st.work.Cwd)+len(st.work.Branch)+len(st.work.Source))
+	se.works.PutIn(epoch, ref, st, workBytes(st.work))
+}
+
+// workBytes is about how many bytes of memory a work context takes in a cache.
+func workBytes(w turns.WorkContext) int {
+	const frame = 384
+	return frame + len(w.Cwd) + len(w.Branch) + len(w.Source)
 }
 
 // unlessUnreadable returns nil for an error of a turn that nobody can read.
