@@ -34,13 +34,13 @@ type settingsKey struct {
 
 // storedSettings is what such an event holds. It never changes.
 type storedSettings struct {
-	event *turns.Event
+	event *turns.Event // without its body, which set was made of
 	label string
 	set   turns.Settings
 }
 
-// StoredSettings returns the event with the settings in force, and its label and
-// settings. A large preamble is still in its blob. Callers share what is returned and
+// StoredSettings returns the event with the settings in force, without its body, and its
+// label and settings. A large preamble is still in its blob. Callers share what is returned and
 // must not change it.
 func (rd *Reader) StoredSettings(s *ledger.Session) (ev *turns.Event, label string, set turns.Settings, err error) {
 	k := settingsKey{s.ID, s.Settings}
@@ -52,10 +52,12 @@ func (rd *Reader) StoredSettings(s *ledger.Session) (ev *turns.Event, label stri
 	if err != nil {
 		return nil, "", set, err
 	}
-	if ev, label, set, err = rd.settingsIn(payload); err == nil {
-		rd.settings.PutIn(epoch, k, storedSettings{ev, label, set}, sizeOf(ev, label, &set))
+	if ev, label, set, err = rd.settingsIn(payload); err != nil {
+		return nil, "", set, err
 	}
-	return ev, label, set, err
+	ev.Body = nil // and the payload is free
+	rd.settings.PutIn(epoch, k, storedSettings{ev, label, set}, sizeOf(label, &set))
+	return ev, label, set, nil
 }
 
 // Epoch is of before a key is read; see [Reader.RememberSettings].
@@ -72,17 +74,21 @@ func (rd *Reader) RememberSettings(epoch uint64, ev *turns.Event, body *turns.Op
 	if len(set.Preamble.Tools) == 0 {
 		set.Preamble.Tools = nil
 	}
-	rd.settings.PutIn(epoch, settingsKey{ev.Ref().Session, ev.Index}, storedSettings{ev, body.Label, set}, sizeOf(ev, body.Label, &set))
+	header := *ev
+	header.Body = nil
+	rd.settings.PutIn(epoch, settingsKey{ev.Ref().Session, ev.Index}, storedSettings{&header, body.Label, set}, sizeOf(body.Label, &set))
 }
 
-// sizeOf is about how many bytes decoded settings take.
-func sizeOf(ev *turns.Event, label string, set *turns.Settings) int {
-	n := 1024 + len(ev.Body) + len(label) + len(set.Model) + len(set.Meta) + len(set.User) + len(set.Reset) + len(set.Policy.Set)
+// sizeOf is about how many bytes decoded settings take, with their event and their place in the
+// cache.
+func sizeOf(label string, set *turns.Settings) int {
+	const frame, section, tool = 1280, 48, 40
+	n := frame + len(label) + len(set.Model) + len(set.Meta) + len(set.User) + len(set.Reset) + len(set.Policy.Set)
 	for _, x := range set.Preamble.System {
-		n += len(x.Name) + len(x.Content)
+		n += section + len(x.Name) + len(x.Content)
 	}
 	for _, x := range set.Preamble.Tools {
-		n += len(x)
+		n += tool + len(x)
 	}
 	return n
 }
