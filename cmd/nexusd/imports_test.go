@@ -29,7 +29,8 @@ var allowed = map[string][]string{
 	"turns/tokens":                            {"turns"},
 	"turns/internal/values":                   {"turns"},
 	"turns/internal/plain":                    {"turns"},
-	"turns/render":                            {"turns", "turns/tokens", "turns/internal/plain", "turns/internal/values"},
+	"turns/render":                            {"turns", "turns/shared", "turns/tokens", "turns/internal/plain", "turns/internal/values"},
+	"turns/shared":                            {},
 	"turns/transcript":                        {"turns", "turns/internal/plain", "turns/internal/values"},
 	"turns/transcript/otlp":                   {"turns", "turns/internal/values"},
 	"turns/transcript/chat":                   {"turns", "turns/render", "turns/internal/values", "turns/transcript", "turns/transcript/otlp"},
@@ -97,7 +98,7 @@ var allowed = map[string][]string{
 	room("metrics"):                           slices.Concat([]string{"projections", "turns"}, rooms("cache")),
 	room("reader"):                            slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "projections/rows", "turns", "turns/seal", "turns/tokens"}, rooms("page", "cache", "content")),
 	room("request"):                           {"ledger/api"},
-	room("paths"):                             slices.Concat([]string{"compactor", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("request", "page", "cache", "content", "reader")),
+	room("paths"):                             slices.Concat([]string{"compactor", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/shared", "turns/tokens"}, rooms("request", "page", "cache", "content", "reader")),
 	room("writer"):                            slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/seal"}, rooms("request", "page", "content", "metrics", "reader", "paths")),
 	room("events"):                            slices.Concat([]string{"ledger", "ledger/api", "turns"}, rooms("page", "content", "reader", "writer")),
 	room("resets"):                            slices.Concat([]string{"ledger"}, rooms("reader", "sessions")),
@@ -109,7 +110,7 @@ var allowed = map[string][]string{
 	room("sessions"):                          slices.Concat([]string{"compactor/plan", "compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/seal", "turns/tokens"}, rooms("request", "page", "content", "reader", "paths", "writer", "policies", "compactions")),
 	room("forks"):                             slices.Concat([]string{"compactor/plan", "compactor/policy", "fork", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("content", "reader", "writer", "compactions", "sessions")),
 	room("covered"):                           slices.Concat([]string{"compactor/evidence", "compactor/policy", "compactor/facts", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "projections/rows", "turns"}, rooms("page", "content", "reader", "paths", "search")),
-	room("contexts"):                          slices.Concat([]string{"compactor", "compactor/overflow", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/render", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "memories", "compactions", "covered")),
+	room("contexts"):                          slices.Concat([]string{"compactor", "compactor/overflow", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/render", "turns/shared", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "memories", "compactions", "covered")),
 	room("history"):                           slices.Concat([]string{"compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "projections/rows", "turns", "turns/secrets"}, rooms("page", "cache", "content", "reader")),
 	room("transfer"):                          slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "turns", "turns/seal"}, rooms("request", "page", "cache", "content", "reader", "paths", "writer", "policies", "sessions")),
 	room("erasure"):                           slices.Concat([]string{"ledger", "ledger/api", "ledger/tlog", "projections", "turns"}, rooms("request", "page", "content", "reader", "writer", "erasure/mark")),
@@ -244,7 +245,7 @@ var only = map[string][]string{
 }
 
 // pure packages touch no network, disk or clock.
-var pure = []string{"cmd/internal/transcripts/alike", "turns", "turns/internal/cbor", "turns/pieces", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows", "cmd/internal/transcripts/sessionmeta", "cmd/internal/transcripts/tally", "turns/transcript/claude/record", "turns/transcript/claude/content", "turns/transcript/claude/write",
+var pure = []string{"cmd/internal/transcripts/alike", "turns", "turns/internal/cbor", "turns/pieces", "turns/tokens", "turns/internal/values", "turns/internal/plain", "turns/render", "turns/shared", "turns/transcript", "turns/transcript/otlp", "turns/transcript/chat", "turns/transcript/claude", "turns/transcript/codex", "turns/transcript/pi", "turns/transcript/gemini", "turns/transcript/formats", "turns/render/strict", "lineage", "ledger", "ledger/tlog", "fork", "projections/rows", "cmd/internal/transcripts/sessionmeta", "cmd/internal/transcripts/tally", "turns/transcript/claude/record", "turns/transcript/claude/content", "turns/transcript/claude/write",
 	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/evidence", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare", "compactor/facts"}
 
 func TestImports(t *testing.T) {

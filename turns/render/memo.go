@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/turns"
+	"nexus/turns/shared"
 )
 
 // Memo is an earlier rendering. A rendering by its methods has the same bytes as one
@@ -17,32 +17,18 @@ import (
 // results of both renderings, which nobody may change any more. Safe for concurrent use.
 type Memo struct {
 	format   string
-	messages []turns.Message // what was rendered
-	head     rendering       // the messages of the format that stand before them
-	body     rendering       // the messages of the format that they became
-	system   rendering       // the system member, if the format has one
-	points   []point         // states of the conversion, the earliest first
+	messages []turns.Message             // what was rendered
+	head     rendering                   // the messages of the format that stand before them
+	body     rendering                   // the messages of the format that they became
+	system   rendering                   // the system member, if the format has one
+	otel     shared.List[jsontext.Value] // of OTel: messages as they are, in place of head and body
+	points   []point                     // states of the conversion, the earliest first
 }
 
 // rendering is messages of a format with their JSON.
 type rendering struct {
-	wire  []any // pointers
-	json  []jsontext.Value
-	grown *atomic.Bool // a rendering goes on in the room behind json; nil: it has none
-}
-
-// extend returns the first n of json, to be made size long, and the flag of the list that it is then. The first that goes
-// on behind all of json gets the room there, which nobody reads; another gets a copy.
-func (r *rendering) extend(n, size int) ([]jsontext.Value, *atomic.Bool) {
-	if n == len(r.json) && r.grown != nil {
-		if n == size {
-			return r.json, r.grown
-		}
-		if r.grown.CompareAndSwap(false, true) {
-			return r.json, new(atomic.Bool)
-		}
-	}
-	return append(make([]jsontext.Value, 0, size+size/8+8), r.json[:n]...), new(atomic.Bool)
+	wire []any // pointers
+	json []jsontext.Value
 }
 
 // point is the state of a conversion after the first messages of a context.

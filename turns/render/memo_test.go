@@ -1,7 +1,9 @@
 package render
 
 import (
+	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,6 +68,64 @@ func TestMemoChangesNoRendering(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Contexts that are rendered at once go on from one memo, each with another end, and one that
+// can't be rendered. Each has the bytes that it has without the memo. Run with -race it also shows
+// that none writes what another reads.
+func TestRenderingsGoOnFromOneMemoAtOnce(t *testing.T) {
+	for format, render := range memoFormats {
+		t.Run(format, func(t *testing.T) {
+			var ms []turns.Message
+			for i := range 40 {
+				ms = append(ms, turns.TextMessage(turns.User, fmt.Sprint("question ", i)), turns.TextMessage(turns.Assistant, "answer"))
+			}
+			r, err := render(new(Memo), nil, nil, ms)
+			if err != nil {
+				t.Fatal(err)
+			}
+			memo := r.Memo()
+			if _, err := render(memo, nil, nil, append(slices.Clip(ms), turns.TextMessage(turns.User, "one"), turns.TextMessage(turns.User, "\xff"))); err == nil {
+				t.Fatal("text that is not UTF-8 is rendered")
+			}
+			var wg sync.WaitGroup
+			const workers, each = 12, 3
+			var all [workers][each]Rendered
+			var wanted [workers]Rendered
+			for w := range workers {
+				n := len(ms) - w/4*3 // some go on from before its end
+				grown := slices.Clip(ms[:n:n])
+				for i := range w % 4 { // 0: nothing is added
+					grown = append(grown, turns.TextMessage(turns.User, fmt.Sprint(w, " asks ", i)), turns.TextMessage(turns.Assistant, fmt.Sprint("answer ", w)))
+				}
+				if wanted[w], err = render(nil, nil, nil, grown); err != nil {
+					t.Fatal(err)
+				}
+				wg.Go(func() {
+					from := memo
+					for i := range each {
+						got, err := render(from, nil, nil, grown)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						all[w][i], from = got, got.Memo()
+					}
+				})
+			}
+			wg.Wait()
+			for w, rs := range all { // behind all of them: a later one may have changed an earlier one
+				for _, r := range rs {
+					if d := cmp.Diff(texts(wanted[w]), texts(r)); d != "" {
+						t.Errorf("rendering %d (-without, +after the memo):\n%s", w, d)
+					}
+				}
+			}
+			if again, err := render(memo, nil, nil, ms); err != nil || !slices.Equal(texts(again), texts(r)) {
+				t.Errorf("the first context is another since: %v", err)
+			}
+		})
+	}
 }
 
 func texts(r Rendered) []string {

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/turns"
+	"nexus/turns/shared"
 )
 
 // Rendered is a context in the request form of one provider. Each message is separate, so
@@ -40,10 +41,10 @@ func OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Render
 func (e *Memo) OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
 	before := e.of("otel")
 	same := before.same(ms)
-	values, grown := before.body.extend(same, len(ms))
+	values := before.otel.First(same, len(ms))
 	for i := same; i < len(ms); i++ {
 		if i < len(before.messages) && before.messages[i].SameAs(&ms[i]) {
-			values = append(values, before.body.json[i])
+			values = append(values, before.otel.Items()[i])
 			continue
 		}
 		value, err := turns.EncodeJSON(&ms[i])
@@ -54,7 +55,7 @@ func (e *Memo) OTel(system []turns.Section, tools []turns.Raw, ms []turns.Messag
 	}
 	r := newRendered(tools, slices.Clip(values))
 	if e != nil {
-		r.memo = &Memo{format: "otel", messages: ms, body: rendering{json: values, grown: grown}}
+		r.memo = &Memo{format: "otel", messages: ms, otel: shared.Of(values)}
 	}
 	if len(system) == 0 {
 		return r, nil

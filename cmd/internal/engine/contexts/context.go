@@ -323,7 +323,7 @@ func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextVie
 		return nil, nil, err
 	}
 	out := &api.Context{
-		Messages: slices.Clip(now.shown), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
+		Messages: now.shown.Items(), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
 		Budget: v.budget, Overhead: v.path.Overhead + v.added.Tokens, Reported: v.reported,
 		WindowGuess: v.requestedBudget() == 0 && reader.WindowGuessed(v.policy, v.limits), Fingerprint: now.fingerprint().AddSections(v.added.Sections).String(), Sources: []api.Source{},
 		PreambleDigest: turns.Digest("context.preamble", []byte(req.Format+" "+v.caller(req)+" "+stored.String()+" "+now.systemSum.String()+" "+view.NewFingerprint().AddSections(v.added.Sections).String())).String(),
@@ -346,7 +346,7 @@ func (cx *Contexts) renderContext(epoch uint64, format renderFunc, v *contextVie
 	if v.due {
 		out.Compaction.State = cx.compactions.DueState(v.path.Session, v.path.Head.Ref.Turn)
 	}
-	return out, slices.Clip(now.sums), nil
+	return out, now.sums.Items(), nil
 }
 
 // sources says where each part of a context comes from, and with explain why it is there.

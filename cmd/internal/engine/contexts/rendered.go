@@ -2,7 +2,6 @@ package contexts
 
 import (
 	"crypto/sha256"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -11,6 +10,7 @@ import (
 	"nexus/compactor/view"
 	"nexus/turns"
 	"nexus/turns/render"
+	"nexus/turns/shared"
 )
 
 // A context repeats the context before it, and has a few messages more. So the messages
@@ -27,31 +27,23 @@ type renderedKey struct {
 // rendered is the messages of a context. Requests share it; nobody changes it.
 type rendered struct {
 	messages     []turns.Message
-	fingerprints []view.Fingerprint // of messages[:i+1]
+	fingerprints shared.List[view.Fingerprint] // of messages[:i+1]
 	memo         *render.Memo
-	json         []jsontext.Value // of the format's messages
-	shown        []turns.Raw      // json, as the contract has it
-	sums         []messageSum     // of json
-	system       jsontext.Value   // the format's system member, nil if it has none
-	systemSum    turns.Hash       // of system; zero if that is nil
-	grown        atomic.Bool      // a context goes on in the room behind the lists
-	size         int              // about how many bytes of memory it takes, without memo
+	json         []jsontext.Value        // of the format's messages
+	shown        shared.List[turns.Raw]  // json, as the contract has it
+	sums         shared.List[messageSum] // of json
+	system       jsontext.Value          // the format's system member, nil if it has none
+	systemSum    turns.Hash              // of system; zero if that is nil
+	size         int                     // about how many bytes of memory it takes, without memo
 }
 
 // after returns what is kept of the context of ms, whose first n messages r has too, and of how it was rendered. It hashes
-// what r has not. The first context that goes on behind all of r gets the room behind its lists, which nobody reads; another
-// gets copies.
+// what r has not.
 func (r *rendered) after(ms []turns.Message, n int, by *render.Rendered) *rendered {
 	json := by.Messages
 	same := commonJSON(r.json, json)
 	out := &rendered{messages: ms, json: json, memo: by.Memo(), system: by.System, size: r.size - sizeOf(r.messages[n:]) + sizeOf(ms[n:])}
-	if n == len(r.fingerprints) && same == len(r.sums) && r.grown.CompareAndSwap(false, true) {
-		out.fingerprints, out.shown, out.sums = r.fingerprints, r.shown, r.sums
-	} else {
-		out.fingerprints = append(make([]view.Fingerprint, 0, room(len(ms))), r.fingerprints[:n]...)
-		out.shown = append(make([]turns.Raw, 0, room(len(json))), r.shown[:same]...)
-		out.sums = append(make([]messageSum, 0, room(len(json))), r.sums[:same]...)
-	}
+	fingerprints, shown, sums := r.fingerprints.First(n, len(ms)), r.shown.First(same, len(json)), r.sums.First(same, len(json))
 	switch {
 	case by.System == nil:
 	case isSame(by.System, r.system):
@@ -60,22 +52,20 @@ func (r *rendered) after(ms []turns.Message, n int, by *render.Rendered) *render
 		out.systemSum = sha256.Sum256(by.System)
 	}
 	for i := n; i < len(ms); i++ {
-		out.fingerprints = append(out.fingerprints, out.fingerprint().Add(&ms[i]))
+		fingerprints = append(fingerprints, last(fingerprints).Add(&ms[i]))
 	}
 	for i := same; i < len(json); i++ {
-		out.shown = append(out.shown, turns.Raw(json[i]))
+		shown = append(shown, turns.Raw(json[i]))
 		if i < len(r.json) && isSame(json[i], r.json[i]) {
-			out.sums = append(out.sums, r.sums[i])
+			sums = append(sums, r.sums.Items()[i])
 			continue
 		}
 		h := sha256.Sum256(json[i])
-		out.sums = append(out.sums, messageSum(h[:len(messageSum{})]))
+		sums = append(sums, messageSum(h[:len(messageSum{})]))
 	}
+	out.fingerprints, out.shown, out.sums = shared.Of(fingerprints), shared.Of(shown), shared.Of(sums)
 	return out
 }
-
-// room is the capacity of lists of n that may get longer.
-func room(n int) int { return n + n/8 + 8 }
 
 // commonJSON returns how many values a and b begin with in common, of one memory.
 func commonJSON(a, b []jsontext.Value) (n int) {
@@ -95,11 +85,14 @@ func isSame(a, b jsontext.Value) bool {
 }
 
 // fingerprint returns the fingerprint of all messages.
-func (r *rendered) fingerprint() view.Fingerprint {
-	if len(r.fingerprints) == 0 {
+func (r *rendered) fingerprint() view.Fingerprint { return last(r.fingerprints.Items()) }
+
+// last returns the last of the fingerprints of the beginnings of a list of messages.
+func last(fs []view.Fingerprint) view.Fingerprint {
+	if len(fs) == 0 {
 		return view.NewFingerprint()
 	}
-	return r.fingerprints[len(r.fingerprints)-1]
+	return fs[len(fs)-1]
 }
 
 // sizeOf returns about how many bytes of memory messages take, with their JSON and a state

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -40,6 +41,26 @@ func TestContextsThatGoOnFromOneKeepTheirLists(t *testing.T) {
 	}
 }
 
+// Contexts that are read at once go on from one, and some of them have one list more than others
+// to go on with: the format joins messages, so that fewer are of its own.
+func TestContextsThatGoOnFromOneAtOnceKeepTheirLists(t *testing.T) {
+	first := named("a", "b", "c")
+	long := goOn(new(rendered), first, 0)
+	var wg sync.WaitGroup
+	for w := range 12 {
+		wg.Go(func() {
+			names := []string{"a", "b", "c", fmt.Sprint(w), "end"}[:3+w%3]
+			to := named(names...)
+			copy(to.json, first.json[:3-w%2]) // the same memory
+			next := goOn(long, to, 3)
+			checkRendered(t, next, names)
+			checkRendered(t, goOn(next, to, len(names)), names)
+			checkRendered(t, long, []string{"a", "b", "c"})
+		})
+	}
+	wg.Wait()
+}
+
 func named(names ...string) *rendered {
 	r := new(rendered)
 	for _, name := range names {
@@ -57,19 +78,20 @@ func checkRendered(t *testing.T, r *rendered, names []string) {
 	t.Helper()
 	want := named(names...)
 	f := view.Context{Messages: want.messages}.Fingerprint()
-	if r.fingerprint().String() != f || len(r.fingerprints) != len(names) {
-		t.Errorf("%v: %d fingerprints, the last %s, not %s", names, len(r.fingerprints), r.fingerprint(), f)
+	if r.fingerprint().String() != f || len(r.fingerprints.Items()) != len(names) {
+		t.Errorf("%v: %d fingerprints, the last %s, not %s", names, len(r.fingerprints.Items()), r.fingerprint(), f)
 	}
 	var shown []string
-	for i, s := range r.shown {
+	for i, s := range r.shown.Items() {
 		shown = append(shown, string(s))
-		if h := sha256.Sum256(s); !slices.Equal(r.sums[i][:], h[:len(messageSum{})]) {
+		if h := sha256.Sum256(s); !slices.Equal(r.sums.Items()[i][:], h[:len(messageSum{})]) {
 			t.Errorf("%v: the digest of message %d is another's", names, i)
 		}
 	}
 	for i := range want.json {
 		if len(shown) != len(names) || shown[i] != string(want.json[i]) {
-			t.Fatalf("%v are shown as %q", names, shown)
+			t.Errorf("%v are shown as %q", names, shown)
+			return
 		}
 	}
 }

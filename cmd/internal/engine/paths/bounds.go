@@ -59,9 +59,10 @@ type loading struct {
 
 // resume begins with the halves of an earlier load, for a path to head.
 func (l *loading) resume(ctx context.Context, x *tip, head lineage.Node) error {
-	l.halves, l.shared = slices.Clip(x.halves), len(x.halves)
-	if head.Depth > x.head.Depth {
-		l.halves = x.extend()
+	l.halves = x.halves.Items()
+	l.shared = len(l.halves)
+	if more := head.Depth - x.head.Depth; more > 0 {
+		l.halves = x.halves.First(l.shared, l.shared+int(min(2*more, maxExpected)))
 	}
 	l.content, l.frames, l.keys = x.content, x.frames, slices.Clip(x.keys)
 	return request.Charge(ctx, x.content+x.frames)
@@ -77,14 +78,16 @@ func (l *loading) addKeys(t *turn) {
 	}
 }
 
+// maxExpected bounds the halves that room is made for before they are read.
+const maxExpected = 1 << 10
+
 // expect makes room for the halves of ranges.
 func (l *loading) expect(ranges []lineage.Range) {
 	n := uint64(0)
 	for _, r := range ranges {
 		n += 2 * (r.Hi - r.Lo + 1)
 	}
-	const most = 1 << 10 // the rest is made room for as it comes
-	l.halves = slices.Grow(l.halves, int(min(n, most)))
+	l.halves = slices.Grow(l.halves, int(min(n, maxExpected)))
 }
 
 // add appends a half whose large parts are still in their blobs, and clips the

@@ -1,13 +1,11 @@
 package paths
 
 import (
-	"slices"
-	"sync/atomic"
-
 	"nexus/compactor/summary"
 	"nexus/compactor/view"
 	"nexus/lineage"
 	"nexus/turns"
+	"nexus/turns/shared"
 	"nexus/turns/tokens"
 )
 
@@ -24,21 +22,11 @@ type tip struct {
 	inForce   *view.InForce
 	counter   string
 	scan      pathScan
-	halves    []summary.HalfTurn
-	grown     *atomic.Bool // a path has gone on in the room behind halves
+	halves    *shared.List[summary.HalfTurn]
 	totals    *view.Totals // nil: none are of halves
 	content   int          // bytes of it
 	frames    int          // bytes of everything else
 	rendering *view.Rendering
-}
-
-// extend returns the halves of x for a path that adds its own. The first path that asks gets the
-// room behind them, which nobody reads; another one copies them when it adds.
-func (x *tip) extend() []summary.HalfTurn {
-	if x.grown.CompareAndSwap(false, true) {
-		return x.halves
-	}
-	return slices.Clip(x.halves)
 }
 
 // totalsBefore returns the totals that a path which goes on from x may go on from.
@@ -77,7 +65,8 @@ func (pl *Loader) keepTip(epoch uint64, p *view.Path, hash turns.Hash, sc *pathS
 	if f := p.InForce; f != nil && len(f.Span.Elisions)+len(f.Body.Elided) > 0 {
 		return
 	}
-	x := &tip{head: p.Head, hash: hash, keys: l.keys, inForce: p.InForce, counter: l.counter.Name(), scan: *sc, halves: l.halves, grown: new(atomic.Bool), content: l.content, frames: l.frames}
+	halves := shared.Of(l.halves)
+	x := &tip{head: p.Head, hash: hash, keys: l.keys, inForce: p.InForce, counter: l.counter.Name(), scan: *sc, halves: &halves, content: l.content, frames: l.frames}
 	if &p.Halves[0] == &l.halves[0] { // else they are of halves that were counted anew
 		x.totals = p.Totals
 	}
@@ -101,7 +90,7 @@ func (pl *Loader) Render(p view.Path) (view.Context, error) {
 	}
 	out, rendering, err := view.RenderAfter(x.rendering, p, p.Counter)
 	// p may be another path than x, changed or loaded while a key was destroyed.
-	if err == nil && rendering != nil && rendering != x.rendering && rendering.IsOf(x.halves) {
+	if err == nil && rendering != nil && rendering != x.rendering && rendering.IsOf(x.halves.Items()) {
 		now := *x
 		now.rendering = rendering
 		pl.putTip(epoch, p.Session, &now)
