@@ -1,10 +1,13 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"nexus/cmd/internal/engine/enginetest"
 	"nexus/cmd/internal/engine/erasure"
 	"nexus/cmd/internal/engine/reader"
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -286,4 +290,79 @@ func TestAnErasureIsImported(t *testing.T) {
 		t.Errorf("its key there: %v", err)
 	}
 	enginetest.Verified(t, b)
+}
+
+// copyingLog calls before and after around each append of a chain's first event.
+type copyingLog struct {
+	ledger.Log
+	before, after func()
+}
+
+func (l *copyingLog) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
+	if expect == 0 {
+		l.before()
+		defer l.after()
+	}
+	return l.Log.Append(ctx, subject, expect, payload)
+}
+
+// A fork, or what replaces a session after a reset, copies its settings. One that has read them when the session is erased,
+// or a text redacted, is stored before that is acknowledged, and the receipt counts the fork.
+func TestACopyUnderWayEndsBeforeAnErasure(t *testing.T) {
+	for _, by := range []string{"fork", "reset"} {
+		for _, taken := range []string{"erased", "redacted"} {
+			t.Run(by+", "+taken, func(t *testing.T) {
+				w := newWorld()
+				e, ctx := w.Engine(t), t.Context()
+				r := api.CreateSession{}
+				r.System = &api.System{{Content: "a saffron word"}}
+				s := must(e.Sessions.Create(ctx, alice, r, canon(r)))(t).ID
+				at := add(t, e, s, say("q", "a")).ID
+				var receipt *api.Receipt
+				var err error
+				stored, acknowledged := make(chan struct{}), make(chan struct{})
+				early := false
+				erasing := sync.OnceFunc(func() {
+					go func() {
+						defer close(acknowledged)
+						if taken == "erased" {
+							receipt, err = e.Erasure.Erase(ctx, enginetest.Operator, s, api.EraseSession{})
+						} else {
+							_, err = e.Erasure.Redact(ctx, enginetest.Operator, s, api.RedactTurn{Text: "saffron"}, nil)
+						}
+						select {
+						case <-stored:
+						default:
+							early = true
+						}
+					}()
+					for tries := 0; tries < 20_000; tries++ { // it is acknowledged by then, or it waits
+						select {
+						case <-acknowledged:
+							return
+						default:
+							runtime.Gosched()
+						}
+					}
+				})
+				e.Reader.Log = &copyingLog{w.Log, erasing, sync.OnceFunc(func() { close(stored) })}
+				if by == "fork" {
+					must(e.Forks.Fork(ctx, alice, s, api.CreateFork{Turn: at}, []byte("{}")))(t)
+				} else {
+					must(e.Sessions.Reset(ctx, alice, s, api.ResetSession{}, []byte("{}")))(t)
+				}
+				<-acknowledged
+				if err != nil || early {
+					t.Errorf("acknowledged before the copy was stored: %t, %v", early, err)
+				}
+				if receipt != nil && by == "fork" {
+					i := slices.IndexFunc(receipt.Stores, func(s api.ErasedStore) bool { return s.Store == "forks" })
+					if i < 0 || receipt.Stores[i].Count != 1 {
+						t.Errorf("the receipt: %+v", receipt)
+					}
+				}
+				enginetest.Verified(t, e)
+			})
+		}
+	}
 }

@@ -13,8 +13,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"nexus/cmd/internal/engine/content"
+	"nexus/cmd/internal/engine/enginetest"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/seal"
 )
 
 var formats = []string{"otel", "openai", "anthropic", "gemini"}
@@ -349,5 +352,72 @@ func TestContentOfAnEarlierPathIsNotHeld(t *testing.T) {
 	}
 	if runtime.GC(); before.Value() != nil {
 		t.Errorf("the first message is in memory, of %v bytes that are counted", e.Caches.Sizes())
+	}
+}
+
+// erasingKeys calls erase when a key is read for the first time, before its reader has it.
+type erasingKeys struct {
+	content.Keys
+	erase func()
+}
+
+func (k *erasingKeys) Content(id turns.ID) (seal.Content, error) {
+	c, err := k.Keys.Content(id)
+	k.erase()
+	return c, err
+}
+
+// Who read a key before it was destroyed may open what it opens. Nothing of that stays in memory, for anybody who asks when
+// the erasure was answered.
+func TestNothingIsKeptThatWasOpenedWithADestroyedKey(t *testing.T) {
+	for name, read := range map[string]func(e *Engine, s turns.ID){
+		"its settings": func(e *Engine, s turns.ID) { _, _ = e.Reader.Get(t.Context(), alice, s, api.Read{}) },
+		"a context":    func(e *Engine, s turns.ID) { _, _ = e.Contexts.Context(t.Context(), alice, s, api.GetContext{}) },
+		"a plan": func(e *Engine, s turns.ID) {
+			_, _ = e.Compactions.Take(t.Context(), alice, s, api.TakeCompaction{})
+		},
+	} {
+		for _, large := range []bool{false, true} { // the preamble is in a blob
+			t.Run(fmt.Sprint(name, ", large ", large), func(t *testing.T) {
+				w := newWorld()
+				e := w.Engine(t)
+				e.Limits.MaxPayload = 64 << 10
+				system := "a saffron word"
+				if large {
+					system = strings.Repeat(system, 8_000)
+					e.Limits.MaxPayload = 1 << 20
+				}
+				label := "saffron"
+				r := api.CreateSession{}
+				r.Label, r.System, r.Meta = &label, &api.System{{Content: system}}, turns.Raw(`{"title":"saffron"}`)
+				s := must(e.Sessions.Create(t.Context(), alice, r, canon(r)))(t).ID
+				var at turns.ID
+				for range 12 {
+					at = add(t, e, s, say("saffron "+long(4000), "yes")).ID
+				}
+				e.Caches.Clear()
+				begun := false
+				erase := func() {
+					if !begun { // it reads keys too
+						begun = true
+						must(e.Erasure.Erase(t.Context(), enginetest.Operator, s, api.EraseSession{}))(t)
+					}
+				}
+				e.Store.Keys = &erasingKeys{w.Keys, erase}
+				read(e, s)
+				erase()
+				for cache, n := range e.Caches.Sizes() {
+					if n > 0 && slices.Contains([]string{"settings", "preambles", "blobs", "plans", "contexts", "messages", "turns", "work contexts"}, cache) {
+						t.Errorf("%s has %d bytes", cache, n)
+					}
+				}
+				if got := must(e.Reader.Get(t.Context(), alice, s, api.Read{}))(t); got.State != "erased" || got.Label != "" || got.Meta != nil {
+					t.Errorf("the session shows %+v", got)
+				}
+				if f, err := e.Forks.Fork(t.Context(), alice, s, api.CreateFork{Turn: at}, []byte("{}")); enginetest.Code(err) != api.Erased {
+					t.Errorf("a fork of it: %+v, %v", f, err)
+				}
+			})
+		}
 	}
 }

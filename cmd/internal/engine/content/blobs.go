@@ -186,16 +186,17 @@ type blobName struct {
 
 // ReadBlob returns the content that StoreBlob stored. The caller must not change it.
 func (cs *Store) ReadBlob(ctx context.Context, tenant string, k Tree, digest turns.Hash) ([]byte, error) {
-	return cs.readBlob(ctx, tenant, k, digest, false)
+	return cs.readBlob(ctx, k.epoch, tenant, k, digest, false)
 }
 
 // ReadBlobOnce is [Store.ReadBlob] for who goes through all there is. It keeps nothing, so that it
 // drives out nothing that is asked for often.
 func (cs *Store) ReadBlobOnce(ctx context.Context, tenant string, k Tree, digest turns.Hash) ([]byte, error) {
-	return cs.readBlob(ctx, tenant, k, digest, true)
+	return cs.readBlob(ctx, k.epoch, tenant, k, digest, true)
 }
 
-func (cs *Store) readBlob(ctx context.Context, tenant string, k Tree, digest turns.Hash, once bool) ([]byte, error) {
+// readBlob is ReadBlob. Unless once is set, what it reads is kept, if no key was destroyed since epoch.
+func (cs *Store) readBlob(ctx context.Context, epoch uint64, tenant string, k Tree, digest turns.Hash, once bool) ([]byte, error) {
 	name := blobName{tenant: tenant, tree: k, digest: digest}
 	if b, ok := cs.contents.Get(name); ok {
 		return b, nil
@@ -212,7 +213,7 @@ func (cs *Store) readBlob(ctx context.Context, tenant string, k Tree, digest tur
 		return nil, fmt.Errorf("blob %s: %w", address, err)
 	}
 	if !once {
-		cs.contents.PutIn(k.epoch, name, b, len(b))
+		cs.contents.PutIn(epoch, name, b, len(b))
 	}
 	return b, nil
 }

@@ -106,8 +106,8 @@ func boundOfPreamble(p turns.Preamble) int {
 }
 
 // LoadPreamble fills Preamble from the blob that the settings name, if they name
-// one.
-func (cs *Store) LoadPreamble(ctx context.Context, tenant string, root turns.ID, set *turns.Settings) error {
+// one. epoch is of before the settings were opened.
+func (cs *Store) LoadPreamble(ctx context.Context, epoch uint64, tenant string, root turns.ID, set *turns.Settings) error {
 	if set.PreambleBlob == nil {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (cs *Store) LoadPreamble(ctx context.Context, tenant string, root turns.ID,
 		set.Preamble = *p
 		return nil
 	}
-	b, err := cs.ReadBlob(ctx, tenant, k, set.PreambleBlob.Digest)
+	b, err := cs.readBlob(ctx, epoch, tenant, k, set.PreambleBlob.Digest, false)
 	if err != nil {
 		return fmt.Errorf("system and tools: %w", err)
 	}
@@ -128,7 +128,7 @@ func (cs *Store) LoadPreamble(ctx context.Context, tenant string, root turns.ID,
 	if err != nil {
 		return err
 	}
-	cs.preambles.PutIn(k.epoch, name, p, len(b))
+	cs.preambles.PutIn(epoch, name, p, len(b))
 	set.Preamble = *p
 	return nil
 }

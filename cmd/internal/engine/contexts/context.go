@@ -64,6 +64,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if recipe != nil {
 		at = recipe.Head.Turn
 	}
+	epoch := cx.pages.Epoch() // before a key is read
 	began, fresh := cx.reader.Now(), !req.StaleOK && !cx.reader.AccessNow().Stale()
 	var compacted *turns.ID
 	var d *compactions.Decision
@@ -85,7 +86,6 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if req.Policy != nil {
 		name.policy = req.Policy.Name + string(req.Policy.Set)
 	}
-	epoch := cx.pages.Epoch() // before a key is read
 	whole, ok := cx.pages.Get(name)
 	keep := 0
 	if !cur.Started || !ok {

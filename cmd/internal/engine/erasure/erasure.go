@@ -99,7 +99,9 @@ func (er *Erasure) Erase(ctx context.Context, c reader.Caller, id turns.ID, req 
 	if s, err = er.store(ctx, c, s); err != nil {
 		return nil, err
 	}
-	err = er.destroy(s)
+	if err = er.destroy(s); err == nil {
+		err = er.writer.AwaitCopies(ctx) // forks that have read it are stored, and the receipt counts them
+	}
 	if err == nil && er.Publish != nil {
 		err = er.Publish([]Erased{erasedOf(s, req.Ground)})
 	}

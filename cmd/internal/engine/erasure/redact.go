@@ -50,6 +50,9 @@ func (er *Erasure) Redact(ctx context.Context, c reader.Caller, id turns.ID, req
 	if !req.DryRun && (err == nil || r.stored) { // what was redacted before an error is gone too
 		terr := er.takeRedacted(ctx, s)
 		if terr == nil {
+			terr = er.writer.AwaitCopies(ctx)
+		}
+		if terr == nil {
 			terr = er.publishRedactions(s, req.Ground)
 		}
 		err = errors.Join(err, terr)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"nexus/cmd/internal/engine/compactions"
 	"nexus/cmd/internal/engine/content"
@@ -46,6 +47,12 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 	if err != nil {
 		return nil, err
 	}
+	opening, release, err := fk.writer.HoldCopy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	release = sync.OnceFunc(release)
+	defer release()
 	parent, err := fk.reader.FindSessionBeforeLoss(ctx, c, session) // fresh, since the fork stores these settings
 	if err != nil {
 		return nil, err
@@ -90,8 +97,9 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 			ID: id, Kind: turns.KindOpened, Root: parent.Root, Agent: c.Agent, Role: parent.Kind, ForkOf: of, SpawnedBy: by,
 			Origin: &turns.Origin{Ledger: fk.content.Ledger, Tenant: c.Tenant, Session: id},
 		}
-		out, err = fk.sessions.OpenSession(ctx, c, r, ev, label, set)
+		out, err = fk.sessions.OpenSession(opening, c, r, ev, label, set)
 	}
+	release()
 	if err != nil {
 		return nil, fk.sessions.FinishResetOnConflict(ctx, c, label, err)
 	}

@@ -20,8 +20,9 @@ func (rd *Reader) PolicyOf(ctx context.Context, s *ledger.Session) (policy.Polic
 
 // SettingsInForce returns the label and the settings in force at the session's tail.
 func (rd *Reader) SettingsInForce(ctx context.Context, s *ledger.Session) (label string, set turns.Settings, err error) {
+	epoch := rd.Epoch()
 	if _, label, set, err = rd.StoredSettings(s); err == nil {
-		err = rd.content.LoadPreamble(ctx, s.Tenant, s.Root, &set)
+		err = rd.content.LoadPreamble(ctx, epoch, s.Tenant, s.Root, &set)
 	}
 	return label, set, err
 }
@@ -47,7 +48,7 @@ func (rd *Reader) StoredSettings(s *ledger.Session) (ev *turns.Event, label stri
 	if x, ok := rd.settings.Get(k); ok {
 		return x.event, x.label, x.set, nil
 	}
-	epoch := rd.settings.Epoch() // before a key is read
+	epoch := rd.Epoch()
 	payload, err := rd.Projections.EventAt(s.ID, s.Settings)
 	if err != nil {
 		return nil, "", set, err
@@ -60,7 +61,7 @@ func (rd *Reader) StoredSettings(s *ledger.Session) (ev *turns.Event, label stri
 	return ev, label, set, nil
 }
 
-// Epoch is of before a key is read; see [Reader.RememberSettings].
+// Epoch is of before a key is read: what was opened with a key that is destroyed meanwhile is not kept.
 func (rd *Reader) Epoch() uint64 { return rd.settings.Epoch() }
 
 // RememberSettings keeps what an event that was stored as ev says: body is what it was sealed
@@ -96,6 +97,7 @@ func sizeOf(label string, set *turns.Settings) int {
 // SettingsAt returns the settings that were in force after the event at index, and
 // the id of the event that has them.
 func (rd *Reader) SettingsAt(ctx context.Context, s *ledger.Session, index uint64) (event turns.ID, set turns.Settings, err error) {
+	epoch := rd.Epoch()
 	var ev *turns.Event
 	if s.Settings <= index {
 		ev, _, set, err = rd.StoredSettings(s)
@@ -108,7 +110,7 @@ func (rd *Reader) SettingsAt(ctx context.Context, s *ledger.Session, index uint6
 	if err != nil {
 		return event, set, err
 	}
-	return ev.ID, set, rd.content.LoadPreamble(ctx, s.Tenant, s.Root, &set)
+	return ev.ID, set, rd.content.LoadPreamble(ctx, epoch, s.Tenant, s.Root, &set)
 }
 
 // SettingsIndex returns the index of the event whose settings were in force after the event at

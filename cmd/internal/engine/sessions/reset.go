@@ -77,6 +77,11 @@ func (ss *Sessions) openSuccessor(ctx context.Context, old *ledger.Session) (*ap
 		}
 		return ss.reader.Describe(ctx, next)
 	}
+	ctx, release, err := ss.writer.HoldCopy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	label, set, err := ss.reader.SettingsInForce(ctx, old)
 	if err != nil {
 		return nil, fmt.Errorf("settings for the successor of session %s: %w", old.ID, err)

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"nexus/cmd/internal/engine/content"
 	"nexus/cmd/internal/engine/metrics"
 	"nexus/cmd/internal/engine/page"
@@ -34,11 +36,13 @@ type Writer struct {
 
 	mu     sync.Mutex
 	chains map[string]*Chain // by subject pattern; guarded by mu
+
+	copies *semaphore.Weighted // see HoldCopy
 }
 
 // New returns a writer to the log of r.
 func New(logger *slog.Logger, m *metrics.Set, notify func(tenant, agent string, n api.Notification), cs *content.Store, r *reader.Reader, limits *page.Limits) *Writer {
-	return &Writer{Logger: logger, Metrics: m, Notify: notify, content: cs, reader: r, page: limits}
+	return &Writer{Logger: logger, Metrics: m, Notify: notify, content: cs, reader: r, page: limits, copies: semaphore.NewWeighted(allCopies)}
 }
 
 // Announce notifies the agent's subscribers. at is the position of the event that
