@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"nexus/cmd/internal/daemon/config"
+	"nexus/cmd/internal/engine/enginetest"
 	"nexus/ledger/api"
 	"nexus/ledger/api/client"
 	"nexus/turns"
@@ -32,7 +32,7 @@ func BenchmarkCreate(b *testing.B) {
 		b.Cleanup(nc.Close)
 		return client.New(nc, "default", "main")
 	}
-	system, tools := benchPreamble(40_000)
+	system, tools := enginetest.Preamble(40_000)
 	large := api.CreateSession{SessionSettings: api.SessionSettings{System: &system, Tools: &tools}}
 	create := func(r api.CreateSession) func(*client.Client, turns.ID, turns.ID) error {
 		return func(c *client.Client, _, _ turns.ID) error {
@@ -110,19 +110,6 @@ func BenchmarkCreate(b *testing.B) {
 			})
 		}
 	}
-}
-
-// benchPreamble returns a system part of n bytes, whose words differ, and 20 tools of 800 bytes.
-func benchPreamble(n int) (api.System, []turns.Raw) {
-	tools := make([]turns.Raw, 20)
-	for i := range tools {
-		tools[i] = turns.Raw(fmt.Sprintf(`{"name":"tool_%d","description":%q,"parameters":{"type":"object","properties":{"path":{"type":"string"}}}}`, i, strings.Repeat(fmt.Sprintf("When %d is used. ", i*i*7919), 40)))
-	}
-	var text strings.Builder
-	for i := 0; text.Len() < n; i++ {
-		fmt.Fprintf(&text, "Rule %d: be brief about %d, and say what you did. ", i, i*i*104729%1000003)
-	}
-	return api.System{{Name: "instructions", Content: text.String()[:n]}}, tools
 }
 
 // benchText is 2 kB of words.

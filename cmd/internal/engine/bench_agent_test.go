@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/internal/engine/enginetest"
 	"nexus/compactor"
 	"nexus/compactor/extractive"
 	"nexus/ledger/api"
@@ -22,7 +23,7 @@ func BenchmarkAgentTurns(b *testing.B) {
 		b.Run(fmt.Sprint(depth), func(b *testing.B) {
 			e := benchEngine(b, newWorld())
 			e.Loader.Tiers = []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true, Version: extractive.Version}} // as nexusd
-			system, tools := preambleOf(40_000)
+			system, tools := enginetest.Preamble(40_000)
 			r := api.CreateSession{SessionSettings: api.SessionSettings{System: &system, Tools: &tools, Limits: &turns.Limits{ContextWindow: 200_000}}}
 			s := must(e.Sessions.Create(b.Context(), alice, r, nil))(b).ID
 			a := codingAgent{rng: rand.New(rand.NewPCG(1, 7))}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"nexus/cmd/internal/engine"
+	"nexus/cmd/internal/engine/enginetest"
 	"nexus/ledger/api"
 	"nexus/projections"
 	"nexus/turns"
@@ -33,7 +34,7 @@ func BenchmarkIndexCatchUp(b *testing.B) {
 			var ids []turns.ID
 			for i := range w.sessions {
 				var r api.CreateSession
-				system, _ := preambleOf(4000)
+				system, _ := enginetest.Preamble(4000)
 				r.System, r.Meta = &system, turns.Raw(fmt.Sprintf(`{"source":"claude-code","cwd":"/home/a/project-%d"}`, i))
 				ids = append(ids, must(writer.Sessions.Create(b.Context(), alice, r, nil))(b).ID)
 			}

@@ -3,10 +3,10 @@ package engine_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 
+	"nexus/cmd/internal/engine/enginetest"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -21,11 +21,7 @@ func BenchmarkAppendBesidePreamble(b *testing.B) {
 	for b.Loop() {
 		e := benchEngine(b, newWorld())
 		bare := must(e.Sessions.Create(b.Context(), alice, api.CreateSession{}, nil))(b).ID
-		system, tools := api.System{{Name: "instructions", Content: strings.Repeat("Be brief, and say what you did. ", 40_000/32)}}, make([]turns.Raw, 20)
-		for i := range tools {
-			tools[i] = turns.Raw(fmt.Sprintf(`{"name":"tool_%d","description":%q,"parameters":{"type":"object","properties":{"path":{"type":"string"},"limit":{"type":"integer"}},"required":["path"]}}`,
-				i, strings.Repeat("What it does and when to use it. ", 8)))
-		}
+		system, tools := enginetest.Preamble(40_000)
 		full := must(e.Sessions.Create(b.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{System: &system, Tools: &tools}}, nil))(b).ID
 		used := func(s turns.ID) float64 {
 			before := processorTime()
@@ -68,7 +64,7 @@ func BenchmarkForkBesidePreamble(b *testing.B) {
 		e := benchEngine(b, newWorld())
 		var r api.CreateSession
 		if n > 0 {
-			system, tools := preambleOf(n)
+			system, tools := enginetest.Preamble(n)
 			r.System, r.Tools = &system, &tools
 		}
 		s := must(e.Sessions.Create(b.Context(), alice, r, nil))(b).ID
@@ -93,17 +89,4 @@ func BenchmarkForkBesidePreamble(b *testing.B) {
 			})
 		}
 	}
-}
-
-// preambleOf returns a system part of n bytes, whose words differ, and 20 tools.
-func preambleOf(n int) (api.System, []turns.Raw) {
-	tools := make([]turns.Raw, 20)
-	for i := range tools {
-		tools[i] = turns.Raw(fmt.Sprintf(`{"name":"tool_%d","description":%q,"parameters":{"type":"object","properties":{"path":{"type":"string"}}}}`, i, strings.Repeat(fmt.Sprintf("When %d is used. ", i*i*7919), 50)))
-	}
-	var text strings.Builder
-	for i := 0; text.Len() < n; i++ {
-		fmt.Fprintf(&text, "Rule %d: be brief about %d, and say what you did. ", i, i*i*104729%1000003)
-	}
-	return api.System{{Name: "instructions", Content: text.String()[:n]}}, tools
 }

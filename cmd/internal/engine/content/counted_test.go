@@ -2,7 +2,6 @@ package content_test
 
 import (
 	"crypto/rand"
-	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -67,12 +66,9 @@ func TestAppendsDoNotEncodeThePreambleAgain(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
-	var tools []turns.Raw
-	for i := range 20 {
-		tools = append(tools, turns.Raw(fmt.Sprintf(`{"name":"tool%d","description":%q,"parameters":{"type":"object"}}`, i, strings.Repeat("what it does ", 30))))
-	}
+	system, tools := enginetest.Preamble(40_000)
 	bare := allocated(api.SessionSettings{})
-	full := allocated(api.SessionSettings{System: &api.System{{Content: strings.Repeat("A rule of the house. ", 2000)}}, Tools: &tools})
+	full := allocated(api.SessionSettings{System: &system, Tools: &tools})
 	if full > bare+bare/2 {
 		t.Errorf("50 appends allocate %d bytes with a preamble, %d without", full, bare)
 	}

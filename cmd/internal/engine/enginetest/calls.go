@@ -1,8 +1,10 @@
 package enginetest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 
 	"nexus/cmd/internal/engine"
@@ -97,6 +99,19 @@ func NameBlob(user string, info *api.BlobInfo) api.AppendTurn {
 	r := Say(user, "done")
 	r.Messages[0].Parts = append(r.Messages[0].Parts, turns.Part{Type: turns.Text, Ref: &turns.BlobRef{Digest: info.Digest, Size: info.Size}})
 	return r
+}
+
+// Preamble returns a system part of n bytes, whose words differ, and 20 tools of 800 bytes.
+func Preamble(n int) (api.System, []turns.Raw) {
+	tools := make([]turns.Raw, 20)
+	for i := range tools {
+		tools[i] = turns.Raw(fmt.Sprintf(`{"name":"tool_%d","description":%q,"parameters":{"type":"object","properties":{"path":{"type":"string"}}}}`, i, strings.Repeat(fmt.Sprintf("When %d is used. ", i*i*7919), 40)))
+	}
+	var text strings.Builder
+	for i := 0; text.Len() < n; i++ {
+		fmt.Fprintf(&text, "Rule %d: be brief about %d, and say what you did. ", i, i*i*104729%1000003)
+	}
+	return api.System{{Name: "instructions", Content: text.String()[:n]}}, tools
 }
 
 // Noise returns n characters that do not compress much.
