@@ -104,3 +104,45 @@ func TestAnIndexOpensTheSettingsOfASessionOnce(t *testing.T) {
 		t.Errorf("%d keys are read where turns leave something to two settings, %d where they do not", partly, whole)
 	}
 }
+
+// A turn that begins a branch has what the turns above it state, though most of them are no
+// longer kept.
+func TestAnIndexLooksUpTheBranchesOfASession(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	s := create(t, e, 0, "nexus").ID
+	var all []turns.ID
+	branch := map[turns.ID]string{}
+	say := func(meta, want string) {
+		turn := say("question", "answer")
+		turn.Meta = turns.Raw(meta)
+		id := add(t, e, s, turn).ID
+		all, branch[id] = append(all, id), want
+	}
+	say(`{"source":"codex","cwd":"/srv","git_branch":"one"}`, "one")
+	for range 69 {
+		say(`{}`, "one")
+	}
+	say(`{"git_branch":"two"}`, "two")
+	for range 70 {
+		say(`{}`, "two")
+	}
+	for _, back := range []int{40, 100, 69, 1, 139} {
+		must(e.Sessions.Move(t.Context(), alice, s, api.MoveSession{To: &all[back]}, nil))(t)
+		say(`{}`, branch[all[back]])
+		say(`{}`, branch[all[back]])
+	}
+	other := w.EngineOver(e.Reader.Projections)
+	for seq := uint64(1); seq <= applied(t, e); seq++ {
+		for _, d := range must(other.Search.Documents(t.Context(), seq))(t) {
+			ev := must(turns.Decode(must(e.Reader.Projections.Record(seq))(t).Payload))(t)
+			if d.Branch != branch[ev.ID] || d.Cwd != "/srv" {
+				t.Errorf("record %d: branch %q and folder %q, want %q", seq, d.Branch, d.Cwd, branch[ev.ID])
+			}
+			delete(branch, ev.ID)
+		}
+	}
+	if len(branch) > 0 {
+		t.Errorf("%d turns have no document", len(branch))
+	}
+}

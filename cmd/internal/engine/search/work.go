@@ -8,9 +8,13 @@ import (
 
 // maxWorkBytes bounds what is kept of where agents worked. An index that catches up goes through
 // all turns there are, and asks for each but once or twice: in the budget of the other caches
-// they would drive out the contexts of agents. It has room for the turns of some 20,000 sessions
-// that come in turn.
+// they would drive out the contexts of agents. It has room for some 18,000 sessions whose turns
+// come in turn; of more, each turn is looked for up its path.
 const maxWorkBytes = 16 << 20
+
+// workStep is how many turns one is kept of. Of the others only the newest of a branch are, since
+// the next turn asks for the one above it: a turn that begins a branch looks so far up.
+const workStep = 64
 
 // stated is what the turns of a session's path state up to a turn, and the turn of another
 // session above them; none: the session is no fork, or nothing is missing.
@@ -29,6 +33,9 @@ func (se *Search) workAt(s *ledger.Session, row rows.Turn, meta turns.Raw) (turn
 		return turns.WorkContext{}, err
 	}
 	se.keepStated(epoch, row.Ref, st)
+	if up := row.Parent; up.Session == row.Ref.Session && (row.Depth-1)%workStep != 0 {
+		se.works.Drop(up)
+	}
 	w := st.work
 	for fork, index := st.fork, row.Index; ; {
 		if w.IsComplete() {
