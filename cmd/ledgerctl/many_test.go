@@ -80,6 +80,22 @@ func TestAShortListOfManySessions(t *testing.T) {
 		}
 	}
 	hasNewest("at first")
+	for _, filter := range [][]string{{"--since", "1h"}, {"--tag", "late"}} { // of those that a filter keeps
+		if filter[0] == "--tag" {
+			for id := range kept {
+				if _, err := c.Describe(t.Context(), id, api.DescribeSession{Tag: []string{"late"}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		lines := list(append(filter, "-n", "3")...)
+		if len(lines) != 4 || !strings.HasPrefix(lines[3], newest[2]) {
+			t.Errorf("%v: %q", filter, lines)
+		}
+	}
+	if lines := list("--since", "2999-01-01", "-n", "3"); len(lines) != 1 || lines[0] != "" {
+		t.Errorf("of the future: %q", lines)
+	}
 	if lines := list("-n", "0"); len(lines) != many+1 {
 		t.Errorf("all are %d lines", len(lines))
 	}

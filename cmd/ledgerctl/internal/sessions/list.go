@@ -39,18 +39,32 @@ func List(ctx context.Context, e *cli.Env, all bool, sorted string, g *searchvie
 	e.SayTimes(since, nil)
 	var list []api.Session
 	empty, hidden, others := uint64(0), uint64(0), false
-	r := api.ListSessions{About: api.About{About: true}, Superseded: all, Hidden: true, Tag: g.Tag}
-	few := g.Limit > 0 && g.Limit <= sessionview.MaxRecent && !all && !g.IsSet() && sorted == "said"
+	const page = 500
+	r := api.ListSessions{About: api.About{About: true}, Superseded: all, Hidden: true, Tag: g.Tag, Project: g.Project}
+	few := g.Limit > 0 && g.Limit <= sessionview.MaxRecent && !all && sorted == "said"
 	if few {
-		r.Order, r.Limit = "updated", 500
+		r.Order, r.Limit = "updated", page
 	}
-	rest := false
+	var times []int64 // of the sessions in the list that were used last, the newest first: at most g.Limit
+	rest, looked := "", 0
 	for s, err := range c.ListSessions(ctx, r) {
 		if err != nil {
 			return err
 		}
-		if rest = few && len(list) == sessionview.MaxRecent; rest { // those that it leaves out may be more: an undone import
-			break
+		if few { // what follows changed before s did, so its newest turn is older than that
+			changed := time.Time(s.Updated)
+			if since != nil && changed.Before(time.Time(*since)) {
+				break
+			}
+			if looked >= page && len(times) == g.Limit && changed.UnixNano() < times[g.Limit-1] {
+				rest = "older ones are not listed"
+				break
+			}
+			if len(list) == sessionview.MaxRecent && !g.IsSet() { // those that it leaves out may be more: an undone import
+				rest = fmt.Sprintf("the newest of the %s sessions that changed last", prose.Grouped(sessionview.MaxRecent))
+				break
+			}
+			looked++
 		}
 		if g.IsSet() && !g.Keeps(&s, since) {
 			others = true
@@ -71,14 +85,21 @@ func List(ctx context.Context, e *cli.Env, all bool, sorted string, g *searchvie
 			continue
 		}
 		list = append(list, s)
+		if few {
+			at := lastActivity(&s)
+			i, _ := slices.BinarySearchFunc(times, at, func(a, b int64) int { return cmp.Compare(b, a) })
+			if i < g.Limit {
+				times = slices.Insert(times, i, at)[:min(len(times)+1, g.Limit)]
+			}
+		}
 	}
 	if few {
 		slices.SortFunc(list, func(a, b api.Session) int { return cmp.Or(strings.Compare(a.Agent, b.Agent), a.ID.Compare(b.ID)) })
 	}
 	switch n := len(list) - g.Limit; {
-	case rest:
+	case rest != "":
 		list = greatest(list, g.Limit, order)
-		defer e.Say("the newest of the %s sessions that changed last; --limit 0 lists all", prose.Grouped(sessionview.MaxRecent))
+		defer e.Say("%s; --limit 0 lists all", rest)
 	case g.Limit > 0 && n > 0:
 		list = greatest(list, g.Limit, order)
 		defer e.Say("%s %s; --limit 0 lists all", prose.Plural(uint64(n), "session"), map[bool]string{true: "older", false: "with less"}[sorted == "said" || sorted == "opened"])
