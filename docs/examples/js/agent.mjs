@@ -119,7 +119,14 @@ class Agent {
     if (had && verb === "context.get") request.have = { fingerprint: had.fingerprint, preamble_digest: had.preamble_digest };
     let all;
     for (let partial = ""; ; ) {
-      const page = await call(`${verb}.${this.session}`, request);
+      const page = await call(`${verb}.${this.session}`, request).catch((err) => {
+        if (err.code !== "conflict" || !request.after) throw err;
+      });
+      if (!page) { // the settings changed since the first page: begin again
+        all = request.after = undefined;
+        partial = "";
+        continue;
+      }
       all ??= { messages: had?.messages.slice(0, page.keep ?? 0) ?? [], tools: page.keep_preamble ? had.tools : undefined };
       all.messages.push(...page.messages);
       partial += page.partial ?? "";

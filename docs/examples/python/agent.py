@@ -121,7 +121,13 @@ class Agent:
         if had and verb == "context.get":
             request["have"] = {"fingerprint": had["fingerprint"], "preamble_digest": had["preamble_digest"]}
         while True:
-            page = await self.nexus.call(f"{verb}.{self.session}", **request)
+            try:
+                page = await self.nexus.call(f"{verb}.{self.session}", **request)
+            except Refused as err:
+                if err.code != "conflict" or not request.pop("after", None):
+                    raise
+                partial, first = "", None  # the settings changed since the first page: begin again
+                continue
             if first is None:
                 first = page
                 messages = had["messages"][: page["keep"]] if page.get("keep") else []
