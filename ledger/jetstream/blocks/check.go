@@ -157,7 +157,7 @@ func (f *folder) check(ctx context.Context, o Options) (r Report, err error) {
 		i++
 	}
 	at := 0 // block of the last record
-	for it, err := range func(yield func(item, error) bool) { f.scanBlocks(ctx, i, &expect, yield) } {
+	for it, err := range f.scanBlocks(ctx, i, &expect) {
 		if o.Unsynced && err == nil && r.Err() == nil {
 			if r.Torn = f.unfinished(it, max(r.Last+1, o.From), o.Acked); r.Torn != nil {
 				return r, nil

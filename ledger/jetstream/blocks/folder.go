@@ -142,16 +142,18 @@ func (f *folder) scan(ctx context.Context, from uint64, expect *uint64) iter.Seq
 			return
 		}
 		*expect = seq
-		f.scanBlocks(ctx, i, expect, yield)
+		f.scanBlocks(ctx, i, expect)(yield)
 	}
 }
 
 // scanBlocks yields what the blocks from block i on hold. expect is the sequence that block i
 // must begin with; 0: not known.
-func (f *folder) scanBlocks(ctx context.Context, i int, expect *uint64, yield func(item, error) bool) {
-	for ; i < len(f.blocks); i++ {
-		if !f.scanBlock(ctx, i, expect, yield) {
-			return
+func (f *folder) scanBlocks(ctx context.Context, i int, expect *uint64) iter.Seq2[item, error] {
+	return func(yield func(item, error) bool) {
+		for ; i < len(f.blocks); i++ {
+			if !f.scanBlock(ctx, i, expect, yield) {
+				return
+			}
 		}
 	}
 }
