@@ -88,8 +88,8 @@ type Config struct {
 	// Search is "on" (words of everything that is stored are indexed in the folder search of
 	// Data, in the clear) or "off". Default on.
 	Search string `toml:"search" env:"SEARCH"`
-	// CacheBytes is the memory of all caches together, in bytes. Default 256 MiB,
-	// at least 16 MiB. The metric nexus_cache_bytes shows what each keeps.
+	// CacheBytes is the memory of all caches together, in bytes. Default 256 MiB, at least 16
+	// MiB. The index of words has a quarter as much for itself, at least 16 MiB. The metric nexus_cache_bytes shows what each keeps.
 	CacheBytes int64 `toml:"cache_bytes" env:"CACHE_BYTES"`
 	// ResponsesMemory is the memory of all responses of /v1 that are under way, in bytes: what
 	// models are asked, what came of their answers, and what slow clients have not read. Where

@@ -52,7 +52,7 @@ type Search struct {
 // New returns a search over index; nil: searches are refused.
 func New(index *search.Index, cs *content.Store, limits *page.Limits, r *reader.Reader, ms *memories.Memories, budget *cache.Budget) *Search {
 	se := &Search{PageText: pageText, index: index, content: cs, page: limits, reader: r, memories: ms, results: cache.New[listKey, search.Result](budget, "searches")}
-	own := cache.NewBudget(maxWorkBytes)
+	own := cache.NewBudget(max(budget.Max()/workShare, leastWorkBytes))
 	se.works, se.metas = cache.New[turns.Ref, stated](own, "work contexts"), cache.New[metaKey, turns.WorkContext](own, "work contexts")
 	if cs.Keys != nil {
 		cs.Keys.OnDestroy(own.Clear)

@@ -6,11 +6,14 @@ import (
 	"nexus/turns"
 )
 
-// maxWorkBytes bounds what is kept of where agents worked. An index that catches up goes through
-// all turns there are, and asks for each but once or twice: in the budget of the other caches
-// they would drive out the contexts of agents. It has room for some 18,000 sessions whose turns
-// come in turn; of more, each turn is looked for up its path.
-const maxWorkBytes = 16 << 20
+// What is kept of where agents worked has a budget of its own: workShare of that of the other caches,
+// and leastWorkBytes at least. An index that catches up goes through all turns there are, and asks for
+// each but once or twice: among the others they would drive out the contexts of agents. 16 MiB have room
+// for some 18,000 sessions whose turns come in turn; of more, each turn is looked for up its path.
+const (
+	workShare      = 4
+	leastWorkBytes = 16 << 20
+)
 
 // workStep is how many turns one is kept of. Of the others only the newest of a branch are, since
 // the next turn asks for the one above it: a turn that begins a branch looks so far up.
